@@ -1,0 +1,81 @@
+# Any target may be the first command in a fresh clone: each makes what it needs.
+
+VENV     := .venv
+BIN      := $(VENV)/bin
+PY       := $(BIN)/python
+# Written once everything is installed, in the versions of constraints.txt.
+STAMP    := $(VENV)/.installed
+
+# PySpark starts its workers with PYSPARK_PYTHON; they need what the driver has.
+export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
+export SPARK_LOCAL_IP        ?= 127.0.0.1
+
+.PHONY: help env java demo test lint bench proto clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+env: $(STAMP)  ## Make .venv with everything, in the tested versions
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; found=; \
+	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "distvec needs Python 3.11 or newer, and none was found:" \
+	       "install one, or name it: make $(or $(MAKECMDGOALS),env) PYTHON=/path/to/python3" >&2; \
+	  exit 1; \
+	fi; \
+	[ -x $(PY) ] || $$found -m venv $(VENV) || { \
+	  echo "$$found could not make a virtual environment; on Debian and Ubuntu:" \
+	       "apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[spark,plot,test]'
+	@touch $@
+
+java:
+	@set -e; java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' | head -1); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+	  echo "Spark needs Java 17 or newer, and '$$java' is $${version:-missing}:" \
+	       "install a JDK or set JAVA_HOME" >&2; exit 1; \
+	fi
+
+demo: env java  ## Train the example on Spark with two parameter servers
+	$(PY) -m examples.logistic_regression --output build/demo
+
+test: lint  ## Lint, then all the tests (those that need Java are skipped without it)
+	$(PY) -m pytest $(PYTEST)
+
+lint: env  ## Style, types, layers, and whether the generated code is up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	@rm -rf build/proto && mkdir -p build/proto
+	@$(call protoc,build/proto)
+	@diff -r -x '*.proto' -x '*.py.typed' -x __init__.py -x __pycache__ build/proto/ps_backend/proto ps_backend/proto \
+	  || { echo "the generated code is old: make proto" >&2; exit 1; }
+
+bench: env java  ## All benchmarks, each beside its peer; JSON in build/bench/
+	@mkdir -p build/bench
+	@set -e; for name in $(BENCHMARKS); do \
+	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
+	done
+
+BENCHMARKS := nodes latency fused transfer logistic
+
+proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
+	$(call protoc,.)
+
+define protoc
+$(PY) -m grpc_tools.protoc --proto_path=. --python_out=$(1) --pyi_out=$(1) ps_backend/proto/ps.proto
+endef
+
+clean:  ## Remove what was built and the caches, not .venv
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf spark-warehouse metastore_db artifacts .coverage
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

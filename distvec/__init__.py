@@ -1,0 +1,83 @@
+"""Math written like NumPy, over vectors that live on parameter servers.
+
+Open a session with ``local`` or ``connect``, make arrays with its methods, write expressions; what
+they cost is known before they run (``x.explain()``) and counted when they do (``ps.counters``).
+"""
+
+from typing import Any
+
+from distvec.array import DistArray
+from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like
+from distvec.reductions import (
+    all,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    dot,
+    max,
+    mean,
+    min,
+    norm,
+    prod,
+    sum,
+    vecdot,
+)
+from distvec.session import Session, connect, local
+from ps_backend.errors import (
+    AuthenticationError,
+    BufferLost,
+    InvalidProgram,
+    OutOfBudget,
+    PSError,
+    RoundClosed,
+    ServerLost,
+    StaleRequest,
+)
+
+vdot = dot
+globals().update(TABLE)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AuthenticationError",
+    "BufferLost",
+    "DistArray",
+    "InvalidProgram",
+    "OutOfBudget",
+    "PSError",
+    "RoundClosed",
+    "ServerLost",
+    "Session",
+    "StaleRequest",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "astype",
+    "clip",
+    "connect",
+    "count_nonzero",
+    "dot",
+    "evaluate",
+    "full_like",
+    "local",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "ones_like",
+    "prod",
+    "sum",
+    "vdot",
+    "vecdot",
+    "where",
+    "zeros_like",
+    *sorted(TABLE),
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The elementwise functions come from the op table; this tells type checkers so.
+    raise AttributeError(f"module 'distvec' has no attribute {name!r}")

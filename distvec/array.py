@@ -1,0 +1,417 @@
+"""``DistArray``: what a user holds. A handle on a node; operators make new nodes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec import build, dispatch, dtypes, reductions
+from distvec.expr import Buffer, Node
+
+if TYPE_CHECKING:
+    from distvec.namespace import Namespace
+    from distvec.session import Session
+    from ps_backend.space import DenseSpace
+
+
+def _binary(name: str) -> Callable[[DistArray, Any], DistArray]:
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return build.elementwise(self.session, name, self, other)
+
+    return operator
+
+
+def _reflected(name: str) -> Callable[[DistArray, Any], DistArray]:
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return build.elementwise(self.session, name, other, self)
+
+    return operator
+
+
+def _in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return self.assign(build.elementwise(self.session, name, self, other), name)
+
+    return operator
+
+
+def _unary(name: str) -> Callable[[DistArray], DistArray]:
+    def operator(self: DistArray) -> DistArray:
+        return build.elementwise(self.session, name, self)
+
+    return operator
+
+
+def _bitwise(name: str, reflected: bool = False) -> Callable[[DistArray, Any], DistArray]:
+    def operator(self: DistArray, other: Any) -> DistArray:
+        operands = (other, self) if reflected else (self, other)
+        for operand in operands:
+            kind = getattr(operand, "dtype", np.dtype(type(operand)))
+            if kind != np.bool_:
+                raise TypeError(
+                    f"bitwise operators work on booleans only, got {kind}; "
+                    f"for truth values write (x != 0) & (y != 0)"
+                )
+        return build.elementwise(self.session, name, *operands)
+
+    return operator
+
+
+_FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}
+
+
+class DistArray:
+    """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar) or 1.
+
+    Operators, NumPy functions and the functions of ``distvec`` build a graph and cost no message.
+    ``float()``, ``bool()``, ``int()``, ``.item()``, ``np.asarray()``, ``repr()``, ``.numpy()``,
+    ``distvec.evaluate()`` and ``.persist()`` evaluate it, with whatever else is pending and reads
+    nothing new. In-place operators and ``out=`` make the handle stand for another value.
+    """
+
+    __slots__ = ("__weakref__", "_node", "session")
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
+
+    def __init__(self, session: Session, node: Node) -> None:
+        self.session = session
+        self._node = node
+        if not node.known:
+            session.note_pending(self)
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        """The expression this array stands for."""
+        return self._node
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._node.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._node.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        return self._node.shape[0] if self._node.shape else 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> DistArray:
+        return self
+
+    @property
+    def device(self) -> str:
+        return "servers"
+
+    @property
+    def space(self) -> DenseSpace:
+        """The index set that the vector is defined on. ``TypeError`` for a scalar."""
+        if self._node.space is None:
+            raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+        return self._node.space
+
+    def __len__(self) -> int:
+        if not self._node.shape:
+            raise TypeError("len() of unsized object")
+        return self._node.shape[0]
+
+    # --- operators ----------------------------------------------------------------------------
+
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __isub__ = _in_place("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __imul__ = _in_place("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __itruediv__ = _in_place("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _in_place("remainder")
+    __rpow__ = _reflected("pow")
+    __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
+    __invert__ = _unary("logical_not")
+    __and__, __rand__ = _bitwise("logical_and"), _bitwise("logical_and", reflected=True)
+    __or__, __ror__ = _bitwise("logical_or"), _bitwise("logical_or", reflected=True)
+    __xor__, __rxor__ = _bitwise("logical_xor"), _bitwise("logical_xor", reflected=True)
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+
+    def __pow__(self, exponent: Any) -> DistArray:
+        # As NumPy's operator (not its function), for the exponents that have an exact shortcut.
+        if type(exponent) in (int, float) and exponent in _FAST_POWERS:
+            is_square_of_number = exponent == 2 and type(exponent) is int and self.dtype.kind != "b"
+            if self.dtype.kind == "f" or is_square_of_number:
+                return build.elementwise(self.session, _FAST_POWERS[exponent], self)
+        return build.elementwise(self.session, "pow", self, exponent)
+
+    def __ipow__(self, exponent: Any) -> DistArray:
+        return self.assign(self**exponent, "pow")
+
+    def __matmul__(self, other: Any) -> DistArray:
+        return self._product(other, reflected=False)
+
+    def __rmatmul__(self, other: Any) -> DistArray:
+        return self._product(other, reflected=True)
+
+    def _product(self, other: Any, *, reflected: bool) -> DistArray:
+        if not isinstance(other, DistArray):
+            raise TypeError(
+                f"@ needs two arrays on the servers, got {type(other).__name__}; "
+                f"put it there with session.array(...)"
+            )
+        if self.ndim == 0 or other.ndim == 0:
+            raise ValueError("@ needs two vectors; multiply by a scalar with *")
+        return reductions.dot(other, self) if reflected else reductions.dot(self, other)
+
+    def assign(self, value: DistArray, name: str = "assign") -> DistArray:
+        """Let this handle stand for ``value`` cast to its own dtype, as ``out=`` and ``+=`` do.
+
+        ``TypeError`` where NumPy refuses the cast, ``ValueError`` where the shape would change.
+        """
+        if not np.can_cast(value.dtype, self.dtype, "same_kind"):
+            raise TypeError(
+                f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
+                f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
+            )
+        node = value.node
+        if value.shape != self.shape:
+            if value.ndim and not (value.shape == (1,) and self.ndim):
+                raise ValueError(
+                    f"non-broadcastable output operand with shape {self.shape} doesn't match "
+                    f"the broadcast shape {value.shape}"
+                )
+            scalar = build.scalar_of(self.session, node) if value.ndim else node
+            node = self.session.graph.make("fill", (scalar,), value.dtype, self._node.space)
+        self._node = build.cast(self.session, node, self.dtype)
+        if not self._node.known:
+            self.session.note_pending(self)
+        return self
+
+    # --- evaluation ---------------------------------------------------------------------------
+
+    def persist(self) -> DistArray:
+        """Compute the array and keep it on the servers; returns it. At most one message a program."""
+        self.session.evaluate(self)
+        return self
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The values, pulled to the client: evaluation, then one message per server."""
+        self.session.evaluate(self)
+        if self._node.space is None:
+            return np.asarray(self._node.value)
+        return self.session.client.read(self._buffer.id, self._node.space, self.dtype)
+
+    def item(self) -> Any:
+        """The value of an array with one element as a Python scalar."""
+        if self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.numpy().reshape(()).item()
+
+    @property
+    def _buffer(self) -> Buffer:
+        value = self._node.value
+        if not isinstance(value, Buffer):
+            raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
+        return value
+
+    @property
+    def buffer_id(self) -> int:
+        """Id of the buffer that holds the vector; evaluates it first if need be."""
+        self.session.evaluate(self)
+        return self._buffer.id
+
+    def _scalar(self, what: str) -> Any:
+        if self.ndim:
+            raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
+        self.session.evaluate_implicitly(self, what)
+        return self._node.value
+
+    def __float__(self) -> float:
+        return float(self._scalar("float()"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind != "i":
+            raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
+        return int(self._scalar("index()"))
+
+    def __bool__(self) -> bool:
+        if self.size == 1 and self.ndim:
+            return bool(build_scalar(self))
+        if self.ndim:
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. "
+                "Use a.any() or a.all()"
+            )
+        return bool(self._scalar("bool()"))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("values on the servers cannot become a NumPy array without a copy")
+        self.session.evaluate_implicitly(self, "np.asarray()")
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._scalar("format()"), spec) if self.ndim == 0 else str(self)
+
+    def __str__(self) -> str:
+        self.session.evaluate_implicitly(self, "str()")
+        return str(self._node.value) if self.ndim == 0 else f"[{self._few_elements()}]"
+
+    def __repr__(self) -> str:
+        self.session.evaluate_implicitly(self, "repr()")
+        inner = str(self._node.value) if self.ndim == 0 else f"[{self._few_elements()}]"
+        return f"DistArray({inner}, dtype={self.dtype}, shape={self.shape})"
+
+    def _few_elements(self, at_each_end: int = 3) -> str:
+        """The first and last elements: a sparse pull, whatever the length."""
+        if self.size <= 2 * at_each_end:
+            return ", ".join(str(value) for value in self.numpy())
+        ends = [str(v) for v in self.pull([*range(at_each_end), *range(-at_each_end, 0)])]
+        return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
+
+    def explain(self) -> str:
+        """The programs that would compute this array now, or those that computed it."""
+        if not self._node.known:
+            return str(self.session.plan(self))
+        if self._node.origin is not None:
+            return f"computed by {self._node.origin}"
+        return "nothing to run: the values were put here, not computed"
+
+    # --- single elements ----------------------------------------------------------------------
+
+    def pull(self, indices: Any = None) -> npt.NDArray[Any]:
+        """The elements at ``indices`` (any order, repeats allowed), or all of them.
+
+        Evaluation if need be, then one message to each server that holds some.
+        """
+        if indices is None:
+            return self.numpy()
+        from distvec.session import as_indices
+
+        wanted = as_indices(indices, len(self))
+        return self.session.client.gather(self.buffer_id, self.space, self.dtype, wanted)
+
+    def push(self, indices: Any, values: Any) -> DistArray:
+        """Add ``values`` at ``indices``; repeated indices add up. Returns the array.
+
+        One message to each server. Other arrays that share the old values keep them.
+        """
+        from distvec.session import as_indices
+
+        where = as_indices(indices, len(self))
+        given = np.asarray(values)
+        if given.shape not in ((), where.shape):
+            raise ValueError(f"push: {len(where)} indices but values of shape {given.shape}")
+        if not np.can_cast(given.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"push: cannot add {given.dtype} values to a {self.dtype} array")
+        source = self.buffer_id
+        if not len(where):
+            return self
+        added = np.ascontiguousarray(np.broadcast_to(given, where.shape), self.dtype)
+        buffer = self.session.new_buffer(self.space, self.dtype)
+        self.session.client.scatter_add(
+            source, buffer.id, self.space, self.dtype, where, added, donate=self._is_sole_owner()
+        )
+        self._node = self.session.graph.leaf(buffer)
+        return self
+
+    def _is_sole_owner(self) -> bool:
+        """Whether nobody else holds this buffer, so that its memory may be given away."""
+        node, buffer = self._node, self._buffer
+        # References: this handle's (the node's), the local name, and the argument of getrefcount.
+        return sys.getrefcount(node) <= 3 and sys.getrefcount(buffer) <= 3
+
+    def __getitem__(self, key: Any) -> DistArray:
+        if key == () or key is Ellipsis:
+            return self
+        raise TypeError(
+            "indexing would pull single elements; use x.pull([3, 5]) for those, "
+            "distvec.where(mask, x, y) for masks"
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is Ellipsis or key == slice(None):
+            self.assign(value if isinstance(value, DistArray) else self.session.full((), value))
+            return
+        raise TypeError(
+            "item assignment is not supported; use x.push(indices, values) to add at indices, "
+            "x = distvec.where(mask, y, x) for masks, x[:] = y for all"
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError("iteration would pull the elements one by one; use x.numpy()")
+
+    # --- methods as NumPy's -------------------------------------------------------------------
+
+    def astype(self, dtype: Any, copy: bool = True) -> DistArray:
+        """The array in another dtype; lazy."""
+        kind = dtypes.check_dtype(dtype)
+        return self.session.wrap(build.cast(self.session, self._node, kind))
+
+    def copy(self) -> DistArray:
+        """Another handle on the same value: buffers never change, so nothing is copied."""
+        return self.session.wrap(self._node)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DistArray:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a DistArray belongs to its session's connection and cannot be pickled; send "
+            "(x.session.client.addresses, x.session.client.session, x.buffer_id) or x.numpy()"
+        )
+
+    sum, prod = reductions.sum, reductions.prod
+    min, max = reductions.min, reductions.max
+    argmin, argmax = reductions.argmin, reductions.argmax
+    any, all, mean = reductions.any, reductions.all, reductions.mean
+
+    def dot(self, other: DistArray) -> DistArray:
+        """Inner product; lazy."""
+        return reductions.dot(self, other)
+
+    def clip(self, min: Any = None, max: Any = None) -> DistArray:
+        """Values limited to ``[min, max]``; lazy."""
+        from distvec.functions import clip
+
+        return clip(self, min, max)
+
+    # --- protocols ----------------------------------------------------------------------------
+
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return dispatch.ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return dispatch.function(func, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        return self.session.namespace
+
+
+def build_scalar(array: DistArray) -> DistArray:
+    """The only element of a vector of length 1 as a lazy scalar."""
+    return array.session.wrap(build.scalar_of(array.session, array.node))

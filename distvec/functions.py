@@ -1,0 +1,91 @@
+"""The functions of ``distvec``: one per row of the op table, and those composed of them.
+
+All are lazy: they cost no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distvec import build
+from distvec.array import DistArray
+from distvec.session import Session
+from ps_backend import ops
+
+
+def _session_of(name: str, operands: tuple[Any, ...]) -> Session:
+    for operand in operands:
+        if isinstance(operand, DistArray):
+            return operand.session
+    kinds = ", ".join(type(operand).__name__ for operand in operands)
+    raise TypeError(f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those")
+
+
+def _function(op: ops.Op) -> Callable[..., DistArray]:
+    def function(*operands: Any) -> DistArray:
+        if len(operands) != op.arity:
+            raise TypeError(f"{op.name}() takes {op.arity} arguments, got {len(operands)}")
+        return build.elementwise(_session_of(op.name, operands), op.name, *operands)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__doc__ = f"Elementwise ``{op.name}``, with the meaning of ``numpy``'s; lazy."
+    return function
+
+
+TABLE: dict[str, Callable[..., DistArray]] = {
+    name: _function(op) for name, op in ops.TABLE.items() if name not in ops.INTERNAL
+}
+"""A function for every row of the op table that users call by name."""
+
+cos, exp, floor, log = TABLE["cos"], TABLE["exp"], TABLE["floor"], TABLE["log"]
+maximum, minimum, sqrt = TABLE["maximum"], TABLE["minimum"], TABLE["sqrt"]
+
+
+def where(condition: Any, x: Any, y: Any) -> DistArray:
+    """``x`` where ``condition`` is true, ``y`` elsewhere."""
+    return build.elementwise(_session_of("where", (condition, x, y)), "where", condition, x, y)
+
+
+def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
+    """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
+    result = x
+    if min is not None:
+        result = maximum(result, min)
+    if max is not None:
+        result = minimum(result, max)
+    return result if result is not x else x.copy()
+
+
+def full_like(x: DistArray, fill_value: Any, dtype: Any = None) -> DistArray:
+    """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
+    return x.session.full(x.shape, fill_value, x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x: DistArray, dtype: Any = None) -> DistArray:
+    """Zeros in the shape of ``x``."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x: DistArray, dtype: Any = None) -> DistArray:
+    """Ones in the shape of ``x``."""
+    return full_like(x, 1, dtype)
+
+
+def astype(x: DistArray, dtype: Any, *, copy: bool = True) -> DistArray:
+    """``x`` in another dtype."""
+    return x.astype(dtype, copy)
+
+
+def evaluate(*arrays: DistArray) -> None:
+    """Compute several arrays at once: what they share is computed once, in common messages."""
+    by_session: dict[int, list[DistArray]] = {}
+    for array in arrays:
+        if isinstance(array, DistArray):
+            by_session.setdefault(id(array.session), []).append(array)
+        elif not isinstance(array, np.generic | np.ndarray | bool | int | float):
+            raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}")
+    for group in by_session.values():
+        group[0].session.evaluate(*group)

@@ -1,0 +1,118 @@
+"""A plan: the programs that compute what was asked, with their cost, in a form that prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distvec.expr import Node
+from ps_backend.program import Sweep
+from ps_backend.space import DenseSpace
+
+
+@dataclass
+class PlannedSweep:
+    """One traversal and the nodes that its inputs, scalars, outputs and reductions stand for."""
+
+    structure: Sweep
+    space: DenseSpace
+    inputs: list[Node]
+    scalars: list[Node]
+    stores: list[Node]
+    reductions: list[Node]
+    reasons: list[str]
+
+    def release(self) -> PlannedSweep:
+        """The same without nodes, which would keep buffers alive: enough to explain it later."""
+        return PlannedSweep(self.structure, self.space, [], [], [], [], self.reasons)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(np.dtype(v.dtype).itemsize for v in self.structure.inputs) * self.space.length
+
+    @property
+    def bytes_written(self) -> int:
+        types = self.structure.types
+        width = sum(np.dtype(types[value].dtype).itemsize for value in self.structure.outputs)
+        return width * self.space.length
+
+    def lines(self) -> Iterator[str]:
+        kinds = self.structure
+        yield (
+            f"sweep over {self.space.length:,} elements: reads {len(kinds.inputs)} vectors "
+            f"({self.bytes_read:,} bytes), writes {len(kinds.outputs)} "
+            f"({self.bytes_written:,} bytes), {len(kinds.reductions)} reductions"
+        )
+        yield from (f"  {line}" for line in str(kinds).splitlines())
+        for value, reason in zip(kinds.outputs, self.reasons, strict=True):
+            yield f"  %{value} is stored: {reason}"
+
+
+@dataclass
+class PlannedProgram:
+    """The sweeps of one message, and the scalars that the client computes from its answer."""
+
+    sweeps: list[PlannedSweep]
+    scalars: list[Node]
+
+
+@dataclass
+class Plan:
+    """Programs in order; ``before`` are scalars that need no server."""
+
+    programs: list[PlannedProgram]
+    before: list[Node]
+    aliases: list[tuple[Node, Node]] = field(default_factory=list)
+    """What was asked for, and the simplified node whose value it gets."""
+
+    @property
+    def messages(self) -> int:
+        """Messages to each server that holds data: one per program."""
+        return len(self.programs)
+
+    @property
+    def sweeps(self) -> int:
+        """Traversals of memory."""
+        return sum(len(program.sweeps) for program in self.programs)
+
+    @property
+    def vectors_read(self) -> int:
+        return sum(len(sweep.structure.inputs) for p in self.programs for sweep in p.sweeps)
+
+    @property
+    def vectors_written(self) -> int:
+        return sum(len(sweep.structure.outputs) for p in self.programs for sweep in p.sweeps)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(sweep.bytes_read for p in self.programs for sweep in p.sweeps)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(sweep.bytes_written for p in self.programs for sweep in p.sweeps)
+
+    def release(self) -> Plan:
+        """A copy that holds no node, for later explanation."""
+        programs = [PlannedProgram([s.release() for s in p.sweeps], []) for p in self.programs]
+        return Plan(programs, [])
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if not self.programs:
+            yield "nothing to run on the servers"
+            return
+        yield (
+            f"{self.messages} programs (messages per server), {self.sweeps} sweeps, "
+            f"{self.vectors_read} vectors read ({self.bytes_read:,} bytes), "
+            f"{self.vectors_written} written ({self.bytes_written:,} bytes)"
+        )
+        for number, program in enumerate(self.programs, 1):
+            yield f"program {number}"
+            for sweep in program.sweeps:
+                yield from (f"  {line}" for line in sweep.lines())
+            if program.scalars:
+                yield f"  then {len(program.scalars)} scalar operations on the client"

@@ -1,0 +1,37 @@
+"""Third pass: loops into programs. One program is one message to each server that holds data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distvec.expr import Node
+from distvec.planner.fuse import Fused, Loop
+
+
+@dataclass
+class Stage:
+    """Loops that wait for the same answers, and the scalars that the client then computes."""
+
+    loops: list[Loop] = field(default_factory=list)
+    scalars: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Schedule:
+    """Stages in order. ``before`` are scalars that need no answer at all."""
+
+    stages: list[Stage]
+    before: list[Node]
+
+
+def schedule(fused: Fused) -> Schedule:
+    """One stage per level that has loops; scalars go to the first stage after which they are known."""
+    by_level: dict[int, Stage] = {}
+    for loop in fused.loops:
+        by_level.setdefault(loop.level, Stage()).loops.append(loop)
+    before = []
+    for scalar in fused.scalars:
+        level = fused.levels[id(scalar)]
+        earlier = [known for known in by_level if known < level]
+        (by_level[max(earlier)].scalars if earlier else before).append(scalar)
+    return Schedule([by_level[level] for level in sorted(by_level)], before)

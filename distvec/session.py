@@ -1,0 +1,329 @@
+"""A session: one client's connection, the arrays it made, and when they are evaluated."""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec import build
+from distvec.dtypes import check_dtype
+from distvec.execute import execute
+from distvec.expr import Buffer, Graph, Node
+from distvec.planner import Plan, plan
+from distvec.random import Random
+from ps_backend.client import Client
+from ps_backend.launcher import LocalServers, launch_local
+from ps_backend.space import DenseSpace
+
+if TYPE_CHECKING:
+    from distvec.array import DistArray
+    from distvec.namespace import Namespace
+    from ps_backend.counters import Counters
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+class Session:
+    """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
+
+    Close it, or use it as a context manager: closing frees its arrays and stops the servers that it
+    started itself. ``counters`` tells what everything has cost so far.
+    """
+
+    pending_depth = 64
+    """A chain of this many operations is sent off without waiting for an answer."""
+    pending_nodes = 4096
+    """So are this many pending operations in all."""
+
+    def __init__(self, client: Client, *, owner: Any = None) -> None:
+        """``owner`` is stopped when the session closes, if it has a ``stop()``."""
+        self.client = client
+        self.graph = Graph()
+        self.random = Random(self)
+        self.implicit_evaluations = 0
+        """How often a value was needed where only ordinary Python was written, as in ``if s > 0``."""
+        self._owner = owner
+        self._strict = False
+        self._closed = False
+        self._overdue = False
+        # Arrays without a value yet. They are found here by a later evaluation, which takes along
+        # what it can; weak, since what nobody holds need never be computed.
+        self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
+
+    # --- making arrays ------------------------------------------------------------------------
+
+    def array(self, values: Any, dtype: Any = None) -> DistArray:
+        """A copy of ``values`` (rank 0 or 1) on the servers. One message per server, at once."""
+        from distvec.array import DistArray
+
+        if isinstance(values, DistArray):
+            return values.astype(dtype or values.dtype)
+        given = np.asarray(values)
+        host = given.astype(check_dtype(dtype if dtype is not None else given.dtype), copy=False)
+        if host.ndim > 1:
+            raise NotImplementedError(
+                f"arrays of rank {host.ndim} are not supported yet; "
+                f"pass a vector, for instance values.ravel()"
+            )
+        if host.ndim == 0:
+            return self.wrap(self.graph.constant(host[()], host.dtype))
+        buffer = self.new_buffer(DenseSpace(len(host)), host.dtype)
+        self.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
+        return self.wrap(self.graph.leaf(buffer))
+
+    def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
+        """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""
+        value = np.asarray(fill_value)
+        if value.ndim:
+            raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
+        kind = check_dtype(dtype if dtype is not None else value.dtype)
+        constant = self.graph.constant(value[()], kind)
+        space = _space_of_shape(shape)
+        if space is None:
+            return self.wrap(constant)
+        return self.wrap(self.graph.make("fill", (constant,), kind, space))
+
+    def zeros(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+        """Zeros; lazy as ``full``."""
+        return self.full(shape, 0, dtype)
+
+    def ones(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+        """Ones; lazy as ``full``."""
+        return self.full(shape, 1, dtype)
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+        """Zeros: lazily made, they cost no more than memory without values."""
+        return self.full(shape, 0, dtype)
+
+    def arange(
+        self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None
+    ) -> DistArray:
+        """Evenly spaced values in ``[start, stop)``, as ``numpy.arange``; lazy."""
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ZeroDivisionError("arange: step must not be 0")
+        kind = check_dtype(dtype if dtype is not None else np.result_type(start, stop, step))
+        length = max(0, math.ceil((stop - start) / step))
+        index = self._iota(length).astype(kind)
+        # The step that NumPy takes is the difference of its first two values.
+        first = kind.type(start)
+        return first + index * (kind.type(start + step) - first)
+
+    def linspace(
+        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
+    ) -> DistArray:
+        """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
+        if num < 0:
+            raise ValueError(f"linspace: Number of samples, {num}, must be non-negative.")
+        from distvec.functions import where
+
+        kind = check_dtype(dtype if dtype is not None else np.float64)
+        gaps = num - 1 if endpoint else num
+        index = self._iota(num).astype(np.float64)
+        low, high = float(start), float(stop)
+        if gaps <= 0:
+            return (index * (high - low) + low).astype(kind)
+        step = (high - low) / gaps
+        values = index * step + low if step != 0 else index / float(gaps) * (high - low) + low
+        if endpoint:
+            values = where(index == float(num - 1), high, values)
+        return values.astype(kind)
+
+    def adopt(self, buffer_id: int, space: DenseSpace, dtype: Any) -> DistArray:
+        """An array over a buffer that is on the servers already; freed when nobody holds it."""
+        buffer = Buffer(buffer_id, space, np.dtype(dtype), self.client.free)
+        return self.wrap(self.graph.leaf(buffer))
+
+    def _iota(self, length: int) -> DistArray:
+        return self.wrap(self.graph.make("iota", (), np.dtype(np.int64), DenseSpace(length)))
+
+    # --- nodes and buffers --------------------------------------------------------------------
+
+    def wrap(self, node: Node) -> DistArray:
+        """An array over ``node``."""
+        from distvec.array import DistArray
+
+        return DistArray(self, node)
+
+    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
+        """A fresh buffer id with its finalizer; nothing is sent."""
+        if space is None:
+            raise TypeError("scalars are kept by the client and need no buffer")
+        return Buffer(self.client.new_id(), space, dtype, self.client.free)
+
+    def note_pending(self, array: DistArray) -> None:
+        """Called for every array that has no value yet."""
+        self._pending[id(array)] = array
+        if array.node.depth >= self.pending_depth or len(self.graph) >= self.pending_nodes:
+            self._overdue = True
+
+    def flush_if_overdue(self) -> None:
+        """Called before an operation is built: then no temporary of the last statement is alive."""
+        if self._overdue:
+            self._overdue = False
+            self.flush()
+
+    # --- evaluation ---------------------------------------------------------------------------
+
+    def evaluate(self, *arrays: DistArray) -> None:
+        """Compute ``arrays``, in as few messages as their dependencies allow."""
+        self._compute([array.node for array in arrays], wait=True)
+
+    def flush(self) -> None:
+        """Send off everything pending without waiting for an answer, unless one is needed.
+
+        A failure shows at the next message to the server that reported it.
+        """
+        self._compute([array.node for array in self._alive()], wait=False)
+
+    def plan(self, *arrays: DistArray) -> Plan:
+        """The plan of an evaluation of ``arrays`` now, not run."""
+        return self._plan([array.node for array in arrays])
+
+    def evaluate_implicitly(self, array: DistArray, what: str) -> None:
+        """Evaluate because a value is needed; counted, and an error in strict mode."""
+        if array.node.known:
+            return
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {_user_line()} evaluates an array, which session.strict() forbids; "
+                f"call distvec.evaluate(...) or .persist() before"
+            )
+        self.implicit_evaluations += 1
+        self.evaluate(array)
+
+    @contextmanager
+    def strict(self) -> Iterator[None]:
+        """Within this context every implicit evaluation is an error that names the line."""
+        before, self._strict = self._strict, True
+        try:
+            yield
+        finally:
+            self._strict = before
+
+    def _alive(self) -> list[DistArray]:
+        """Arrays that a user holds and that have no value, oldest first."""
+        alive = [array for array in self._pending.values() if not array.node.known]
+        if len(alive) < len(self._pending):
+            self._pending = weakref.WeakValueDictionary({id(array): array for array in alive})
+        return alive
+
+    def _plan(self, targets: Sequence[Node]) -> Plan:
+        pending = list(dict.fromkeys(array.node for array in self._alive()))
+        keep = [node for node in pending if node.space is not None]
+        return plan(self.graph, targets, keep=keep, pending=pending[-64:])
+
+    def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
+        missing = [node for node in dict.fromkeys(targets) if not node.known]
+        if missing:
+            execute(self, self._plan(missing), wait=wait)
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent, received and run since the session opened, or since ``.reset()``."""
+        return self.client.counters
+
+    @property
+    def namespace(self) -> Namespace:
+        """The array API namespace whose creation functions put arrays into this session."""
+        from distvec.namespace import Namespace
+
+        return Namespace(self)
+
+    def close(self) -> None:
+        """Free the session's arrays and stop the servers it started. Repeating it does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.client.close()
+        finally:
+            if self._owner is not None:
+                self._owner.stop()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"
+
+
+def local(
+    servers: int = 2, *, in_process: bool = False, memory: int | str | None = None
+) -> Session:
+    """A session on servers of its own on this machine.
+
+    ``servers`` sub-processes are started, reached through gRPC on loopback, and stopped with the
+    session; they end by themselves if this process dies. With ``in_process=True`` the servers are
+    objects in this process. ``memory`` is the budget of each server, in bytes or as ``"2g"``.
+    """
+    if servers < 1:
+        raise ValueError(f"servers must be 1 or more, got {servers}")
+    if in_process:
+        return Session(Client.in_process(servers, memory=memory))
+    started: LocalServers = launch_local(servers, memory=memory)
+    try:
+        return Session(Client.connect(started.addresses, token=started.token), owner=started)
+    except BaseException:
+        started.stop()
+        raise
+
+
+def connect(
+    addresses: str | Sequence[str], *, token: str | None = None, timeout: float = 10.0, **tls: Any
+) -> Session:
+    """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.
+
+    ``token`` is what ``distvec serve --token-file`` has in its file.
+    """
+    names = addresses.split(",") if isinstance(addresses, str) else list(addresses)
+    return Session(Client.connect([name.strip() for name in names], token=token, timeout=timeout, **tls))
+
+
+def _space_of_shape(shape: Any) -> DenseSpace | None:
+    if isinstance(shape, int | np.integer):
+        shape = (int(shape),)
+    if len(shape) > 1:
+        raise NotImplementedError(f"arrays of shape {tuple(shape)} are not supported yet; rank is 0 or 1")
+    if shape and shape[0] < 0:
+        raise ValueError(f"negative dimensions are not allowed: {tuple(shape)}")
+    return DenseSpace(int(shape[0])) if shape else None
+
+
+def _user_line() -> str:
+    """File and line of the innermost caller outside this package."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown line"
+
+
+def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
+    """``indices`` as int64 in ``0..length-1``; negative ones count from the end, as in NumPy."""
+    given = np.asarray(indices)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise IndexError(
+            f"indices must be a vector of integers, got shape {given.shape} of dtype {given.dtype}"
+        )
+    result = given.astype(np.int64)
+    low, high = int(result.min()), int(result.max())
+    if low < -length or high >= length:
+        bad = low if low < -length else high
+        raise IndexError(f"index {bad} is out of bounds for a vector of length {length}")
+    return np.where(result < 0, result + length, result) if low < 0 else result

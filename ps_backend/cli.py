@@ -1,0 +1,132 @@
+"""The ``distvec`` command: ``serve`` runs one parameter server, ``status`` asks running ones."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ps_backend.errors import PSError
+from ps_backend.server import Server
+from ps_backend.service import VERSION, Service
+from ps_backend.status import server_status, status_table
+from ps_backend.supervised import Supervision, supervision
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        run = {"serve": _serve, "status": _status}[options.command]
+        return run(options)
+    except (PSError, OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        print(f"distvec {options.command}: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def parse_size(text: str) -> int:
+    """Bytes in ``"512m"``, ``"2g"``, ``"1.5GiB"`` or ``"4096"``; units are powers of 1024."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 512m or 2g")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="distvec", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"distvec {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="run one parameter server until it is stopped")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    serve.add_argument("--port", type=int, default=7070, help="0: any free one (%(default)s)")
+    serve.add_argument(
+        "--memory", type=parse_size, help="most memory for arrays, as 2g (80%% of the machine's)"
+    )
+    serve.add_argument(
+        "--token-file", type=Path, help="file with the token clients must pass (made if not given)"
+    )
+    serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
+    serve.add_argument("--tls-key", type=Path, help="private key, PEM")
+    serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    status = commands.add_parser("status", help="show what running servers hold")
+    status.add_argument("addresses", help="host:port,host:port,...")
+    status.add_argument("--token-file", type=Path, help="file with the servers' token")
+    status.add_argument("--tls", type=Path, help="certificate of the authority, PEM")
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    supervised = supervision(stop) if options.supervised else None
+    if supervised is not None:
+        token, token_file = supervised.token, None
+    else:
+        token, token_file = _token(options.token_file)
+    try:
+        server = Server(
+            Service(memory=options.memory),
+            host=options.host,
+            port=options.port,
+            token=token,
+            tls_certificate=options.tls_cert,
+            tls_key=options.tls_key,
+        )
+        server.start()
+        _announce(server.address, token_file, supervised)
+        while not stop.wait(3600):  # without a timeout, signals would wait for it
+            pass
+        server.stop()
+    finally:
+        if token_file is not None and token_file != options.token_file:
+            token_file.unlink(missing_ok=True)
+    return 0
+
+
+def _announce(address: str, token_file: Path | None, supervised: Supervision | None) -> None:
+    if supervised is not None:
+        supervised.report(address)
+        return
+    print(f"distvec server at {address}", flush=True)
+    if token_file is not None:
+        print(f"clients need the token in {token_file}", flush=True)
+
+
+def _token(file: Path | None) -> tuple[str, Path]:
+    """The token in ``file``, or a new one in a new file that only this user can read."""
+    if file is not None:
+        return read_token(file), file
+    handle, name = tempfile.mkstemp(prefix="distvec-token-")  # mode 0600
+    token = secrets.token_urlsafe(32)
+    with os.fdopen(handle, "w") as target:
+        target.write(token + "\n")
+    return token, Path(name)
+
+
+def read_token(file: Path) -> str:
+    """The token in ``file``; ``ValueError`` if it is empty."""
+    token = file.read_text().strip()
+    if not token:
+        raise ValueError(f"the token file {file} is empty; write a long random text into it")
+    return token
+
+
+def _status(options: argparse.Namespace) -> int:
+    token = read_token(options.token_file) if options.token_file is not None else None
+    addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
+    print(status_table(server_status(addresses, token=token, tls=options.tls)))
+    return 0

@@ -1,0 +1,216 @@
+"""What a client can ask of the servers of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.connection import Connection
+from ps_backend.link import Diagnose, RetryPolicy
+from ps_backend.memory import default_budget
+from ps_backend.program import Program
+from ps_backend.service import Service
+from ps_backend.space import Space
+from ps_backend.sparse import check_indices
+from ps_backend.transport import InProcess, OverGrpc
+from ps_backend.wire import dtype_of
+
+
+class Client(Connection):
+    """One sender's connection to all the servers of a session. Thread-safe.
+
+    Every method that sends raises ``ServerLost`` if a server does not answer for about five
+    seconds, and waits for the slowest server, not for the sum. Do not fork while one is open: a
+    child process connects for itself.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        addresses: Sequence[str],
+        *,
+        token: str | None,
+        session: str | None = None,
+        timeout: float = 10.0,
+        retry: float = 5.0,
+        tls: str | Path | None = None,
+        diagnose: Diagnose | None = None,
+    ) -> Self:
+        """Connect to running servers, each ``"host:port"``.
+
+        ``session`` None opens a new one; the name of one joins it (with the same addresses in the
+        same order). ``timeout``: seconds to wait for the servers to answer at all; ``retry``:
+        seconds to wait later for one that went silent. ``tls``: file with the certificate of the
+        authority that signed the servers'. Raises ``ServerLost``, ``AuthenticationError``.
+        """
+        if isinstance(addresses, str):
+            raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
+        transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
+        try:
+            return cls(
+                transports,
+                session=session,
+                retry=RetryPolicy(retry),
+                patience=RetryPolicy(timeout),
+                diagnose=diagnose,
+            )
+        except BaseException:
+            for transport in transports:
+                transport.close()
+            raise
+
+    @classmethod
+    def in_process(cls, servers: int, *, memory: int | None = None) -> Self:
+        """Servers inside this process: the same code and messages, but no sockets.
+
+        ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
+        """
+        if servers < 1:
+            raise ValueError(f"servers must be 1 or more, got {servers}")
+        budget = default_budget(servers) if memory is None else memory
+        return cls([InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)])
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """A buffer id that nobody else in the session uses. No message."""
+        return next(self._numbers)
+
+    def run(self, program: Program, *, wait: bool = True) -> list[list[np.ndarray]] | None:
+        """Run ``program`` on every server that holds some of its spaces. One message to each.
+
+        Returns per sweep call the flat list of its partial results: per reduction the arrays that
+        ``program.partial_dtypes`` names, each of shape ``(blocks of the space,)``, read-only. With
+        ``wait=False`` returns None at once; the reply is awaited before the next message to one
+        of these servers, and an error then raised there.
+
+        If a server refuses, no output of the program exists afterwards. ``program.frees`` leave
+        with the next message, once all servers have succeeded.
+        """
+        self._check_usable()
+        return self._programs.run(program, wait=wait)
+
+    def free(self, buffers: Iterable[int]) -> None:
+        """Note that nobody holds ``buffers`` any more; they leave with the next messages.
+
+        Never sends and never blocks, so finalizers may call it in any thread.
+        """
+        self._fan_out.note_frees(buffers)
+
+    # --- dense ------------------------------------------------------------------------------------
+
+    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
+        """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
+        self._send(self._compose.write(buffer, space, values), made=buffer)
+        self.counters.count_vectors(written=1)
+
+    def read(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        out: np.ndarray | None = None,
+        row: tuple[int, ...] = (),
+    ) -> np.ndarray:
+        """All values of ``buffer``, shape ``(space.length, *row)``. One message a server.
+
+        ``out``: C-contiguous array of that dtype and shape to read into. Raises ``BufferLost``.
+        """
+        kind, shape = dtype_of(np.dtype(dtype).name), (space.length, *row)
+        target = np.empty(shape, kind) if out is None else out
+        if target.dtype != kind or target.shape != shape or not target.flags.c_contiguous:
+            raise ValueError(
+                f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
+                f"shape {target.shape}"
+            )
+        self._send(self._compose.read(buffer, space, target), recorded=False)
+        self.counters.count_vectors(read=1)
+        return target
+
+    # --- sparse -----------------------------------------------------------------------------------
+
+    def gather(
+        self, buffer: int, space: Space, dtype: npt.DTypeLike, indices: npt.ArrayLike
+    ) -> np.ndarray:
+        """The values of ``buffer`` at ``indices``, shape ``(k,)``, in their order.
+
+        ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
+        server that holds one of them. Raises ``IndexError``, ``BufferLost``.
+        """
+        wanted = check_indices(indices, space.length)
+        found = np.empty(len(wanted), dtype_of(np.dtype(dtype).name))
+        messages, scattered = self._compose.gather(buffer, space, wanted, found)
+        self._send(messages, recorded=False)
+        for selection, values in scattered:
+            found[selection] = values
+        return found
+
+    def scatter_add(
+        self,
+        source: int,
+        target: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        *,
+        donate: bool,
+    ) -> None:
+        """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
+
+        ``indices`` and ``values`` have shape ``(k,)``; duplicates add up in the order given.
+        ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
+        may be using it.
+        """
+        messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
+        self._send(messages, made=target)
+
+    # --- rounds -----------------------------------------------------------------------------------
+
+    def stage(
+        self,
+        round: str,
+        partition: int,
+        attempt: int,
+        space: Space,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> None:
+        """Keep a contribution to ``round`` until it is committed. One message a server.
+
+        ``indices`` and ``values`` have shape ``(k,)``; duplicates add up. Staging again under the
+        same (partition, attempt) replaces. Raises ``RoundClosed`` if the round is over.
+        """
+        self._send(self._compose.stage(round, (partition, attempt), space, indices, values))
+
+    def commit(
+        self,
+        round: str,
+        winners: Sequence[tuple[int, int]],
+        space: Space,
+        dtype: npt.DTypeLike,
+        target: int,
+    ) -> None:
+        """Make ``target``: zeros plus what the winners staged. One message a server.
+
+        ``winners``: (partition, attempt), one attempt per partition; they are added in ascending
+        order of partition, everything else of the round is dropped, and the round is closed.
+        Raises ``PSError`` if a winner staged nothing, and then nothing has changed.
+        """
+        done: list[int] = []
+        try:
+            self._send(
+                self._compose.commit(round, winners, space, dtype, target),
+                after=lambda replies, error: done.extend(replies if error else ()),
+            )
+        except Exception:
+            self._send(self._compose.reopen(round, target, done))
+            raise
+
+    def drop_round(self, round: str) -> None:
+        """End ``round`` without a result; later stages are refused. One message a server."""
+        self._send(self._compose.drop_round(round))

@@ -1,0 +1,237 @@
+"""What a server does for each kind of request that concerns a session's data.
+
+Each command takes the session, the request and its payload. It checks first and changes the store
+last, so a command that raises has changed nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.kernels import compile_sweep
+from ps_backend.memory import Block, Memory
+from ps_backend.program import SweepCall
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.rounds import Contribution
+from ps_backend.session import Session
+from ps_backend.store import Buffer, Part
+from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks, decode_call
+
+_INDEX_BYTES = 8
+
+
+@dataclass(slots=True)
+class Payload:
+    """The bulk data that comes with a request: ``size`` bytes in ``chunks``, to be read once."""
+
+    size: int
+    chunks: Iterable[memoryview]
+
+    def into(self, target: memoryview) -> None:
+        """Copy into ``target``, which it must fill exactly; ``PayloadBroken`` otherwise."""
+        if self.size != len(target):
+            raise PayloadBroken(f"{self.size} bytes of payload announced, {len(target)} expected")
+        copy_chunks(self.chunks, target)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A reply, with bulk data that lies in memory which ``keep`` holds until it is sent."""
+
+    reply: pb.Reply
+    parts: Parts = ()
+    keep: Sequence[Buffer | Block] = field(default=())
+
+
+Command = Callable[[Session, pb.Request, Payload], Outcome]
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs programs, one at a time: a kernel may use all the threads that this server has."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+
+    def run(self, session: Session, request: pb.Request, _: Payload) -> Outcome:
+        """Run the sweeps in order; all their outputs become visible at the end, or none."""
+        calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
+        made = _outputs(session, calls)
+        visible: dict[int, Buffer] = {}
+        partials: list[bytes] = []
+        with self._turn:
+            for call in calls:
+                outputs = {number: made[number] for number in call.outputs}
+                partials += _sweep(session, call, visible, list(outputs.values()))
+                visible |= outputs
+        session.store.put(made)
+        return Outcome(pb.Reply(partials=partials))
+
+
+def _outputs(session: Session, calls: Sequence[SweepCall]) -> dict[int, Buffer]:
+    """Buffers for all that the calls write; ``OutOfBudget`` and none if they are too large."""
+    parts: dict[int, Part] = {}
+    for call in calls:
+        for number, value in zip(call.outputs, call.sweep.outputs, strict=True):
+            if number in parts:
+                raise InvalidProgram(f"buffer {number} is written twice by the program")
+            parts[number] = session.part_of(call.space.length, call.sweep.types[value])
+    session.store.refuse_taken(parts)
+    buffers = session.store.new(parts.values(), "the program")
+    return dict(zip(parts, buffers, strict=True))
+
+
+def _sweep(
+    session: Session, call: SweepCall, visible: dict[int, Buffer], outputs: Sequence[Buffer]
+) -> list[bytes]:
+    """Run one sweep; ``visible`` are the outputs of the sweeps before it."""
+    inputs = []
+    for number, value in zip(call.inputs, call.sweep.inputs, strict=True):
+        part = session.part_of(call.space.length, value)
+        inputs.append(session.store.get(number, part, visible))
+    low, high = call.space.range_of(session.index, session.servers)
+    partials = compile_sweep(call.sweep, call.space.length)(
+        [buffer.array for buffer in inputs],
+        call.scalars,
+        [buffer.array for buffer in outputs],
+        low,
+        high - low,
+        call.space.block_size,
+    )
+    return [partial.tobytes() for partial in partials]
+
+
+# --- dense ----------------------------------------------------------------------------------------
+
+
+def write(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+    """A new buffer with the values that came along."""
+    (buffer,) = session.store.new([session.part(request.write.array)], "writing an array")
+    payload.into(byte_view(buffer.array))
+    session.store.put({request.write.array.buffer: buffer})
+    return Outcome(pb.Reply())
+
+
+def read(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """All values of a buffer, straight from its memory."""
+    array = request.read.array
+    buffer = session.store.get(array.buffer, session.part(array))
+    parts = [byte_view(buffer.array)]
+    return Outcome(pb.Reply(payload=len(parts[0])), parts, [buffer])
+
+
+# --- sparse ---------------------------------------------------------------------------------------
+
+
+def _rows(part: Part, count: int) -> Part:
+    """The type of ``count`` loose rows of an array."""
+    return Part(part.space, part.type, 0, count)
+
+
+def _pairs(
+    memory: Memory, part: Part, count: int, payload: Payload, what: str, *, force: bool = False
+) -> Contribution:
+    """Indices and rows from the payload, the indices checked and made local."""
+    rows = _rows(part, count)
+    cut = count * _INDEX_BYTES
+    (block,) = memory.allocate([cut + rows.nbytes], what, force=force)
+    payload.into(byte_view(block.bytes))
+    indices = block.bytes[:cut].view(np.int64)
+    _localize(indices, part)
+    values = block.bytes[cut:].view(np.dtype(part.type.dtype)).reshape(rows.shape)
+    return Contribution(part.space.length, indices, values, block)
+
+
+def _localize(indices: np.ndarray, part: Part) -> None:
+    if indices.size and not (part.low <= indices.min() and indices.max() < part.high):
+        raise IndexError(
+            f"indices {indices.min()} .. {indices.max()} are not all in {part.low} .. "
+            f"{part.high - 1}, which this server holds of a space of length {part.space.length}"
+        )
+    indices -= part.low
+
+
+def gather(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+    """The rows at the indices that came along, in their order."""
+    body = request.gather
+    part = session.part(body.array)
+    buffer = session.store.get(body.array.buffer, part)
+    rows = _rows(part, body.count)
+    blocks = session.store.memory.allocate(
+        [body.count * _INDEX_BYTES, rows.nbytes], "gathering from an array"
+    )
+    payload.into(byte_view(blocks[0].bytes))
+    indices = blocks[0].array(np.dtype(np.int64), (body.count,))
+    _localize(indices, part)
+    found = blocks[1].array(np.dtype(part.type.dtype), rows.shape)
+    np.take(buffer.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
+    return Outcome(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
+
+
+def scatter_add(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+    """A new buffer: the source with rows added at indices, in the order given."""
+    body = request.scatter_add
+    store, part = session.store, session.part(body.array)
+    source = store.get(body.array.buffer, part)
+    store.refuse_taken([body.target])
+    pairs = _pairs(store.memory, part, body.count, payload, "adding to an array", force=True)
+    if body.donate:
+        target = source
+    else:
+        (target,) = store.new([part], "adding to an array")
+        np.copyto(target.array, source.array)
+    pairs.add_to(target.array)
+    store.put({body.target: target}, instead_of=body.array.buffer if body.donate else None)
+    return Outcome(pb.Reply())
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def stage(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+    """Keep a contribution to a round until it is committed or dropped."""
+    body = request.stage
+    pairs = _pairs(
+        session.store.memory, session.part(body.array), body.count, payload, "staging to a round"
+    )
+    session.rounds.stage(body.round, (body.partition, body.attempt), pairs)
+    return Outcome(pb.Reply())
+
+
+def commit(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """A new buffer: zeros plus what the winners staged, in ascending order of partition."""
+    body = request.commit
+    keys = [(winner.partition, winner.attempt) for winner in body.winners]
+    winners = session.rounds.winners(body.round, keys, body.target.length)
+    (target,) = session.store.new([session.part(body.target)], "committing a round")
+    target.array.fill(0)
+    for winner in winners:
+        winner.add_to(target.array)
+    session.store.put({body.target.buffer: target})
+    session.rounds.close(body.round)
+    return Outcome(pb.Reply())
+
+
+def reopen(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """Take back a commit that another server refused."""
+    session.store.free([request.reopen.target])
+    session.rounds.reopen(request.reopen.round)
+    return Outcome(pb.Reply())
+
+
+def drop_round(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """End a round without a result."""
+    session.rounds.drop(request.drop_round.round)
+    return Outcome(pb.Reply())
+
+
+def nothing(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """The frees that came along were all that was wanted."""
+    return Outcome(pb.Reply())

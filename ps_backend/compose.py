@@ -1,0 +1,207 @@
+"""From what a caller asks to the messages for each server. Checks arguments; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.link import Message
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.space import Space
+from ps_backend.sparse import Indices, Selection, check_indices, split
+from ps_backend.wire import PROTOCOL, Parts, byte_view, dtype_of
+
+Messages = dict[int, Message]
+"""A message for each server that the request concerns."""
+
+
+class Composer:
+    """Composes the messages of one client of a session with so many servers."""
+
+    def __init__(self, session: str, client: str, servers: int) -> None:
+        self.session, self.client, self.servers = session, client, servers
+
+    def request(self) -> pb.Request:
+        """A request without a body yet."""
+        return pb.Request(session=self.session, client=self.client)
+
+    # --- the connection ---
+
+    def open(self, *, create: bool) -> Messages:
+        """To all servers: make the session, or join it."""
+        messages = self._to(range(self.servers))
+        for server, message in messages.items():
+            body = message.request.open
+            body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
+            body.create = create
+        return messages
+
+    def close(self, servers: Iterable[int], *, session: bool) -> Messages:
+        """To ``servers``: leave, or end the session."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.close.session = session
+        return messages
+
+    def status(self) -> Messages:
+        """To all servers: what do you hold?"""
+        messages = self._to(range(self.servers))
+        for message in messages.values():
+            message.request.status.SetInParent()
+        return messages
+
+    # --- dense ---
+
+    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> Messages:
+        """To each holder: its part of ``values``, which must have the length of the space."""
+        given = np.asarray(values)
+        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
+        if given.ndim == 0 or len(array) != space.length:
+            raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
+        messages = self._to(space.holders(self.servers))
+        for server, message in messages.items():
+            low, high = space.range_of(server, self.servers)
+            _fill(message.request.write.array, buffer, space, array.dtype, array.shape[1:])
+            message.payload = [byte_view(array[low:high])]
+        return messages
+
+    def read(self, buffer: int, space: Space, out: np.ndarray) -> Messages:
+        """To each holder: send your part, into ``out``."""
+        messages = self._to(space.holders(self.servers))
+        for server, message in messages.items():
+            low, high = space.range_of(server, self.servers)
+            _fill(message.request.read.array, buffer, space, out.dtype, out.shape[1:])
+            message.into = byte_view(out[low:high])
+        return messages
+
+    # --- sparse ---
+
+    def gather(
+        self, buffer: int, space: Space, wanted: Indices, out: np.ndarray
+    ) -> tuple[Messages, list[tuple[Selection, np.ndarray]]]:
+        """To each server that holds some of ``wanted``: send the values there.
+
+        They come into ``out``, except for those whose places in ``out`` are scattered: these come
+        into the arrays returned, to be put at the selection beside them.
+        """
+        messages: Messages = {}
+        scattered: list[tuple[Selection, np.ndarray]] = []
+        for server, selection in split(wanted, space, self.servers):
+            local = wanted[selection]
+            if not len(local):
+                continue
+            if isinstance(selection, slice):
+                target = out[selection]
+            else:
+                target = np.empty(len(local), out.dtype)
+                scattered.append((selection, target))
+            request = self.request()
+            request.gather.count = len(local)
+            _fill(request.gather.array, buffer, space, out.dtype)
+            messages[server] = Message(request, [byte_view(local)], byte_view(target))
+        return messages, scattered
+
+    def scatter_add(
+        self,
+        source: int,
+        target: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        donate: bool,
+    ) -> Messages:
+        """To each holder: add its part of the pairs."""
+        wanted, given = _pairs(indices, values, space, dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self.request()
+            body = request.scatter_add
+            body.target, body.donate = target, donate
+            _fill(body.array, source, space, given.dtype)
+            body.count, payload = _select(wanted, given, selection)
+            messages[server] = Message(request, payload)
+        return messages
+
+    # --- rounds ---
+
+    def stage(
+        self,
+        round: str,
+        key: tuple[int, int],
+        space: Space,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> Messages:
+        """To each holder, even of none of the indices: its part of the contribution."""
+        wanted, given = _pairs(indices, values, space, np.asarray(values).dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self.request()
+            body = request.stage
+            body.round = round
+            body.partition, body.attempt = key
+            _fill(body.array, 0, space, given.dtype)
+            body.count, payload = _select(wanted, given, selection)
+            messages[server] = Message(request, payload)
+        return messages
+
+    def commit(
+        self,
+        round: str,
+        winners: Sequence[tuple[int, int]],
+        space: Space,
+        dtype: npt.DTypeLike,
+        target: int,
+    ) -> Messages:
+        """To each holder: make the target from what the winners staged."""
+        kind = dtype_of(np.dtype(dtype).name)
+        messages = self._to(space.holders(self.servers))
+        for message in messages.values():
+            body = message.request.commit
+            body.round = round
+            _fill(body.target, target, space, kind)
+            for partition, attempt in winners:
+                body.winners.add(partition=partition, attempt=attempt)
+        return messages
+
+    def reopen(self, round: str, target: int, servers: Iterable[int]) -> Messages:
+        """To ``servers``: take the commit back."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.reopen.round, message.request.reopen.target = round, target
+        return messages
+
+    def drop_round(self, round: str) -> Messages:
+        """To all servers: end the round."""
+        messages = self._to(range(self.servers))
+        for message in messages.values():
+            message.request.drop_round.round = round
+        return messages
+
+    def _to(self, servers: Iterable[int]) -> Messages:
+        return {server: Message(self.request()) for server in servers}
+
+
+def _fill(
+    array: pb.Array, buffer: int, space: Space, dtype: np.dtype, row: tuple[int, ...] = ()
+) -> None:
+    array.buffer, array.length, array.dtype = buffer, space.length, dtype.name
+    array.row.extend(row)
+
+
+def _pairs(
+    indices: npt.ArrayLike, values: npt.ArrayLike, space: Space, dtype: npt.DTypeLike
+) -> tuple[Indices, np.ndarray]:
+    wanted = check_indices(indices, space.length)
+    given = np.ascontiguousarray(values, dtype=dtype_of(np.dtype(dtype).name))
+    if np.shape(values) != wanted.shape:
+        raise ValueError(f"{len(wanted)} indices need as many values, got shape {np.shape(values)}")
+    return wanted, given
+
+
+def _select(indices: Indices, values: np.ndarray, selection: Selection) -> tuple[int, Parts]:
+    chosen = indices[selection]
+    return len(chosen), [byte_view(chosen), byte_view(values[selection])]

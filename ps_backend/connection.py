@@ -1,0 +1,136 @@
+"""The lines from one client to all servers of a session: opening, sending, closing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from ps_backend.compose import Composer, Messages
+from ps_backend.counters import Counters
+from ps_backend.errors import PSError
+from ps_backend.fan_out import After, FanOut, Replies
+from ps_backend.link import Diagnose, Link, RetryPolicy
+from ps_backend.programs import Dispatcher
+from ps_backend.status import ServerStatus, decode_status
+from ps_backend.transport import Transport
+
+_COUNTER_BITS = 40
+
+
+class Connection:
+    """A client's connection to its servers, without what it can ask of them."""
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        *,
+        session: str | None = None,
+        retry: RetryPolicy | None = None,
+        patience: RetryPolicy | None = None,
+        diagnose: Diagnose | None = None,
+    ) -> None:
+        """Open a session over ``transports``, or join ``session``. One message per server.
+
+        ``retry``: how long a silent server is asked again; ``patience``: the same while opening.
+        ``diagnose`` says what is known of a server, by its address, when it does not answer.
+        """
+        if not transports:
+            raise ValueError("a client needs the address of at least one server")
+        self.addresses = tuple(transport.address for transport in transports)
+        self.servers = len(transports)
+        self.client_id = uuid.uuid4().hex
+        self.session = uuid.uuid4().hex if session is None else session
+        self.counters = Counters(self.servers)
+        self._owner = session is None
+        self._pid = os.getpid()
+        self._closed = False
+        self._transports = transports
+        self._compose = Composer(self.session, self.client_id, self.servers)
+        opened = FanOut(self._links(patience or RetryPolicy(), diagnose)).send(
+            self._compose.open(create=self._owner), recorded=False
+        )
+        # the first server counts the clients of a session, so no two make the same buffer ids
+        self._numbers = itertools.count(opened[0].opened.number << _COUNTER_BITS)
+        self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose))
+        self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
+        self.counters.reset()
+
+    @property
+    def lost(self) -> bool:
+        """Whether a server did not answer the last time it was asked. No message."""
+        return any(link.lost for link in self._fan_out.links)
+
+    def status(self) -> list[ServerStatus]:
+        """What each server holds. One message a server."""
+        replies = self._send(self._compose.status(), recorded=False)
+        return [decode_status(self.addresses[k], replies[k].status) for k in range(self.servers)]
+
+    def wait(self) -> None:
+        """Wait for programs that were run with ``wait=False``; raises their first error."""
+        self._check_usable()
+        self._fan_out.await_all()
+
+    def close(self) -> None:
+        """Disconnect. Whoever opened the session ends it too: its buffers are freed. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if os.getpid() == self._pid:
+                there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
+                messages = self._compose.close(there, session=self._owner)
+                self._fan_out.send(messages, recorded=False)
+        except PSError:
+            pass  # the server is gone, and what it held with it
+        finally:
+            for transport in self._transports:
+                transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        name = type(self).__name__
+        return f"<{name} of {', '.join(self.addresses)}, session {self.session[:8]}, {state}>"
+
+    def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[Link]:
+        return [
+            Link(transport, server, self.counters, retry=retry, diagnose=diagnose)
+            for server, transport in enumerate(self._transports)
+        ]
+
+    def _send(
+        self,
+        messages: Messages,
+        *,
+        recorded: bool = True,
+        made: int | None = None,
+        after: After | None = None,
+    ) -> Replies:
+        """Send and wait; if that fails, what was ``made`` on some servers is freed."""
+        self._check_usable()
+        try:
+            return self._fan_out.send(messages, recorded=recorded, after=after)
+        except Exception:
+            if made is not None:
+                self._fan_out.note_frees([made])
+            raise
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise PSError("the client is closed; connect again")
+        if os.getpid() != self._pid:
+            raise PSError("the client was made before a fork; connect again in this process")

@@ -1,0 +1,80 @@
+"""What a client has asked of its servers so far."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Counters:
+    """Counts since the session was opened or ``reset``. Thread-safe.
+
+    A message is a request and its reply. Vectors are whole ones, however many servers hold them.
+    """
+
+    def __init__(self, servers: int) -> None:
+        self._lock = threading.Lock()
+        self._servers = servers
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero again."""
+        with self._lock:
+            self.messages_per_server = [0] * self._servers
+            self.bytes_sent = 0
+            """Bytes of requests to all servers, payload included."""
+            self.bytes_received = 0
+            """Bytes of replies of all servers, payload included."""
+            self.programs = 0
+            self.sweeps = 0
+            """Traversals of memory."""
+            self.vectors_read = 0
+            self.vectors_written = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages to the busiest server."""
+        return max(self.messages_per_server)
+
+    def snapshot(self) -> dict[str, int]:
+        """All counts by name."""
+        with self._lock:
+            return {
+                "messages": self.messages,
+                "bytes_sent": self.bytes_sent,
+                "bytes_received": self.bytes_received,
+                "programs": self.programs,
+                "sweeps": self.sweeps,
+                "vectors_read": self.vectors_read,
+                "vectors_written": self.vectors_written,
+            }
+
+    def count_message(self, server: int, sent: int, received: int) -> None:
+        """One message to ``server`` and its reply, of so many bytes."""
+        with self._lock:
+            self.messages_per_server[server] += 1
+            self.bytes_sent += sent
+            self.bytes_received += received
+
+    def count_program(self, sweeps: int, read: int, written: int) -> None:
+        """One program of ``sweeps`` traversals that reads and writes so many vectors."""
+        with self._lock:
+            self.programs += 1
+            self.sweeps += sweeps
+            self.vectors_read += read
+            self.vectors_written += written
+
+    def count_vectors(self, *, read: int = 0, written: int = 0) -> None:
+        """Whole vectors pulled or pushed."""
+        with self._lock:
+            self.vectors_read += read
+            self.vectors_written += written
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={count}" for name, count in self.snapshot().items())
+        return f"Counters({inside})"
+
+    def __str__(self) -> str:
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self.snapshot().items()]
+        left = max(len(name) for name, _ in rows)
+        right = max(len(count) for _, count in rows)
+        return "\n".join(f"{name:<{left}}  {count:>{right}}" for name, count in rows)

@@ -1,0 +1,39 @@
+"""What can go wrong between a client and its servers.
+
+Each class crosses the wire by its name (see ``wire.py``), so a failure on a server is raised on the
+client as the same class with the same message.
+"""
+
+from __future__ import annotations
+
+
+class PSError(RuntimeError):
+    """Base class of every failure of the parameter servers."""
+
+
+class ServerLost(PSError):
+    """A server does not answer: it died, was stopped, or the network is gone."""
+
+
+class BufferLost(PSError):
+    """A buffer that a request names is not on the server: freed, or lost with its server."""
+
+
+class OutOfBudget(PSError, MemoryError):
+    """A request needs more memory than the server may use; nothing was changed."""
+
+
+class AuthenticationError(PSError, PermissionError):
+    """The token that came with a request is missing or wrong."""
+
+
+class InvalidProgram(PSError, ValueError):
+    """A program breaks a rule of ``program.RULES``, or its inputs do not have the stated types."""
+
+
+class RoundClosed(PSError):
+    """A contribution came for a round that was committed or dropped."""
+
+
+class StaleRequest(PSError):
+    """A repeated request is so old that its reply is no longer on record."""

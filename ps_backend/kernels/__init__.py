@@ -1,0 +1,74 @@
+"""Kernels: a sweep's structure compiled to one pass over memory.
+
+Two engines stand behind one interface. *numba* compiles a loop per structure and runs at the speed
+of memory, for large arrays; *numexpr* needs no compiler and runs block by block, for small arrays,
+very long sweeps, and where numba is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.program import Scalar, Sweep, verify_sweep
+
+NUMBA_FROM_LENGTH = 1 << 17
+"""Global length from which a kernel is compiled; below it a pass takes less than the call."""
+NUMBA_MOST_STEPS = 96
+"""Longer sweeps would take seconds to compile."""
+
+Arrays = Sequence[npt.NDArray[np.generic]]
+
+
+class Kernel(Protocol):
+    """A compiled sweep."""
+
+    def __call__(
+        self,
+        inputs: Arrays,
+        scalars: Sequence[Scalar],
+        outputs: Arrays,
+        offset: int,
+        length: int,
+        block_size: int,
+    ) -> list[npt.NDArray[np.generic]]:
+        """Run over the local range of one server, in one pass.
+
+        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length``; ``offset`` is
+        the global index of the first element, a multiple of ``block_size``. Returns the partial
+        results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
+        two arrays, values and global indices.
+        """
+
+
+def engine_for(sweep: Sweep, length: int) -> str:
+    """``"numba"`` or ``"numexpr"``, from the program and the *global* length alone.
+
+    Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
+    """
+    large = length >= NUMBA_FROM_LENGTH and len(sweep.steps) <= NUMBA_MOST_STEPS
+    return "numba" if large and importlib.util.find_spec("numba") else "numexpr"
+
+
+def compile_sweep(sweep: Sweep, length: int) -> Kernel:
+    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
+    return _compile(sweep, engine_for(sweep, length))
+
+
+@lru_cache(maxsize=2048)
+def _compile(sweep: Sweep, engine: str) -> Kernel:
+    verify_sweep(sweep)
+    if any(value.row for value in sweep.types):
+        raise NotImplementedError("kernels run over vectors only so far, not over tables")
+    if engine == "numba":
+        from ps_backend.kernels.numba_engine import NumbaKernel
+
+        return NumbaKernel(sweep)
+    from ps_backend.kernels.numexpr_engine import NumexprKernel
+
+    return NumexprKernel(sweep)

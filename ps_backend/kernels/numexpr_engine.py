@@ -1,0 +1,223 @@
+"""The numexpr engine: a sweep run chunk by chunk, each chunk small enough for the cache.
+
+Steps whose values nobody else needs are joined into one numexpr expression; the others, and the ops
+that numexpr computes differently from NumPy, run as NumPy functions. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numexpr
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend import ops
+from ps_backend.program import Reduction, Scalar, Step, Sweep, partial_dtypes
+
+_CHUNK = 1 << 15
+_LEAST_JOINED = 3
+"""Fewer steps than this are faster as NumPy calls than as one numexpr call."""
+
+# numexpr keeps the state of a running expression in globals of its module.
+_NUMEXPR_LOCK = threading.Lock()
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """Compute one value of the sweep from others."""
+
+    target: int
+    args: tuple[int, ...]
+    apply: Callable[..., Any]
+    dtype: np.dtype[Any]
+
+
+class NumexprKernel:
+    """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
+        self._instructions = _instructions(sweep)
+
+    def __call__(
+        self,
+        inputs: Sequence[Array],
+        scalars: Sequence[Scalar],
+        outputs: Sequence[Array],
+        offset: int,
+        length: int,
+        block_size: int,
+    ) -> list[Array]:
+        sweep = self._sweep
+        first = len(sweep.inputs)
+        typed = [
+            self._dtypes[number].type(value) for number, value in enumerate(scalars, first)
+        ]
+        partials: list[list[tuple[Array, ...]]] = [[] for _ in sweep.reductions]
+        chunk = max(block_size, _CHUNK)
+        for low in range(0, length, chunk):
+            high = min(low + chunk, length)
+            values: list[Any] = [array[low:high] for array in inputs]
+            values += typed
+            values += [None] * len(sweep.steps)
+            self._compute(values, offset + low, high - low)
+            for array, value in zip(outputs, sweep.outputs, strict=True):
+                array[low:high] = values[value]
+            for done, reduction in zip(partials, sweep.reductions, strict=True):
+                operand = np.broadcast_to(values[reduction.arg], (high - low,))
+                done.append(_reduce_blocks(reduction, operand, offset + low, block_size))
+        return self._join(partials)
+
+    def _compute(self, values: list[Any], index: int, length: int) -> None:
+        # NumPy warns of the special values that the client's user handles; a server has no user.
+        with np.errstate(all="ignore"):
+            for instruction in self._instructions:
+                if instruction.apply is _iota:
+                    value = np.arange(index, index + length, dtype=np.int64)
+                else:
+                    value = instruction.apply(*(values[arg] for arg in instruction.args))
+                values[instruction.target] = _as_dtype(value, instruction.dtype)
+
+    def _join(self, partials: list[list[tuple[Array, ...]]]) -> list[Array]:
+        joined = []
+        for reduction, chunks in zip(self._sweep.reductions, partials, strict=True):
+            dtypes = partial_dtypes(reduction, self._sweep.types[reduction.arg])
+            for part, dtype in enumerate(dtypes):
+                arrays = [chunk[part].astype(dtype, copy=False) for chunk in chunks]
+                joined.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
+        return joined
+
+
+def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
+    return value if value.dtype == dtype else value.astype(dtype)
+
+
+def _iota() -> None:
+    raise TypeError("the index depends on the chunk; the kernel computes it itself")
+
+
+# --- instructions ---------------------------------------------------------------------------------
+
+
+def _instructions(sweep: Sweep) -> list[_Instruction]:
+    first = len(sweep.inputs) + len(sweep.scalars)
+    uses = Counter(arg for step in sweep.steps for arg in step.args)
+    kept = set(sweep.outputs) | {reduction.arg for reduction in sweep.reductions}
+    fusable = [_fits_numexpr(sweep, step) for step in sweep.steps]
+
+    def joins_parent(value: int) -> bool:
+        """Whether this step's value is needed once, by a step that numexpr computes as well."""
+        return value >= first and fusable[value - first] and uses[value] == 1 and value not in kept
+
+    parents = {arg: k for k, step in enumerate(sweep.steps) for arg in step.args}
+    inner = {v for v in parents if joins_parent(v) and fusable[parents[v]]}
+    result = []
+    for number, step in enumerate(sweep.steps, first):
+        if number in inner:
+            continue
+        members = _members(sweep, number, inner)
+        if fusable[number - first] and len(members) >= _LEAST_JOINED:
+            result.append(_joined(sweep, number, inner))
+        else:
+            result += [_plain(sweep, member) for member in sorted(members)]
+    return result
+
+
+def _fits_numexpr(sweep: Sweep, step: Step) -> bool:
+    """numexpr computes the step as NumPy does: a known template on floats of one dtype."""
+    dtypes = {sweep.types[arg].dtype for arg in step.args}
+    result = step.type.dtype
+    return (
+        ops.TABLE[step.op].numexpr is not None
+        and len(dtypes) == 1
+        and dtypes <= {"float64", "float32"}
+        and (result == "bool" or {result} == dtypes)
+    )
+
+
+def _members(sweep: Sweep, root: int, inner: set[int]) -> set[int]:
+    """The steps that end in ``root`` through values nobody else needs, ``root`` included."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    found, open_values = set(), [root]
+    while open_values:
+        value = open_values.pop()
+        found.add(value)
+        open_values += [arg for arg in sweep.steps[value - first].args if arg in inner]
+    return found
+
+
+def _joined(sweep: Sweep, root: int, inner: set[int]) -> _Instruction:
+    first = len(sweep.inputs) + len(sweep.scalars)
+    text: dict[int, str] = {}
+    arguments: list[int] = []
+    for value in sorted(_members(sweep, root, inner)):
+        step = sweep.steps[value - first]
+        for arg in step.args:
+            if arg not in text:
+                text[arg] = f"v{arg}"
+                arguments.append(arg)
+        template = ops.TABLE[step.op].numexpr or ""
+        text[value] = template.format(*(text[arg] for arg in step.args))
+    signature = [(f"v{arg}", np.dtype(sweep.types[arg].dtype).type) for arg in arguments]
+    function = numexpr.NumExpr(text[root], signature)
+
+    def apply(*values: Any) -> Any:
+        with _NUMEXPR_LOCK:
+            return function(*values)
+
+    return _Instruction(root, tuple(arguments), apply, np.dtype(sweep.types[root].dtype))
+
+
+def _plain(sweep: Sweep, number: int) -> _Instruction:
+    step = sweep.steps[number - len(sweep.inputs) - len(sweep.scalars)]
+    dtype = np.dtype(step.type.dtype)
+    apply: Callable[..., Any] = ops.TABLE[step.op].numpy
+    if step.op == "iota":
+        apply = _iota
+    elif step.op in ("cast", "copy", "fill"):
+        apply = _convert_to(dtype)
+    return _Instruction(number, step.args, apply, dtype)
+
+
+def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    return lambda value: np.asarray(value).astype(dtype)
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+
+def _reduce_blocks(
+    reduction: Reduction, values: Array, index: int, block_size: int
+) -> tuple[Array, ...]:
+    """Partial results of the blocks of one chunk, the last of which may be short."""
+    values = _accumulator(reduction.op, values)
+    whole = len(values) // block_size * block_size
+    parts = [_reduce_rows(reduction.op, values[:whole].reshape(-1, block_size), index)]
+    if whole < len(values):
+        parts.append(_reduce_rows(reduction.op, values[whole:][None, :], index + whole))
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def _accumulator(op: str, values: Array) -> Array:
+    if op in ("any", "all"):
+        return values != 0
+    return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+
+
+def _reduce_rows(op: str, rows: Array, index: int) -> tuple[Array, ...]:
+    if op in ("any", "all"):
+        return (getattr(rows, op)(axis=1).astype(np.int64),)
+    with np.errstate(all="ignore"):
+        if not op.startswith("arg"):
+            return (getattr(rows, op)(axis=1),)
+        where = getattr(rows, op)(axis=1) if len(rows) else np.empty(0, np.int64)
+    number = np.arange(len(rows))
+    return rows[number, where], (index + number * rows.shape[1] + where).astype(np.int64)

@@ -1,0 +1,196 @@
+"""Scalar helpers that compiled kernels call, each with NumPy's result on every special value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ps_backend import philox
+
+_M0 = np.uint64(philox.MULTIPLIERS[0])
+_M1 = np.uint64(philox.MULTIPLIERS[1])
+_W0 = np.uint64(philox.WEYL[0])
+_W1 = np.uint64(philox.WEYL[1])
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_21 = np.uint64(21)
+_11 = np.uint64(11)
+_TO_UNIT = philox.TO_UNIT
+_ROUNDS = philox.ROUNDS
+
+_inline = njit(inline="never", nogil=True, error_model="numpy")
+
+# Accumulations may be reordered for SIMD, and these loops hold nothing else: a user's arithmetic
+# keeps NumPy's bits. They only read memory, so the compiler makes one version of each, without tests
+# on addresses at run time that would choose between two orders of addition.
+_reordered = njit(nogil=True, fastmath={"reassoc", "nsz"})
+_no_nans = njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"})
+
+
+@_reordered
+def _sum(values):  # type: ignore[no-untyped-def]
+    total = values.dtype.type(0)
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+
+@_reordered
+def _prod(values):  # type: ignore[no-untyped-def]
+    total = values.dtype.type(1)
+    for i in range(len(values)):
+        total *= values[i]
+    return total
+
+
+@_no_nans
+def _smallest(values):  # type: ignore[no-untyped-def]
+    result = values[0]
+    for i in range(len(values)):
+        result = values[i] if values[i] < result else result
+    return result
+
+
+@_no_nans
+def _largest(values):  # type: ignore[no-untyped-def]
+    result = values[0]
+    for i in range(len(values)):
+        result = values[i] if values[i] > result else result
+    return result
+
+
+@njit(nogil=True)
+def _count_nans(values):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in range(len(values)):
+        count += values[i] != values[i]
+    return count
+
+
+@_inline
+def _min(values):  # type: ignore[no-untyped-def]
+    return _smallest(values) if _count_nans(values) == 0 else values.dtype.type(np.nan)
+
+
+@_inline
+def _max(values):  # type: ignore[no-untyped-def]
+    return _largest(values) if _count_nans(values) == 0 else values.dtype.type(np.nan)
+
+
+@_inline
+def _argmin(values):  # type: ignore[no-untyped-def]
+    where = 0
+    for i in range(1, len(values)):
+        if values[i] < values[where] or (values[i] != values[i] and values[where] == values[where]):
+            where = i
+    return where
+
+
+@_inline
+def _argmax(values):  # type: ignore[no-untyped-def]
+    where = 0
+    for i in range(1, len(values)):
+        if values[i] > values[where] or (values[i] != values[i] and values[where] == values[where]):
+            where = i
+    return where
+
+
+@_inline
+def _maximum(a, b):  # type: ignore[no-untyped-def]
+    return a if (a >= b or a != a) else b
+
+
+@_inline
+def _minimum(a, b):  # type: ignore[no-untyped-def]
+    return a if (a <= b or a != a) else b
+
+
+@_inline
+def _sign(a):  # type: ignore[no-untyped-def]
+    return a if a != a else type(a)((a > 0) - (a < 0))
+
+
+@_inline
+def _isinf(a):  # type: ignore[no-untyped-def]
+    return (a == a) & (a - a != 0)
+
+
+@_inline
+def _rint(a):  # type: ignore[no-untyped-def]
+    return np.rint(a)
+
+
+@_inline
+def _log(a):  # type: ignore[no-untyped-def]
+    return np.log(a)
+
+
+@_inline
+def _sigmoid(a):  # type: ignore[no-untyped-def]
+    e = math.exp(-abs(a))
+    return 1 / (1 + e) if a >= 0 else (a if a != a else e / (1 + e))
+
+
+@_inline
+def _remainder(a, b):  # type: ignore[no-untyped-def]
+    mod = np.fmod(a, b)
+    if b == 0:
+        return mod
+    if mod != 0:
+        return mod + b if (b < 0) != (mod < 0) else mod
+    return math.copysign(mod, b)
+
+
+@_inline
+def _floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b == 0:
+        return a / b
+    mod = np.fmod(a, b)
+    div = (a - mod) / b
+    if mod != 0 and (b < 0) != (mod < 0):
+        div -= 1
+    if div == 0:
+        return math.copysign(div, a / b)
+    floored = np.floor(div)
+    return floored + 1 if div - floored > 0.5 else floored
+
+
+@_inline
+def _int_floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b == 0:
+        return a * 0
+    if b == -1:
+        return -a
+    return a // b
+
+
+@_inline
+def _int_remainder(a, b):  # type: ignore[no-untyped-def]
+    if b == 0 or b == -1:
+        return a * 0
+    return a % b
+
+
+@_inline
+def _int_pow(a, b):  # type: ignore[no-untyped-def]
+    result = a * 0 + 1
+    while b > 0:
+        if b & 1:
+            result *= a
+        a *= a
+        b >>= 1
+    return result
+
+
+@_inline
+def _uniform(key, index):  # type: ignore[no-untyped-def]
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    c0, c1 = np.uint64(index) & _LOW, np.uint64(index) >> _32
+    c2 = c3 = np.uint64(0)
+    for _ in range(_ROUNDS):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return np.float64((c0 << _21) ^ (c1 >> _11)) * _TO_UNIT

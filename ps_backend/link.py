@@ -1,0 +1,186 @@
+"""One client's line to one server: sequence numbers, repeats, and frees that ride along."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ps_backend.counters import Counters
+from ps_backend.errors import PSError, ServerLost
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.transport import Answer, Pending, Transport, Unavailable
+from ps_backend.wire import Parts, UnknownSweep, decode_error
+
+Diagnose = Callable[[str], str | None]
+"""Says what is known of the server at an address that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a server that does not answer is asked again: seconds."""
+
+    total: float = 5.0
+    first: float = 0.05
+    longest: float = 1.0
+
+    def pauses(self) -> Iterator[float]:
+        """The pauses between attempts, doubling, until ``total`` seconds have passed."""
+        deadline, pause = time.monotonic() + self.total, self.first
+        while (left := deadline - time.monotonic()) > 0:
+            yield min(pause, left)
+            pause = min(2 * pause, self.longest)
+
+
+@dataclass(slots=True)
+class Message:
+    """A request to one server, with the bulk data that goes along and comes back."""
+
+    request: pb.Request
+    payload: Parts = ()
+    into: memoryview | None = None
+    complete: Callable[[pb.Request], None] | None = None
+    """Puts the full structures into a request whose sweeps the server does not know."""
+
+
+class Exchange:
+    """One request to one server and the way to its answer."""
+
+    def __init__(self, link: Link, request: pb.Request, message: Message) -> None:
+        self.request = request
+        self._link, self._payload, self._into = link, message.payload, message.into
+        self._complete = message.complete
+        self._pending: Pending | None = None
+
+    def start(self) -> None:
+        """Send now; without it, ``result`` sends."""
+        self._pending = self._link.transport.start(self.request, self._payload, self._into)
+
+    def result(self) -> pb.Reply:
+        """Wait for the reply, repeating the request where the server does not answer.
+
+        Raises what the server reports, or ``ServerLost``.
+        """
+        try:
+            return self._link.check(self._deliver())
+        except UnknownSweep:
+            if self._complete is None:
+                raise
+            self._complete(self.request)
+            return self._link.check(self._deliver())
+        finally:
+            self._link.settle(self.request)
+
+    def _deliver(self) -> Answer:
+        try:
+            return self._attempt()
+        except Unavailable as error:
+            return self._repeat(error)
+
+    def _attempt(self) -> Answer:
+        if self._pending is None:
+            return self._link.transport.call(self.request, self._payload, self._into)
+        pending, self._pending = self._pending, None
+        return pending.result()
+
+    def _repeat(self, error: Unavailable) -> Answer:
+        for pause in self._link.patience():
+            time.sleep(pause)
+            try:
+                return self._attempt()
+            except Unavailable as again:
+                error = again
+        raise self._link.give_up(self.request, error) from None
+
+
+class Link:
+    """The state of one client towards one server. Thread-safe."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: int,
+        counters: Counters,
+        *,
+        retry: RetryPolicy,
+        diagnose: Diagnose | None,
+    ) -> None:
+        self.transport = transport
+        self.known_sweeps: set[str] = set()
+        """Digests of the sweeps that the server was sent in full."""
+        self.lost = False
+        """Whether the server did not answer the last time it was asked."""
+        self._server, self._counters = server, counters
+        self._retry, self._diagnose = retry, diagnose
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self._unsettled: set[int] = set()
+        self._frees: list[int] = []
+
+    # --- frees ---
+
+    def note_frees(self, buffers: Iterable[int]) -> int:
+        """Send these with the next message; returns how many are waiting."""
+        with self._lock:
+            self._frees.extend(buffers)
+            return len(self._frees)
+
+    # --- sending ---
+
+    def exchange(self, message: Message, *, recorded: bool) -> Exchange:
+        """Prepare to send ``message``: numbered if ``recorded``, with all the frees that wait."""
+        request = message.request
+        with self._lock:
+            if recorded:
+                self._sequence += 1
+                self._unsettled.add(self._sequence)
+                request.sequence = self._sequence
+                request.settled = min(self._unsettled)
+            if self._frees:
+                request.frees.extend(self._frees)
+                self._frees.clear()
+        return Exchange(self, request, message)
+
+    # --- for exchanges ---
+
+    def settle(self, request: pb.Request) -> None:
+        """The request will not be repeated any more."""
+        with self._lock:
+            self._unsettled.discard(request.sequence)
+
+    def patience(self) -> Iterator[float]:
+        """Pauses between repeats; none for a server that was lost already."""
+        return iter(()) if self.lost else self._retry.pauses()
+
+    def check(self, answer: Answer) -> pb.Reply:
+        """Count the message; raise the error that the reply carries, if any."""
+        self.lost = False
+        self._counters.count_message(self._server, answer.sent, answer.received)
+        if answer.reply.HasField("error"):
+            error = decode_error(answer.reply.error, self.transport.address)
+            if isinstance(error, UnknownSweep):
+                self.known_sweeps.clear()
+            raise error
+        return answer.reply
+
+    def give_up(self, request: pb.Request, cause: Unavailable) -> PSError:
+        """The server counts as lost; returns the error that says so."""
+        self.lost = True
+        self.note_frees(request.frees)
+        said = self._diagnose(self.transport.address) if self._diagnose is not None else None
+        named = _buffers(request)
+        held = f"; its part of buffers {named} is gone unless it comes back" if named else ""
+        return ServerLost(
+            f"server {self.transport.address} does not answer ({said or cause}){held}"
+        )
+
+
+def _buffers(request: pb.Request) -> str:
+    """The ids of the first few buffers that a request reads."""
+    kind = request.WhichOneof("body")
+    numbers = [number for call in request.run.calls for number in call.inputs]
+    if kind in ("read", "gather", "scatter_add"):
+        numbers.append(getattr(request, kind).array.buffer)
+    distinct = list(dict.fromkeys(numbers))
+    return ", ".join(map(str, distinct[:5])) + (", ..." if len(distinct) > 5 else "")

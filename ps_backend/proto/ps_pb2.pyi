@@ -1,0 +1,281 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Request(_message.Message):
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "chunk")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    FREES_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    GATHER_FIELD_NUMBER: _ClassVar[int]
+    SCATTER_ADD_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    REOPEN_FIELD_NUMBER: _ClassVar[int]
+    DROP_ROUND_FIELD_NUMBER: _ClassVar[int]
+    NOTHING_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    client: str
+    sequence: int
+    settled: int
+    frees: _containers.RepeatedScalarFieldContainer[int]
+    payload: int
+    run: Run
+    write: Write
+    read: Read
+    gather: Gather
+    scatter_add: ScatterAdd
+    stage: Stage
+    commit: Commit
+    reopen: Reopen
+    drop_round: DropRound
+    nothing: Nothing
+    open: Open
+    close: Close
+    status: Nothing
+    chunk: bytes
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+
+class Reply(_message.Message):
+    __slots__ = ("error", "partials", "payload", "opened", "status", "chunk")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PARTIALS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    partials: _containers.RepeatedScalarFieldContainer[bytes]
+    payload: int
+    opened: Opened
+    status: Status
+    chunk: bytes
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("kind", "message")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    message: str
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Nothing(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Array(_message.Message):
+    __slots__ = ("buffer", "length", "dtype", "row")
+    BUFFER_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    buffer: int
+    length: int
+    dtype: str
+    row: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, buffer: _Optional[int] = ..., length: _Optional[int] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Open(_message.Message):
+    __slots__ = ("protocol", "index", "servers", "create")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    index: int
+    servers: int
+    create: bool
+    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: _Optional[bool] = ...) -> None: ...
+
+class Opened(_message.Message):
+    __slots__ = ("instance", "version", "number")
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    instance: str
+    version: str
+    number: int
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class Close(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: bool
+    def __init__(self, session: _Optional[bool] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid")
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    PEAK_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    instance: str
+    version: str
+    buffers: int
+    used: int
+    peak: int
+    budget: int
+    sessions: int
+    uptime: float
+    pid: int
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class ValueType(_message.Message):
+    __slots__ = ("dtype", "row")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    dtype: str
+    row: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ("op", "args", "type")
+    OP_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    op: str
+    args: _containers.RepeatedScalarFieldContainer[int]
+    type: ValueType
+    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ...) -> None: ...
+
+class Reduction(_message.Message):
+    __slots__ = ("op", "arg")
+    OP_FIELD_NUMBER: _ClassVar[int]
+    ARG_FIELD_NUMBER: _ClassVar[int]
+    op: str
+    arg: int
+    def __init__(self, op: _Optional[str] = ..., arg: _Optional[int] = ...) -> None: ...
+
+class Sweep(_message.Message):
+    __slots__ = ("inputs", "scalars", "steps", "outputs", "reductions")
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    SCALARS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    REDUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    inputs: _containers.RepeatedCompositeFieldContainer[ValueType]
+    scalars: _containers.RepeatedCompositeFieldContainer[ValueType]
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
+    outputs: _containers.RepeatedScalarFieldContainer[int]
+    reductions: _containers.RepeatedCompositeFieldContainer[Reduction]
+    def __init__(self, inputs: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., scalars: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., reductions: _Optional[_Iterable[_Union[Reduction, _Mapping]]] = ...) -> None: ...
+
+class SweepCall(_message.Message):
+    __slots__ = ("digest", "sweep", "length", "inputs", "scalars", "outputs")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SWEEP_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    SCALARS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    sweep: Sweep
+    length: int
+    inputs: _containers.RepeatedScalarFieldContainer[int]
+    scalars: bytes
+    outputs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., length: _Optional[int] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Run(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[SweepCall]
+    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ...) -> None: ...
+
+class Write(_message.Message):
+    __slots__ = ("array",)
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Read(_message.Message):
+    __slots__ = ("array",)
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Gather(_message.Message):
+    __slots__ = ("array", "count")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    count: int
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ScatterAdd(_message.Message):
+    __slots__ = ("array", "target", "count", "donate")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DONATE_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    target: int
+    count: int
+    donate: bool
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: _Optional[bool] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("round", "partition", "attempt", "count", "array")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    round: str
+    partition: int
+    attempt: int
+    count: int
+    array: Array
+    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Winner(_message.Message):
+    __slots__ = ("partition", "attempt")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    attempt: int
+    def __init__(self, partition: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("round", "winners", "target")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    WINNERS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    round: str
+    winners: _containers.RepeatedCompositeFieldContainer[Winner]
+    target: Array
+    def __init__(self, round: _Optional[str] = ..., winners: _Optional[_Iterable[_Union[Winner, _Mapping]]] = ..., target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Reopen(_message.Message):
+    __slots__ = ("round", "target")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    round: str
+    target: int
+    def __init__(self, round: _Optional[str] = ..., target: _Optional[int] = ...) -> None: ...
+
+class DropRound(_message.Message):
+    __slots__ = ("round",)
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    round: str
+    def __init__(self, round: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,183 @@
+"""The gRPC server around a ``Service``."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import ipaddress
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ps_backend.commands import Outcome, Payload
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.service import Service
+from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY
+from ps_backend.wire import chunk_field, chunk_frames, chunk_of
+
+_THREADS = 32
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+_MISSING = "a token is needed; pass token=..., the content of the server's token file"
+_WRONG = "the token is wrong; pass the content of the server's token file"
+
+
+class Server:
+    """Serves one ``Service`` on one port."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+    ) -> None:
+        """Bind; ``start`` serves.
+
+        ``port`` 0 lets the system choose. ``token`` None serves anybody and is refused off the
+        loopback. Raises ``ValueError`` for such options, ``OSError`` if the address cannot be had.
+        """
+        if not token and not _is_loopback(host):
+            raise ValueError(
+                f"a server on {host} needs a token, as others can reach it; give --token-file, or "
+                f"--host 127.0.0.1"
+            )
+        self.service = service
+        handler = _Handler(service, token)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
+        self._server = grpc.server(self._pool, options=_OPTIONS)
+        self._server.add_generic_rpc_handlers((handler.table(),))
+        self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def start(self) -> None:
+        """Begin to serve; returns at once."""
+        self._server.start()
+
+    def stop(self, grace: float = 1.0) -> None:
+        """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
+        self._server.stop(grace).wait()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Handler:
+    """The two methods of the gRPC service, on raw bytes: nothing is parsed before the token."""
+
+    def __init__(self, service: Service, token: str | None) -> None:
+        self._service = service
+        self._token = token.encode() if token else None
+
+    def table(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        """What gRPC calls for each method."""
+        methods: dict[str, Any] = {
+            "Call": grpc.unary_unary_rpc_method_handler(self._call),
+            "Stream": grpc.stream_stream_rpc_method_handler(self._stream),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _call(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        self._authenticate(context)
+        request = _parse(data, context)
+        payload = Payload(request.payload, (memoryview(request.chunk),))
+        outcome = self._service.handle(request, payload)
+        reply: bytes = outcome.reply.SerializeToString()
+        return reply + chunk_field(outcome.parts) if outcome.parts else reply
+
+    def _stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self._authenticate(context)
+        request = _parse(next(frames, b""), context)
+        outcome = self._service.handle(request, Payload(request.payload, map(chunk_of, frames)))
+        return _reply_frames(outcome)
+
+    def _authenticate(self, context: grpc.ServicerContext) -> None:
+        if self._token is None:
+            return
+        given = dict(context.invocation_metadata()).get(TOKEN_KEY)
+        if given is None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, _MISSING)
+        data = given.encode() if isinstance(given, str) else given
+        if not hmac.compare_digest(data, self._token):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, _WRONG)
+
+
+def _reply_frames(outcome: Outcome) -> Iterator[bytes]:
+    frames = chain((outcome.reply.SerializeToString(),), chunk_frames(outcome.parts))
+    yield from frames  # a generator: it holds `outcome`, and so the memory, until all is sent
+
+
+def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:
+    try:
+        return pb.Request.FromString(data)
+    except DecodeError:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a request")
+
+
+def _credentials(certificate: Path | None, key: Path | None) -> grpc.ServerCredentials | None:
+    if (certificate is None) != (key is None):
+        raise ValueError("TLS needs both --tls-cert and --tls-key")
+    if certificate is None or key is None:
+        return None
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+
+
+def _bind(
+    server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
+) -> int:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if credentials is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise _bind_error(host, port, error) from None
+    if not bound:
+        raise _bind_error(host, port, RuntimeError("the address was refused"))
+    return bound
+
+
+def _bind_error(host: str, port: int, error: RuntimeError) -> OSError:
+    """Why a bind failed, which gRPC does not say: ask the system with a plain socket."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+    except socket.gaierror as cause:
+        return OSError(f"{host} is not a known host name: {cause}")
+    except OSError as cause:
+        if cause.errno == errno.EADDRINUSE:
+            return OSError(
+                errno.EADDRINUSE,
+                f"port {port} on {host} is in use; choose another with --port, or --port 0 to let "
+                f"the system choose",
+            )
+        return OSError(f"cannot listen on port {port} of {host}: {cause.strerror}")
+    return OSError(f"cannot listen on port {port} of {host}: {error}")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

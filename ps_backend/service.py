@@ -1,0 +1,166 @@
+"""A parameter server without its sockets: requests in, replies out.
+
+The same object stands behind the in-process transport and the gRPC server.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+
+from ps_backend import commands
+from ps_backend.commands import Command, Outcome, Payload
+from ps_backend.errors import PSError, ServerLost
+from ps_backend.memory import Memory, default_budget
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.session import Session
+from ps_backend.wire import PROTOCOL, PayloadBroken, UnknownSweep, encode_error
+
+VERSION = "0.1.0"
+
+_LOG = logging.getLogger(__name__)
+
+_READS = frozenset(("read", "gather"))
+"""Commands that change nothing, so there is no need to record their replies."""
+
+_KEEPS_UNDO = frozenset(("stage", "reopen", "read", "gather"))
+"""Commands after which the last commit of a round may still be taken back."""
+
+_EXPECTED = (PSError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError)
+
+
+class Service:
+    """The sessions of one server and the memory they share. Thread-safe."""
+
+    def __init__(self, *, memory: int | None = None) -> None:
+        """``memory``: budget in bytes; 80 % of this machine's if not given."""
+        self.memory = Memory(default_budget(1) if memory is None else memory)
+        self.instance = uuid.uuid4().hex
+        self._started = time.monotonic()
+        self._sessions: dict[str, Session] = {}
+        self._lock = threading.Lock()
+        self._commands: Mapping[str, Command] = {
+            "run": commands.Runner().run,
+            "write": commands.write,
+            "read": commands.read,
+            "gather": commands.gather,
+            "scatter_add": commands.scatter_add,
+            "stage": commands.stage,
+            "commit": commands.commit,
+            "reopen": commands.reopen,
+            "drop_round": commands.drop_round,
+            "nothing": commands.nothing,
+        }
+
+    def handle(self, request: pb.Request, payload: Payload) -> Outcome:
+        """Answer one request. Never raises: failures become replies that carry them.
+
+        Frees that came along are applied even if the request fails.
+        """
+        try:
+            kind = request.WhichOneof("body")
+            if kind == "status":
+                return Outcome(pb.Reply(status=self.status()))
+            if kind == "open":
+                return Outcome(pb.Reply(opened=self._open(request)))
+            if kind == "close":
+                self._close(request)
+                return Outcome(pb.Reply())
+            session = self._session(request.session)
+            if request.frees:
+                session.store.free(request.frees)
+            if kind not in self._commands:
+                raise PSError("the request asks for nothing that this server knows")
+            if kind in _READS:
+                return self._commands[kind](session, request, payload)
+            return self._recorded(self._commands[kind], kind, session, request, payload)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
+            return Outcome(self._failure(error))
+
+    def status(self) -> pb.Status:
+        """What this server holds right now."""
+        return pb.Status(
+            instance=self.instance,
+            version=VERSION,
+            buffers=sum(len(session.store) for session in list(self._sessions.values())),
+            used=self.memory.used,
+            peak=self.memory.peak,
+            budget=self.memory.budget,
+            sessions=len(self._sessions),
+            uptime=time.monotonic() - self._started,
+            pid=os.getpid(),
+        )
+
+    def _recorded(
+        self,
+        command: Command,
+        kind: str,
+        session: Session,
+        request: pb.Request,
+        payload: Payload,
+    ) -> Outcome:
+        def run() -> tuple[pb.Reply, bool]:
+            if kind not in _KEEPS_UNDO:
+                session.rounds.settle()
+            try:
+                return command(session, request, payload).reply, True
+            except (UnknownSweep, PayloadBroken) as error:
+                return encode_error(error), False  # the client will repeat it, in full
+            except Exception as error:  # noqa: BLE001 - as in handle
+                return self._failure(error), True
+
+        record = session.record(request.client)
+        return Outcome(record.once(request.sequence, request.settled, run))
+
+    @staticmethod
+    def _failure(error: Exception) -> pb.Reply:
+        if not isinstance(error, _EXPECTED):
+            _LOG.error("a request failed", exc_info=error)
+        return encode_error(error)
+
+    def _session(self, name: str) -> Session:
+        session = self._sessions.get(name)
+        if session is None:
+            raise ServerLost(
+                "this server does not know the session: it was closed, or the server was "
+                "restarted and what it held is gone; connect again"
+            )
+        return session
+
+    def _open(self, request: pb.Request) -> pb.Opened:
+        body = request.open
+        if body.protocol != PROTOCOL:
+            raise PSError(
+                f"the client speaks version {body.protocol} of the protocol, this server (distvec "
+                f"{VERSION}) speaks {PROTOCOL}; install the same distvec on both sides"
+            )
+        with self._lock:
+            if body.create and request.session not in self._sessions:
+                self._sessions[request.session] = Session(
+                    request.session, body.index, body.servers, self.memory
+                )
+            session = self._session(request.session)
+        if (session.index, session.servers) != (body.index, body.servers):
+            raise ValueError(
+                f"this is server {session.index} of {session.servers} in the session, not "
+                f"{body.index} of {body.servers}; give the same addresses in the same order"
+            )
+        number = session.join(request.client)
+        return pb.Opened(instance=self.instance, version=VERSION, number=number)
+
+    def _close(self, request: pb.Request) -> None:
+        with self._lock:
+            session = self._sessions.get(request.session)
+            if session is None:
+                return
+            session.leave(request.client)
+            if not request.close.session:
+                return
+            del self._sessions[request.session]
+        session.close()
+        if not self._sessions:
+            self.memory.forget_kept()

@@ -1,0 +1,90 @@
+"""One session on one server: its buffers, rounds, sweeps and clients."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass
+
+from ps_backend.errors import ServerLost
+from ps_backend.memory import Memory
+from ps_backend.program import Sweep, ValueType, verify_sweep
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.record import Record
+from ps_backend.rounds import Rounds
+from ps_backend.space import DenseSpace
+from ps_backend.store import Part, Store
+from ps_backend.wire import UnknownSweep, decode_sweep, dtype_of
+
+_MOST_SWEEPS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    number: int
+    record: Record
+
+
+class Session:
+    """What one session has on this server, which is number ``index`` of its ``servers``."""
+
+    def __init__(self, name: str, index: int, servers: int, memory: Memory) -> None:
+        self.name = name
+        self.index = index
+        self.servers = servers
+        self.store = Store(memory)
+        self.rounds = Rounds()
+        self._members: dict[str, _Member] = {}
+        self._numbers = itertools.count()
+        self._sweeps: dict[str, Sweep] = {}
+        self._lock = threading.Lock()
+
+    def join(self, client: str) -> int:
+        """Admit ``client`` and return its number in the session; joining twice is joining once."""
+        with self._lock:
+            if client not in self._members:
+                self._members[client] = _Member(next(self._numbers), Record())
+            return self._members[client].number
+
+    def leave(self, client: str) -> None:
+        """Forget ``client``; what it made stays."""
+        with self._lock:
+            self._members.pop(client, None)
+
+    def record(self, client: str) -> Record:
+        """The replies on record for ``client``; ``ServerLost`` if it never joined here."""
+        member = self._members.get(client)
+        if member is None:
+            raise ServerLost(
+                f"this server does not know client {client!r} of the session: reconnect"
+            )
+        return member.record
+
+    def part(self, array: pb.Array) -> Part:
+        """This server's part of ``array``; ``TypeError`` for an unknown dtype."""
+        return self.part_of(array.length, ValueType(dtype_of(array.dtype).name, tuple(array.row)))
+
+    def part_of(self, length: int, value: ValueType) -> Part:
+        """This server's part of an array of ``value`` in the space of ``length``."""
+        space = DenseSpace(length)
+        return Part(space, value, *space.range_of(self.index, self.servers))
+
+    def sweep(self, message: pb.SweepCall) -> Sweep:
+        """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
+        if message.HasField("sweep"):
+            sweep = decode_sweep(message.sweep)
+            verify_sweep(sweep)
+            with self._lock:
+                if len(self._sweeps) >= _MOST_SWEEPS:
+                    del self._sweeps[next(iter(self._sweeps))]
+                self._sweeps[sweep.digest] = sweep
+            return sweep
+        known = self._sweeps.get(message.digest)
+        if known is None:
+            raise UnknownSweep(f"sweep {message.digest} is not known here")
+        return known
+
+    def close(self) -> None:
+        """Free everything."""
+        self.store.clear()
+        self.rounds.clear()

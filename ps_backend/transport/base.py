@@ -1,0 +1,55 @@
+"""The interface of transports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.wire import Parts
+
+
+class Unavailable(ConnectionError):
+    """The server could not be reached, or went away before it answered. Repeating may help."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A reply and the sizes of both messages, payload included."""
+
+    reply: pb.Reply
+    sent: int
+    received: int
+
+
+class Pending(Protocol):
+    """An answer on its way."""
+
+    def result(self) -> Answer:
+        """Wait for the answer. Raises ``Unavailable`` or ``PSError``."""
+
+
+class Transport(Protocol):
+    """A connection to one server.
+
+    ``payload`` goes with the request; the payload of the reply is written to ``into``, which must
+    have its size. Both are flat bytes. Failures that the server reports are in the reply; what
+    is raised is ``Unavailable``, ``AuthenticationError``, or ``PSError`` for a broken connection.
+    """
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for people."""
+
+    def call(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Answer:
+        """Send and wait, on the calling thread."""
+
+    def start(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Pending:
+        """Send now, wait later."""
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""

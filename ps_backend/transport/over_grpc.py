@@ -1,0 +1,155 @@
+"""The server behind gRPC.
+
+Messages are serialized here and not by gRPC's stubs, so that bulk data is copied once only and the
+server can check the token before it parses anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ps_backend.errors import AuthenticationError, PSError
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.transport.base import Answer, Pending, Unavailable
+from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
+
+SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
+TOKEN_KEY = "authorization"
+MOST_MESSAGE_BYTES = 64 << 20
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_retries", 0),  # repeats are ours: they carry the same sequence number
+    ("grpc.use_local_subchannel_pool", 1),  # a client shares no connection with another one
+)
+
+
+class OverGrpc:
+    """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
+
+    def __init__(
+        self, address: str, *, token: str | None = None, tls: str | Path | None = None
+    ) -> None:
+        """``tls``: file with the certificate of the authority that signed the server's."""
+        self.address = address
+        self._metadata = ((TOKEN_KEY, token),) if token is not None else None
+        if tls is None:
+            self._channel = grpc.insecure_channel(address, _OPTIONS)
+        else:
+            credentials = grpc.ssl_channel_credentials(Path(tls).read_bytes())
+            self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
+        self._unary: Any = self._channel.unary_unary(f"/{SERVICE}/Call", None, None)
+        self._stream: Any = self._channel.stream_stream(f"/{SERVICE}/Stream", None, None)
+
+    def call(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Answer:
+        """Send and wait, on the calling thread."""
+        data = self._small(request, payload, into)
+        if data is None:
+            return self._bulk(request, payload, into)
+        try:
+            return _unpack(self._unary(data, metadata=self._metadata), len(data), into)
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+
+    def start(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Pending:
+        """Send now, wait later."""
+        data = self._small(request, payload, into)
+        if data is None:
+            return _in_thread(lambda: self._bulk(request, payload, into))
+        return _Small(self, self._unary.future(data, metadata=self._metadata), len(data), into)
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""
+        self._channel.close()
+
+    @staticmethod
+    def _small(request: pb.Request, payload: Parts, into: memoryview | None) -> bytes | None:
+        size = request.payload = sum(map(len, payload))
+        if max(size, 0 if into is None else len(into)) > SMALL_BYTES:
+            return None
+        data: bytes = request.SerializeToString()
+        return data + chunk_field(payload) if size else data
+
+    def _bulk(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
+        header = request.SerializeToString()
+        replies = self._stream(_frames(header, payload), metadata=self._metadata)
+        try:
+            first = next(replies)
+            reply = pb.Reply.FromString(first)
+            received = len(first)
+            if into is not None and not reply.HasField("error"):
+                received += copy_chunks(map(chunk_of, replies), into)
+            return Answer(reply, len(header) + request.payload, received)
+        except StopIteration:
+            raise Unavailable(f"{self.address} ended the stream without an answer") from None
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+        finally:
+            replies.cancel()
+
+    def _failure(self, error: Any) -> Exception:
+        code, details = error.code(), error.details()
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            return AuthenticationError(f"{self.address} refused the request: {details}")
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            return Unavailable(details)
+        if code == grpc.StatusCode.UNIMPLEMENTED:
+            return PSError(f"what answers at {self.address} is not a distvec server: {details}")
+        return PSError(f"the request to {self.address} failed with {code.name}: {details}")
+
+
+class _Small:
+    """A unary call on its way."""
+
+    def __init__(self, transport: OverGrpc, call: Any, sent: int, into: memoryview | None) -> None:
+        self._transport, self._call, self._sent, self._into = transport, call, sent, into
+
+    def result(self) -> Answer:
+        try:
+            return _unpack(self._call.result(), self._sent, self._into)
+        except grpc.FutureCancelledError:
+            raise Unavailable("the connection was closed") from None
+        except grpc.RpcError as error:
+            raise self._transport._failure(error) from None
+
+
+def _frames(header: bytes, payload: Parts) -> Iterator[bytes]:
+    yield header
+    yield from chunk_frames(payload)
+
+
+def _unpack(data: bytes, sent: int, into: memoryview | None) -> Answer:
+    reply = pb.Reply.FromString(data)
+    if into is not None and not reply.HasField("error"):
+        copy_chunks((memoryview(reply.chunk),), into)
+    return Answer(reply, sent, len(data))
+
+
+def _in_thread(work: Callable[[], Answer]) -> Future[Answer]:
+    """Run ``work`` in a thread of its own: a stream is read by whoever waits for it."""
+    future: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="distvec-bulk", daemon=True).start()
+    return future

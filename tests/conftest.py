@@ -1,0 +1,62 @@
+"""What all tests share: Hypothesis profiles, and one small Spark for those that need it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Read when Spark starts, here and in its workers, which need what this interpreter has.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# "default" repeats the same examples, so that a red run can be run again; "explore" finds new ones:
+# HYPOTHESIS_PROFILE=explore make test
+_SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", _SHARED, derandomize=True)
+settings.register_profile("explore", _SHARED, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def java() -> str | None:
+    """Where Spark would find Java, if at all."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(str(Path(home, "bin", "java")) if home else "java")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses Spark, and skip it where there is no Java."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") and java() is None:
+            item.add_marker(pytest.mark.skip(reason="Spark needs Java 17 or newer; none found"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A SparkSession of two cores, stopped at the end."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.appName("distvec tests")
+        .master("local[2]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
