@@ -20,6 +20,7 @@ from distvec.expr import Buffer, Graph, Node
 from distvec.planner import Plan, plan
 from distvec.random import Random
 from ps_backend.client import Client
+from ps_backend.errors import OutOfBudget
 from ps_backend.launcher import LocalServers, launch_local
 from ps_backend.space import DenseSpace
 
@@ -217,15 +218,20 @@ class Session:
             self._pending = weakref.WeakValueDictionary({id(array): array for array in alive})
         return alive
 
-    def _plan(self, targets: Sequence[Node]) -> Plan:
-        pending = list(dict.fromkeys(array.node for array in self._alive()))
+    def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
+        pending = [] if alone else list(dict.fromkeys(array.node for array in self._alive()))
         keep = [node for node in pending if node.space is not None]
         return plan(self.graph, targets, keep=keep, pending=pending[-64:])
 
     def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
         missing = [node for node in dict.fromkeys(targets) if not node.known]
-        if missing:
+        if not missing:
+            return
+        try:
             execute(self, self._plan(missing), wait=wait)
+        except OutOfBudget:
+            # What was taken along must not make fail what was asked for.
+            execute(self, self._plan(missing, alone=True), wait=wait)
 
     # --- the rest -----------------------------------------------------------------------------
 

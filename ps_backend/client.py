@@ -202,8 +202,9 @@ class Client(Connection):
         Raises ``PSError`` if a winner staged nothing, and then nothing has changed.
         """
         done: list[int] = []
+        self._check_usable()
         try:
-            self._send(
+            self._fan_out.send(
                 self._compose.commit(round, winners, space, dtype, target),
                 after=lambda replies, error: done.extend(replies if error else ()),
             )

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.kernels import compile_sweep
 from ps_backend.memory import Block, Memory
-from ps_backend.program import SweepCall
+from ps_backend.program import SweepCall, ValueType
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.rounds import Contribution
 from ps_backend.session import Session
@@ -23,6 +22,7 @@ from ps_backend.store import Buffer, Part
 from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks, decode_call
 
 _INDEX_BYTES = 8
+_ANY = ValueType("bool")
 
 
 @dataclass(slots=True)
@@ -96,14 +96,14 @@ def _sweep(
     for number, value in zip(call.inputs, call.sweep.inputs, strict=True):
         part = session.part_of(call.space.length, value)
         inputs.append(session.store.get(number, part, visible))
-    low, high = call.space.range_of(session.index, session.servers)
-    partials = compile_sweep(call.sweep, call.space.length)(
+    here = session.part_of(call.space.length, _ANY)
+    partials = session.kernel(call.sweep, call.space.length)(
         [buffer.array for buffer in inputs],
         call.scalars,
         [buffer.array for buffer in outputs],
-        low,
-        high - low,
-        call.space.block_size,
+        here.low,
+        here.high - here.low,
+        here.block_size,
     )
     return [partial.tobytes() for partial in partials]
 

@@ -12,7 +12,7 @@ from typing import Self
 from ps_backend.compose import Composer, Messages
 from ps_backend.counters import Counters
 from ps_backend.errors import PSError
-from ps_backend.fan_out import After, FanOut, Replies
+from ps_backend.fan_out import FanOut, Replies
 from ps_backend.link import Diagnose, Link, RetryPolicy
 from ps_backend.programs import Dispatcher
 from ps_backend.status import ServerStatus, decode_status
@@ -118,16 +118,15 @@ class Connection:
         *,
         recorded: bool = True,
         made: int | None = None,
-        after: After | None = None,
     ) -> Replies:
-        """Send and wait; if that fails, what was ``made`` on some servers is freed."""
+        """Send and wait; if that fails on one server, what was ``made`` on others is freed."""
         self._check_usable()
-        try:
-            return self._fan_out.send(messages, recorded=recorded, after=after)
-        except Exception:
-            if made is not None:
-                self._fan_out.note_frees([made])
-            raise
+
+        def take_back(replies: Replies, error: Exception | None) -> None:
+            if error is not None and made is not None:
+                self._fan_out.take_back([made], replies)
+
+        return self._fan_out.send(messages, recorded=recorded, after=take_back)
 
     def _check_usable(self) -> None:
         if self._closed:

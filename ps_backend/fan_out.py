@@ -72,6 +72,14 @@ class FanOut:
         """Free these with the next messages. Takes no lock: finalizers call it, in any thread."""
         self._noted.extend(buffers)
 
+    def take_back(self, buffers: Sequence[int], servers: Iterable[int]) -> None:
+        """Free what a request made on ``servers``, as it failed on another one.
+
+        Where it failed, an id may be that of an older buffer, which must stay.
+        """
+        for server in servers:
+            self.links[server].note_frees(buffers)
+
     def send(
         self,
         messages: Mapping[int, Message],

@@ -92,6 +92,8 @@ class Memory:
         ``what`` names the request in the error. ``force`` is for small working memory whose refusal
         would leave servers in different states.
         """
+        if not sizes:
+            return []
         needed = sum(sizes)
         with self._lock:
             self._take_back()

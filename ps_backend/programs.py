@@ -65,8 +65,9 @@ class Dispatcher:
             for server in replies:
                 known = self._fan_out.links[server].known_sweeps
                 known.update(call.digest for call in messages[server].request.run.calls)
-            if error is not None:  # where it did run, its outputs must go
-                self._fan_out.note_frees([b for call in program.calls for b in call.outputs])
+            if error is not None:
+                made = [number for call in program.calls for number in call.outputs]
+                self._fan_out.take_back(made, replies)
                 return
             self._fan_out.note_frees(program.frees)
             self._counters.count_program(

@@ -63,6 +63,8 @@ class Service:
         """
         try:
             kind = request.WhichOneof("body")
+            if request.frees and request.session in self._sessions:
+                self._session(request.session).store.free(request.frees)
             if kind == "status":
                 return Outcome(pb.Reply(status=self.status()))
             if kind == "open":
@@ -70,11 +72,9 @@ class Service:
             if kind == "close":
                 self._close(request)
                 return Outcome(pb.Reply())
-            session = self._session(request.session)
-            if request.frees:
-                session.store.free(request.frees)
             if kind not in self._commands:
                 raise PSError("the request asks for nothing that this server knows")
+            session = self._session(request.session)
             if kind in _READS:
                 return self._commands[kind](session, request, payload)
             return self._recorded(self._commands[kind], kind, session, request, payload)

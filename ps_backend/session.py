@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ps_backend.errors import ServerLost
+from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.memory import Memory
 from ps_backend.program import Sweep, ValueType, verify_sweep
 from ps_backend.proto import ps_pb2 as pb
@@ -16,7 +18,10 @@ from ps_backend.space import DenseSpace
 from ps_backend.store import Part, Store
 from ps_backend.wire import UnknownSweep, decode_sweep, dtype_of
 
-_MOST_SWEEPS = 4096
+_MOST_REMEMBERED = 4096
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Session:
         self._members: dict[str, _Member] = {}
         self._numbers = itertools.count()
         self._sweeps: dict[str, Sweep] = {}
+        self._parts: dict[tuple[int, ValueType], Part] = {}
+        self._kernels: dict[tuple[str, int], Kernel] = {}
         self._lock = threading.Lock()
 
     def join(self, client: str) -> int:
@@ -66,18 +73,27 @@ class Session:
 
     def part_of(self, length: int, value: ValueType) -> Part:
         """This server's part of an array of ``value`` in the space of ``length``."""
-        space = DenseSpace(length)
-        return Part(space, value, *space.range_of(self.index, self.servers))
+        part = self._parts.get((length, value))
+        if part is None:
+            space = DenseSpace(length)
+            part = Part(space, value, *space.range_of(self.index, self.servers))
+            _remember(self._parts, (length, value), part)
+        return part
+
+    def kernel(self, sweep: Sweep, length: int) -> Kernel:
+        """The kernel of ``sweep`` in the space of ``length``."""
+        kernel = self._kernels.get((sweep.digest, length))
+        if kernel is None:
+            kernel = compile_sweep(sweep, length)
+            _remember(self._kernels, (sweep.digest, length), kernel)
+        return kernel
 
     def sweep(self, message: pb.SweepCall) -> Sweep:
         """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
         if message.HasField("sweep"):
             sweep = decode_sweep(message.sweep)
             verify_sweep(sweep)
-            with self._lock:
-                if len(self._sweeps) >= _MOST_SWEEPS:
-                    del self._sweeps[next(iter(self._sweeps))]
-                self._sweeps[sweep.digest] = sweep
+            _remember(self._sweeps, sweep.digest, sweep)
             return sweep
         known = self._sweeps.get(message.digest)
         if known is None:
@@ -88,3 +104,10 @@ class Session:
         """Free everything."""
         self.store.clear()
         self.rounds.clear()
+
+
+def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:
+    """Add to a bounded memory of what can be made again."""
+    if len(memory) >= _MOST_REMEMBERED:
+        memory.clear()
+    memory[key] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -15,7 +16,7 @@ from ps_backend.program import ValueType
 from ps_backend.space import Space
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """The part of an array that a server holds: its type, and ``low <= global index < high``."""
 
@@ -29,7 +30,12 @@ class Part:
         """Shape of the part: rows first."""
         return (self.high - self.low, *self.type.row)
 
-    @property
+    @cached_property
+    def block_size(self) -> int:
+        """Elements per block of the space."""
+        return self.space.block_size
+
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of one row."""
         items = 1
@@ -37,7 +43,7 @@ class Part:
             items *= extent
         return items * np.dtype(self.type.dtype).itemsize
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of the whole part."""
         return (self.high - self.low) * self.row_bytes
@@ -81,7 +87,7 @@ class Store:
             raise BufferLost(
                 f"buffer {number} is not here: it was freed, or lost when a server was restarted"
             )
-        if buffer.part != part:
+        if buffer.part is not part and buffer.part != part:
             raise InvalidProgram(
                 f"buffer {number} is {buffer.part.type} of length {buffer.part.space.length}, "
                 f"not {part.type} of length {part.space.length}"

@@ -22,6 +22,8 @@ from ps_backend.program import Reduction, Scalar, Step, Sweep, partial_dtypes
 _CHUNK = 1 << 15
 _LEAST_JOINED = 3
 """Fewer steps than this are faster as NumPy calls than as one numexpr call."""
+_MOST_JOINED = 15
+"""numexpr takes at most 31 arguments, and its parser some 90 nested parentheses."""
 
 # numexpr keeps the state of a running expression in globals of its module.
 _NUMEXPR_LOCK = threading.Lock()
@@ -113,21 +115,26 @@ def _instructions(sweep: Sweep) -> list[_Instruction]:
     kept = set(sweep.outputs) | {reduction.arg for reduction in sweep.reductions}
     fusable = [_fits_numexpr(sweep, step) for step in sweep.steps]
 
-    def joins_parent(value: int) -> bool:
-        """Whether this step's value is needed once, by a step that numexpr computes as well."""
+    def may_join(value: int) -> bool:
+        """Whether this step's value is needed once, and numexpr computes it."""
         return value >= first and fusable[value - first] and uses[value] == 1 and value not in kept
 
-    parents = {arg: k for k, step in enumerate(sweep.steps) for arg in step.args}
-    inner = {v for v in parents if joins_parent(v) and fusable[parents[v]]}
+    inner: set[int] = set()
+    members: dict[int, int] = {}
+    for number, step in enumerate(sweep.steps, first):
+        members[number] = 1
+        for arg in step.args if fusable[number - first] else ():
+            if may_join(arg) and members[number] + members[arg] <= _MOST_JOINED:
+                members[number] += members[arg]
+                inner.add(arg)
     result = []
     for number, step in enumerate(sweep.steps, first):
         if number in inner:
             continue
-        members = _members(sweep, number, inner)
-        if fusable[number - first] and len(members) >= _LEAST_JOINED:
+        if members[number] >= _LEAST_JOINED:
             result.append(_joined(sweep, number, inner))
         else:
-            result += [_plain(sweep, member) for member in sorted(members)]
+            result += [_plain(sweep, member) for member in sorted(_members(sweep, number, inner))]
     return result
 
 

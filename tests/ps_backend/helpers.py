@@ -1,0 +1,108 @@
+"""Programs, faults and processes that several test modules need."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import numpy as np
+
+from ps_backend.client import Client
+from ps_backend.link import RetryPolicy
+from ps_backend.program import Program, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.server import Server
+from ps_backend.service import Service
+from ps_backend.space import DenseSpace
+from ps_backend.transport import Answer, InProcess, Transport, Unavailable
+from ps_backend.wire import Parts
+
+TOKEN = "a token for tests"
+QUICK = RetryPolicy(total=0.5, first=0.001, longest=0.01)
+F8 = ValueType("float64")
+
+AXPY = Sweep(
+    (F8, F8), (F8,), (Step("multiply", (0, 2), F8), Step("add", (3, 1), F8)), (4,), ()
+)
+"""``a * x + y``: inputs x, y; scalar a."""
+
+DOT = Sweep((F8, F8), (), (Step("multiply", (0, 1), F8),), (), (Reduction("sum", 2),))
+
+
+def axpy(space: DenseSpace, a: float, x: int, y: int, out: int, frees=()) -> Program:
+    return Program((SweepCall(AXPY, space, (x, y), (a,), (out,)),), tuple(frees))
+
+
+def dot(space: DenseSpace, x: int, y: int) -> Program:
+    return Program((SweepCall(DOT, space, (x, y), (), ()),))
+
+
+def put(client: Client, space: DenseSpace, values) -> int:
+    number = client.new_id()
+    client.write(number, space, np.asarray(values))
+    return number
+
+
+def in_process(servers: int, memory: int = 1 << 30) -> list[InProcess]:
+    return [InProcess(Service(memory=memory), f"in-process:{k}") for k in range(servers)]
+
+
+@contextmanager
+def served(count: int = 1, token: str | None = TOKEN, **options) -> Iterator[list[Server]]:
+    """gRPC servers in this process."""
+    servers = [Server(Service(memory=1 << 30), token=token, **options) for _ in range(count)]
+    try:
+        for server in servers:
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.stop(0)
+
+
+class Faulty:
+    """A transport that loses requests or replies, as ``plan`` says for each call."""
+
+    def __init__(self, inner: Transport, plan: Callable[[pb.Request], str] = lambda _: "ok") -> None:
+        self.inner, self.plan = inner, plan
+        self.requests: list[pb.Request] = []
+
+    @property
+    def address(self) -> str:
+        return self.inner.address
+
+    def call(self, request: pb.Request, payload: Parts = (), into=None) -> Answer:
+        self.requests.append(pb.Request.FromString(request.SerializeToString()))
+        fault = self.plan(request)
+        if fault == "lose request":
+            raise Unavailable("the request was lost")
+        answer = self.inner.call(request, payload, into)
+        if fault == "lose reply":
+            raise Unavailable("the reply was lost")
+        return answer
+
+    def start(self, request: pb.Request, payload: Parts = (), into=None) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        try:
+            future.set_result(self.call(request, payload, into))
+        except Unavailable as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def ended(pid: int, timeout: float) -> bool:
+    """Whether process ``pid`` ends within ``timeout`` seconds."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], timeout)[0])
+    finally:
+        os.close(handle)

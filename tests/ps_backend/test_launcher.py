@@ -1,0 +1,167 @@
+"""Server processes come up, say what is wrong, and never outlive their parent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_backend.cli import main, parse_size
+from ps_backend.client import Client
+from ps_backend.errors import PSError
+from ps_backend.launcher import launch_local
+from ps_backend.space import DenseSpace
+from tests.ps_backend.helpers import ended, put, served
+
+ROOT = str(Path(__file__).parents[2])
+SPACE = DenseSpace(3000)
+
+PARENT = """
+import json, os, subprocess, sys, threading
+from ps_backend.launcher import launch_local
+
+found = []
+def launch():
+    found.append(launch_local(2, memory=1 << 26))
+thread = threading.Thread(target=launch)  # servers must survive the thread that launched them
+thread.start()
+thread.join()
+if sys.argv[1] == "fork":
+    if os.fork() == 0:  # inherits the pipes to the servers, and outlives its parent
+        sys.stdin.read()
+        os._exit(0)
+print(json.dumps(found[0].pids), flush=True)
+sys.stdin.read()
+"""
+
+
+def python(*arguments, **options):
+    environment = os.environ | {"PYTHONPATH": ROOT}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_local_servers_serve_and_end():
+    with launch_local(2, memory=1 << 26) as servers:
+        assert len(set(servers.addresses)) == len(set(servers.pids)) == 2
+        with Client.connect(servers.addresses, token=servers.token) as client:
+            put(client, SPACE, np.ones(SPACE.length))
+            assert [server.pid for server in client.status()] == list(servers.pids)
+            assert [server.budget for server in client.status()] == [1 << 26] * 2
+        assert servers.diagnose(servers.addresses[0]) is None
+        assert servers.diagnose("elsewhere:1") is None
+        pids, logs = servers.pids, servers.logs
+    assert all(ended(pid, 0) for pid in pids)
+    assert not logs.exists()
+    servers.stop()
+
+
+@pytest.mark.parametrize("how", ["alone", "fork"])
+def test_a_killed_parent_leaves_no_server(how):
+    with python("-c", PARENT, how) as parent:
+        pids = json.loads(parent.stdout.readline())
+        assert not any(ended(pid, 0) for pid in pids)
+        parent.kill()
+        assert all(ended(pid, 5) for pid in pids)
+
+
+def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
+    monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
+    with pytest.raises(PSError, match=r"server 0 ended; it wrote:\n.*PYTHONMALLOC"):
+        launch_local(1)
+
+
+def test_a_silent_server_is_given_up():
+    with pytest.raises(PSError, match="did not come up in time"):
+        launch_local(1, timeout=0)
+
+
+def test_the_token_is_not_on_the_command_line():
+    with launch_local(1, memory=1 << 26) as servers:
+        command = Path(f"/proc/{servers.pids[0]}/cmdline").read_bytes()
+        environment = Path(f"/proc/{servers.pids[0]}/environ").read_bytes()
+        assert servers.token.encode() not in command + environment
+
+
+def test_some_servers_are_needed():
+    with pytest.raises(ValueError, match="1 or more, got 0"):
+        launch_local(0)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_serve_with_a_token_of_its_own():
+    serve = ["-m", "ps_backend", "serve", "--port", "0", "--memory", "64m"]
+    with python(*serve) as process:
+        address = process.stdout.readline().split()[-1]
+        file = Path(process.stdout.readline().split()[-1])
+        assert file.stat().st_mode & 0o777 == 0o600
+        with Client.connect([address], token=file.read_text().strip()) as client:
+            assert client.status()[0].budget == 64 << 20
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert not file.exists()
+
+
+def test_serve_says_that_the_port_is_in_use(tmp_path, capsys):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    with served() as (server,):
+        code = run_main("serve", "--port", str(server.port), "--token-file", str(token))
+    assert code == 1
+    text = capsys.readouterr().err
+    assert f"distvec serve: port {server.port} on 127.0.0.1 is in use" in text
+    assert "secret" not in text
+
+
+def run_main(*arguments):
+    """Run the command, and put back the signal handlers that it sets."""
+    assert threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return main(arguments)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_status_of_running_servers(tmp_path, capsys):
+    token = tmp_path / "token"
+    with served(2, token="secret") as servers:
+        addresses = ",".join(server.address for server in servers)
+        token.write_text("wrong")
+        assert run_main("status", addresses, "--token-file", str(token)) == 1
+        assert "the token is wrong" in capsys.readouterr().err
+        token.write_text("secret\n")
+        assert run_main("status", addresses, "--token-file", str(token)) == 0
+        assert servers[1].address in capsys.readouterr().out
+        token.write_text("")
+        assert run_main("status", addresses, "--token-file", str(token)) == 1
+        assert "is empty" in capsys.readouterr().err
+    assert run_main("status", addresses, "--token-file", str(tmp_path / "nowhere")) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("2g", 2 << 30), ("1.5GiB", 3 << 29), ("512 MB", 512 << 20)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+def test_a_bad_size_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        run_main("serve", "--memory", "much")
+    assert "'much' is not a size; write it like 512m or 2g" in capsys.readouterr().err
