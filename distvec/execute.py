@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.expr import Buffer, Node
-from distvec.planner import Plan
-from distvec.planner.plan import PlannedProgram, PlannedSweep
-from distvec.planner.simplify import product_of
+from distvec.expr import Buffer
+from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
 from ps_backend import ops
 from ps_backend.program import Program, SweepCall
 
@@ -25,60 +23,57 @@ def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
     it. A failure leaves every node as it was.
     """
-    values: dict[int, Any] = {}
-    _compute_scalars(plan.before, values)
-    origin = plan.release()
-    for number, program in enumerate(plan.programs):
-        last = number == len(plan.programs) - 1
-        needs_answer = not last or any(sweep.reductions for sweep in program.sweeps)
-        _run(session, program, values, wait=wait or needs_answer)
-        _compute_scalars(program.scalars, values)
-    for program in plan.programs:
+    values = [node.value for node in plan.nodes]
+    programs = plan.template.programs
+    _compute_scalars(plan, plan.template.before, values)
+    for number, program in enumerate(programs, 1):
+        needs_answer = number < len(programs) or any(s.reductions for s in program.sweeps)
+        _run(session, plan, program, values, wait=wait or needs_answer)
+        _compute_scalars(plan, program.scalars, values)
+    for program in programs:
         for sweep in program.sweeps:
             _remember_products(sweep, values)
-    settled = [n for p in plan.programs for s in p.sweeps for n in (*s.stores, *s.reductions)]
-    settled += [*plan.before, *(scalar for p in plan.programs for scalar in p.scalars)]
-    for node in settled:
-        session.graph.settle(node, values[id(node)], origin)
-    for asked, simplified in plan.aliases:
-        if asked is not simplified and not asked.known and simplified.known:
-            session.graph.settle(asked, simplified.value, origin)
-
-
-def _value(node: Node, values: dict[int, Any]) -> Any:
-    return node.value if node.known else values[id(node)]
+    for node, value in zip(plan.nodes, values, strict=True):
+        if value is not None and not node.known:
+            session.graph.settle(node, value, plan.template)
+    for node, simplified in plan.aliases:
+        if node is not simplified and not node.known and simplified.known:
+            session.graph.settle(node, simplified.value, plan.template)
 
 
 def _run(
-    session: Session, program: PlannedProgram, values: dict[int, Any], *, wait: bool
+    session: Session, plan: Plan, program: PlannedProgram, values: list[Any], *, wait: bool
 ) -> None:
-    outputs = [[session.new_buffer(n.space, n.dtype) for n in s.stores] for s in program.sweeps]
-    calls = tuple(
-        SweepCall(
-            sweep=sweep.structure,
-            space=sweep.space,
-            inputs=tuple(_value(node, values).id for node in sweep.inputs),
-            scalars=tuple(_value(node, values).item() for node in sweep.scalars),
-            outputs=tuple(buffer.id for buffer in buffers),
+    calls = []
+    for sweep in program.sweeps:
+        for position in sweep.stores:
+            node = plan.nodes[position]
+            values[position] = session.new_buffer(node.space, node.dtype)
+        calls.append(
+            SweepCall(
+                sweep=sweep.structure,
+                space=sweep.space,
+                inputs=tuple([values[position].id for position in sweep.inputs]),
+                scalars=tuple([values[position].item() for position in sweep.scalars]),
+                outputs=tuple([values[position].id for position in sweep.stores]),
+            )
         )
-        for sweep, buffers in zip(program.sweeps, outputs, strict=True)
-    )
-    partials = session.client.run(Program(calls), wait=wait)
-    for position, (sweep, buffers) in enumerate(zip(program.sweeps, outputs, strict=True)):
-        values.update((id(n), b) for n, b in zip(sweep.stores, buffers, strict=True))
-        if partials is not None:
-            _combine_all(sweep.reductions, partials[position], values)
+    partials = session.client.run(Program(tuple(calls)), wait=wait)
+    if partials is not None:
+        for sweep, parts in zip(program.sweeps, partials, strict=True):
+            _combine_all(plan, sweep, parts, values)
 
 
 def _combine_all(
-    reductions: Sequence[Node], partials: Sequence[npt.NDArray[Any]], values: dict[int, Any]
+    plan: Plan, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]], values: list[Any]
 ) -> None:
     remaining = iter(partials)
-    for node in reductions:
+    for position in sweep.reductions:
+        node = plan.nodes[position]
         parts = [next(remaining)]
         if node.op.startswith("arg"):
             parts.append(next(remaining))
-        values[id(node)] = node.dtype.type(combine(node.op, *parts))
+        values[position] = node.dtype.type(combine(node.op, *parts))
 
 
 def combine(op: str, partials: npt.NDArray[Any], where: npt.NDArray[Any] | None = None) -> Any:
@@ -104,20 +99,22 @@ def combine(op: str, partials: npt.NDArray[Any], where: npt.NDArray[Any] | None 
     raise ValueError(f"unknown reduction {op!r}")
 
 
-def _compute_scalars(scalars: Sequence[Node], values: dict[int, Any]) -> None:
+def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any]) -> None:
+    if not scalars:
+        return
+    position = {id(node): number for number, node in enumerate(plan.nodes)}
     with np.errstate(all="ignore"):
-        for node in scalars:
-            arguments = [_value(arg, values) for arg in node.args]
-            result = ops.TABLE[node.op].numpy(*arguments)
-            values[id(node)] = node.dtype.type(result)
+        for number in scalars:
+            node = plan.nodes[number]
+            arguments = [values[position[id(arg)]] for arg in node.args]
+            values[number] = node.dtype.type(ops.TABLE[node.op].numpy(*arguments))
 
 
-def _remember_products(sweep: PlannedSweep, values: dict[int, Any]) -> None:
+def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:
     """Keep inner products with the buffers they are of, for the next expression that needs them."""
-    for node in sweep.reductions:
-        factors = product_of(node)
+    for reduction, factors in zip(sweep.reductions, sweep.products, strict=True):
         if factors is None:
             continue
-        a, b = (values.get(id(f)) if not f.known else f.value for f in factors)
+        a, b = values[factors[0]], values[factors[1]]
         if isinstance(a, Buffer) and isinstance(b, Buffer):
-            a.products[b.id] = b.products[a.id] = values[id(node)]
+            a.products[b.id] = b.products[a.id] = values[reduction]

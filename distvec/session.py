@@ -17,7 +17,7 @@ from distvec import build
 from distvec.dtypes import check_dtype
 from distvec.execute import execute
 from distvec.expr import Buffer, Graph, Node
-from distvec.planner import Plan, plan
+from distvec.planner import Plan, Planner, Template
 from distvec.random import Random
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget
@@ -48,6 +48,7 @@ class Session:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
         self.client = client
         self.graph = Graph()
+        self._planner = Planner(self.graph)
         self.random = Random(self)
         self.implicit_evaluations = 0
         """How often a value was needed where only ordinary Python was written, as in ``if s > 0``."""
@@ -186,9 +187,9 @@ class Session:
         """
         self._compute([array.node for array in self._alive()], wait=False)
 
-    def plan(self, *arrays: DistArray) -> Plan:
-        """The plan of an evaluation of ``arrays`` now, not run."""
-        return self._plan([array.node for array in arrays])
+    def plan(self, *arrays: DistArray) -> Template:
+        """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
+        return self._plan([array.node for array in arrays]).template
 
     def evaluate_implicitly(self, array: DistArray, what: str) -> None:
         """Evaluate because a value is needed; counted, and an error in strict mode."""
@@ -219,9 +220,8 @@ class Session:
         return alive
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
-        pending = [] if alone else list(dict.fromkeys(array.node for array in self._alive()))
-        keep = [node for node in pending if node.space is not None]
-        return plan(self.graph, targets, keep=keep, pending=pending[-64:])
+        pending = () if alone else list(dict.fromkeys(array.node for array in self._alive()))
+        return self._planner.plan(targets, pending)
 
     def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
         missing = [node for node in dict.fromkeys(targets) if not node.known]

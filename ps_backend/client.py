@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
@@ -49,6 +50,9 @@ class Client(Connection):
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
+        for address in addresses:
+            if not re.fullmatch(r".+:\d+", address):
+                raise ValueError(f"an address must be 'host:port', got {address!r}")
         transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
         try:
             return cls(

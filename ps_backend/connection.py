@@ -6,6 +6,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -50,9 +51,7 @@ class Connection:
         self._closed = False
         self._transports = transports
         self._compose = Composer(self.session, self.client_id, self.servers)
-        opened = FanOut(self._links(patience or RetryPolicy(), diagnose)).send(
-            self._compose.open(create=self._owner), recorded=False
-        )
+        opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose)))
         # the first server counts the clients of a session, so no two make the same buffer ids
         self._numbers = itertools.count(opened[0].opened.number << _COUNTER_BITS)
         self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose))
@@ -81,6 +80,7 @@ class Connection:
         self._closed = True
         try:
             if os.getpid() == self._pid:
+                self._fan_out.await_all(quietly=True)
                 there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
                 messages = self._compose.close(there, session=self._owner)
                 self._fan_out.send(messages, recorded=False)
@@ -105,6 +105,21 @@ class Connection:
         state = "closed" if self._closed else "open"
         name = type(self).__name__
         return f"<{name} of {', '.join(self.addresses)}, session {self.session[:8]}, {state}>"
+
+    def _open(self, fan_out: FanOut) -> Replies:
+        """Open or join on all servers, or on none."""
+        there: list[int] = []
+        try:
+            return fan_out.send(
+                self._compose.open(create=self._owner),
+                recorded=False,
+                after=lambda replies, _: there.extend(replies),
+            )
+        except Exception:
+            with suppress(PSError):
+                messages = self._compose.close(there, session=self._owner)
+                fan_out.send(messages, recorded=False)
+            raise
 
     def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[Link]:
         return [

@@ -110,9 +110,14 @@ class FanOut:
         with self._lock:
             self._unawaited.update(dict.fromkeys(messages, group))
 
-    def await_all(self) -> None:
-        """Wait for everything that was sent unawaited; raises its first error."""
-        self._await(range(len(self.links)))
+    def await_all(self, *, quietly: bool = False) -> None:
+        """Wait for everything sent unawaited; raises the first error unless ``quietly``."""
+        for server in range(len(self.links)):
+            try:
+                self._await([server])
+            except Exception:
+                if not quietly:
+                    raise
 
     def _prepare(
         self,

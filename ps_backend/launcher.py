@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -127,7 +128,8 @@ class LocalServers:
             )
         orders = json.dumps({"token": self.token, "parent": os.getpid()}) + "\n"
         if process.stdin is not None:
-            process.stdin.write(orders.encode())
+            with suppress(BrokenPipeError):  # it ended already: `_address` will say why
+                process.stdin.write(orders.encode())
         return process
 
     def _address(self, number: int, deadline: float) -> str:

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from ps_backend.commands import Outcome, Payload
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
-from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY
+from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
 from ps_backend.wire import chunk_field, chunk_frames, chunk_of
 
 _THREADS = 32
@@ -59,6 +59,7 @@ class Server:
                 f"a server on {host} needs a token, as others can reach it; give --token-file, or "
                 f"--host 127.0.0.1"
             )
+        check_token(token)
         self.service = service
         handler = _Handler(service, token)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")

@@ -8,34 +8,81 @@ fuse       which vectors are stored, and which stores and reductions share one t
 schedule   traversals into programs: one program is one message per server
 emit       programs in the form that servers run (``ps_backend.program``)
 =========  =============================================================================
+
+A graph of the same shape over other buffers and scalars gets the same programs, so the last three
+passes run once per shape: ``Planner`` keeps what they made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from distvec.expr import Graph, Node
+from distvec.expr import Graph, Node, topological
+from distvec.planner.along import free_riders, own_products
 from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse
-from distvec.planner.plan import Plan
+from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "Planner", "Template"]
+
+_MOST_TEMPLATES = 1024
 
 
-def plan(
-    graph: Graph, targets: Sequence[Node], *, keep: Iterable[Node] = (), pending: Sequence[Node] = ()
-) -> Plan:
-    """The programs that compute ``targets``.
+class Planner:
+    """Plans for the nodes of one graph."""
 
-    ``keep`` are nodes whose vectors are stored where they are computed on the way, since a user
-    still holds them; ``pending`` are others that a user holds, computed as well where that costs no
-    further read.
-    """
-    simplified = simplify(graph, [*targets, *pending])
-    goals, extra = simplified[: len(targets)], simplified[len(targets) :]
-    kept = {id(node) for node in simplify(graph, list(keep))}
-    result = emit(schedule(fuse(graph, goals, extra, kept)))
-    result.aliases = list(zip([*targets, *pending], simplified, strict=True))
-    return result
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._templates: dict[Any, Template] = {}
+
+    def plan(self, targets: Sequence[Node], pending: Sequence[Node] = ()) -> Plan:
+        """The programs that compute ``targets``.
+
+        ``pending`` are nodes that a user holds as well. Those that lie on the way are stored where
+        they are computed, and the latest of the others come along where that reads nothing new.
+        """
+        recent = pending[-64:]
+        new = simplify(self._graph, [*targets, *recent])
+        kept = {id(new[id(n)]) for n in pending if id(n) in new and n.space is not None}
+        goals = [new[id(node)] for node in targets]
+        goals += free_riders(goals, [new[id(node)] for node in recent])
+        roots = list(dict.fromkeys(goals))
+        order = topological(roots, _is_known)
+        extra = own_products(self._graph, order, {id(root) for root in roots} | kept)
+        if extra:
+            order = topological([*roots, *extra], _is_known)
+        aliases = [(node, new[id(node)]) for node in (*targets, *recent)]
+        return Plan(self._template(order, {id(root) for root in roots}, kept), order, aliases)
+
+    def _template(self, order: Sequence[Node], goals: set[int], kept: set[int]) -> Template:
+        shape = _shape(order, goals, kept)
+        found = self._templates.get(shape)
+        if found is None:
+            if len(self._templates) >= _MOST_TEMPLATES:
+                self._templates.clear()
+            found = emit(order, schedule(fuse(order, goals, kept)))
+            self._templates[shape] = found
+        return found
+
+
+def _is_known(node: Node) -> bool:
+    return node.value is not None
+
+
+def _shape(order: Sequence[Node], goals: set[int], kept: set[int]) -> Any:
+    """What the programs for a graph depend on: ops, dtypes and lengths, but no values."""
+    position: dict[int, int] = {}
+    parts: list[Any] = []
+    for number, node in enumerate(order):
+        me = id(node)
+        position[me] = number
+        length = None if node.space is None else node.space.length
+        if node.value is not None:
+            parts.append((node.op == "const", node.dtype, length))
+        else:
+            args = [position[id(arg)] for arg in node.args]
+            parts.append((node.op, node.dtype, length, me in goals, me in kept, *args))
+    return tuple(parts)

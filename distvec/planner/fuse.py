@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from distvec.expr import Graph, Node, topological
-from distvec.planner.simplify import product_of
+from distvec.expr import Node, topological
 from ps_backend.space import DenseSpace
 
 _COSTLY = frozenset(
@@ -41,14 +40,16 @@ class Fused:
     levels: dict[int, int]
 
 
-def fuse(graph: Graph, goals: Sequence[Node], pending: Sequence[Node], kept: set[int]) -> Fused:
-    """Loops that compute ``goals``; what else of ``pending`` reads nothing new comes along."""
-    roots = _with_free_riders(goals, pending)
-    order = topological(roots, _is_known)
+def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
+    """Loops that compute the nodes of ``order`` (arguments first).
+
+    The vectors whose ids are in ``goals`` are stored; so are those in ``kept``, which a user holds,
+    where storing them saves a later read.
+    """
     levels = _levels(order)
-    wanted = {id(root): "asked for" for root in roots if root.space is not None}
+    wanted = {id(node): "asked for" for node in order if id(node) in goals and node.space is not None}
     for node in order:
-        if id(node) in kept and id(node) not in wanted and _buffers([node]):
+        if id(node) in kept and id(node) not in wanted and not node.known and buffers([node]):
             wanted[id(node)] = "held by a variable"
     loops: dict[tuple[int, DenseSpace], Loop] = {}
     needed: dict[int, set[int]] = defaultdict(set)
@@ -83,7 +84,6 @@ def fuse(graph: Graph, goals: Sequence[Node], pending: Sequence[Node], kept: set
     for one in ordered:
         one.stores.reverse()
         one.reductions.reverse()
-        _add_own_products(graph, one)
     scalars = [n for n in order if n.space is None and not n.known and not n.is_reduction]
     return Fused(ordered, scalars, levels)
 
@@ -116,33 +116,6 @@ def _is_worth_storing(node: Node) -> bool:
     return costly or len(inputs) > 1
 
 
-def _with_free_riders(goals: Sequence[Node], pending: Sequence[Node]) -> list[Node]:
-    """The goals, and those pending nodes that read nothing but what the goals read anyway."""
-    read = _buffers(goals)
-    roots = list(dict.fromkeys(goals))
-    for node in pending:
-        if not node.known and node not in roots:
-            needs = _buffers([node])
-            if needs and needs <= read:
-                roots.append(node)
-    return roots
-
-
-def _buffers(roots: Sequence[Node]) -> set[int]:
+def buffers(roots: Sequence[Node]) -> set[int]:
+    """Ids of the stored vectors that ``roots`` are computed from."""
     return {id(n) for n in topological(roots, _is_known) if n.known and n.space is not None}
-
-
-def _add_own_products(graph: Graph, loop: Loop) -> None:
-    """Let the square of a stored vector's norm ride along with any inner product taken of it.
-
-    It costs no traffic, and cosines, norms and step sizes ask for it next; the result is remembered
-    with the buffer.
-    """
-    stored = {id(node) for node in loop.stores}
-    for reduction in list(loop.reductions):
-        for factor in product_of(reduction) or ():
-            if id(factor) in stored and factor.dtype == reduction.dtype:
-                square = graph.make("multiply", (factor, factor), factor.dtype, factor.space)
-                own = graph.make("sum", (square,), reduction.dtype, None)
-                if own not in loop.reductions:
-                    loop.reductions.append(own)

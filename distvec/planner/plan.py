@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,19 +14,18 @@ from ps_backend.space import DenseSpace
 
 @dataclass
 class PlannedSweep:
-    """One traversal and the nodes that its inputs, scalars, outputs and reductions stand for."""
+    """One traversal. Its inputs, scalars, outputs and reductions are positions of nodes in a plan."""
 
     structure: Sweep
     space: DenseSpace
-    inputs: list[Node]
-    scalars: list[Node]
-    stores: list[Node]
-    reductions: list[Node]
+    inputs: list[int]
+    scalars: list[int]
+    stores: list[int]
+    reductions: list[int]
+    products: list[tuple[int, int] | None]
+    """Per reduction the two vectors whose inner product it is, if it is one."""
     reasons: list[str]
-
-    def release(self) -> PlannedSweep:
-        """The same without nodes, which would keep buffers alive: enough to explain it later."""
-        return PlannedSweep(self.structure, self.space, [], [], [], [], self.reasons)
+    """Per store why it is stored."""
 
     @property
     def bytes_read(self) -> int:
@@ -55,17 +54,15 @@ class PlannedProgram:
     """The sweeps of one message, and the scalars that the client computes from its answer."""
 
     sweeps: list[PlannedSweep]
-    scalars: list[Node]
+    scalars: list[int]
 
 
 @dataclass
-class Plan:
-    """Programs in order; ``before`` are scalars that need no server."""
+class Template:
+    """Programs in order, for any nodes of one shape; ``before`` are scalars that need no server."""
 
     programs: list[PlannedProgram]
-    before: list[Node]
-    aliases: list[tuple[Node, Node]] = field(default_factory=list)
-    """What was asked for, and the simplified node whose value it gets."""
+    before: list[int]
 
     @property
     def messages(self) -> int:
@@ -93,11 +90,6 @@ class Plan:
     def bytes_written(self) -> int:
         return sum(sweep.bytes_written for p in self.programs for sweep in p.sweeps)
 
-    def release(self) -> Plan:
-        """A copy that holds no node, for later explanation."""
-        programs = [PlannedProgram([s.release() for s in p.sweeps], []) for p in self.programs]
-        return Plan(programs, [])
-
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -116,3 +108,16 @@ class Plan:
                 yield from (f"  {line}" for line in sweep.lines())
             if program.scalars:
                 yield f"  then {len(program.scalars)} scalar operations on the client"
+
+
+@dataclass
+class Plan:
+    """A template and the nodes that its positions stand for."""
+
+    template: Template
+    nodes: Sequence[Node]
+    aliases: list[tuple[Node, Node]]
+    """Nodes that get the value of a simplified one."""
+
+    def __str__(self) -> str:
+        return str(self.template)

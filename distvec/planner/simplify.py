@@ -9,29 +9,22 @@ from distvec.expr import Buffer, Graph, Node, topological
 Rule = Callable[[Graph, Node], Node | None]
 
 
-def simplify(graph: Graph, roots: Sequence[Node]) -> list[Node]:
-    """Equivalent nodes for ``roots``: every rule of ``RULES`` applied from the leaves up."""
+def simplify(graph: Graph, roots: Sequence[Node]) -> dict[int, Node]:
+    """The equivalent of every node below ``roots``, by its id: the rules applied from the leaves up."""
     new: dict[int, Node] = {}
     for node in topological(roots, lambda n: n.known):
-        rebuilt = node
-        if not node.known and any(new[id(arg)] is not arg for arg in node.args):
-            rebuilt = graph.make(
-                node.op, tuple(new[id(arg)] for arg in node.args), node.dtype, node.space
-            )
-        if not rebuilt.known:
-            for rule in RULES:
-                better = rule(graph, rebuilt)
-                if better is not None:
-                    rebuilt = better
-                    break
-        new[id(node)] = rebuilt
-    return [new[id(root)] for root in roots]
+        if node.known:
+            new[id(node)] = node
+            continue
+        args = tuple([new[id(arg)] for arg in node.args])
+        rebuilt = node if args == node.args else graph.make(node.op, args, node.dtype, node.space)
+        rule = None if rebuilt.known else RULES.get(rebuilt.op)
+        new[id(node)] = (rule(graph, rebuilt) if rule else None) or rebuilt
+    return new
 
 
 def _negation_of_negation(graph: Graph, node: Node) -> Node | None:
-    if node.op == "negative" and node.args[0].op == "negative":
-        return node.args[0].args[0]
-    return None
+    return node.args[0].args[0] if node.args[0].op == "negative" else None
 
 
 def _known_product(graph: Graph, node: Node) -> Node | None:
@@ -55,4 +48,5 @@ def product_of(node: Node) -> tuple[Node, Node] | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (_negation_of_negation, _known_product)
+RULES: dict[str, Rule] = {"negative": _negation_of_negation, "sum": _known_product}
+"""A rewrite for nodes of one op, or None where it does not apply."""

@@ -207,9 +207,13 @@ def _reduce_blocks(
     """Partial results of the blocks of one chunk, the last of which may be short."""
     values = _accumulator(reduction.op, values)
     whole = len(values) // block_size * block_size
-    parts = [_reduce_rows(reduction.op, values[:whole].reshape(-1, block_size), index)]
+    parts = []
+    if whole:
+        parts.append(_reduce_rows(reduction.op, values[:whole].reshape(-1, block_size), index))
     if whole < len(values):
         parts.append(_reduce_rows(reduction.op, values[whole:][None, :], index + whole))
+    if len(parts) == 1:
+        return parts[0]
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
@@ -219,12 +223,21 @@ def _accumulator(op: str, values: Array) -> Array:
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
 
+_UFUNCS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
 def _reduce_rows(op: str, rows: Array, index: int) -> tuple[Array, ...]:
-    if op in ("any", "all"):
-        return (getattr(rows, op)(axis=1).astype(np.int64),)
-    with np.errstate(all="ignore"):
-        if not op.startswith("arg"):
-            return (getattr(rows, op)(axis=1),)
-        where = getattr(rows, op)(axis=1) if len(rows) else np.empty(0, np.int64)
+    ufunc = _UFUNCS.get(op)
+    if ufunc is not None:
+        with np.errstate(all="ignore"):
+            return (ufunc.reduce(rows, axis=1),)
+    where = getattr(rows, op)(axis=1)
     number = np.arange(len(rows))
     return rows[number, where], (index + number * rows.shape[1] + where).astype(np.int64)

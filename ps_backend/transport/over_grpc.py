@@ -36,6 +36,13 @@ _OPTIONS = (
 )
 
 
+def check_token(token: str | None) -> None:
+    """Raise ``ValueError`` (without the token) if it cannot travel in the header of a request."""
+    if token is None or (token.isascii() and token.isprintable() and token == token.strip()):
+        return
+    raise ValueError("a token is printable ASCII without blanks at its ends; this one is not")
+
+
 class OverGrpc:
     """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
 
@@ -44,6 +51,7 @@ class OverGrpc:
     ) -> None:
         """``tls``: file with the certificate of the authority that signed the server's."""
         self.address = address
+        check_token(token)
         self._metadata = ((TOKEN_KEY, token),) if token is not None else None
         if tls is None:
             self._channel = grpc.insecure_channel(address, _OPTIONS)

@@ -24,9 +24,7 @@ TOKEN = "a token for tests"
 QUICK = RetryPolicy(total=0.5, first=0.001, longest=0.01)
 F8 = ValueType("float64")
 
-AXPY = Sweep(
-    (F8, F8), (F8,), (Step("multiply", (0, 2), F8), Step("add", (3, 1), F8)), (4,), ()
-)
+AXPY = Sweep((F8, F8), (F8,), (Step("multiply", (0, 2), F8), Step("add", (3, 1), F8)), (4,), ())
 """``a * x + y``: inputs x, y; scalar a."""
 
 DOT = Sweep((F8, F8), (), (Step("multiply", (0, 1), F8),), (), (Reduction("sum", 2),))
@@ -66,7 +64,9 @@ def served(count: int = 1, token: str | None = TOKEN, **options) -> Iterator[lis
 class Faulty:
     """A transport that loses requests or replies, as ``plan`` says for each call."""
 
-    def __init__(self, inner: Transport, plan: Callable[[pb.Request], str] = lambda _: "ok") -> None:
+    def __init__(
+        self, inner: Transport, plan: Callable[[pb.Request], str] = lambda _: "ok"
+    ) -> None:
         self.inner, self.plan = inner, plan
         self.requests: list[pb.Request] = []
 

@@ -57,11 +57,14 @@ def test_a_repeated_addition_counts_once(fault, donate):
         assert sent[0].sequence == sent[1].sequence
 
 
-@given(st.integers(1, 3), st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8))
+@given(
+    st.integers(1, 3), st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8)
+)
 def test_any_faults_leave_the_result_right(servers, faults):
     left = list(faults)
     transports = [
-        Faulty(t, lambda r: left.pop() if left and r.sequence else "ok") for t in in_process(servers)
+        Faulty(t, lambda r: left.pop() if left and r.sequence else "ok")
+        for t in in_process(servers)
     ]
     with Client(transports, retry=QUICK) as client:
         x = put(client, SPACE, X)
@@ -104,11 +107,15 @@ def test_a_repeat_is_answered_while_the_first_still_runs():
 
 def test_a_silent_server_is_given_up_with_its_name():
     transports = [Faulty(t) for t in in_process(2)]
-    with Client(transports, retry=QUICK, diagnose=lambda address: f"{address} was unplugged") as client:
+    with Client(
+        transports, retry=QUICK, diagnose=lambda address: f"{address} was unplugged"
+    ) as client:
         x = put(client, SPACE, X)
         transports[1].plan = lambda _: "lose request"
         start = time.monotonic()
-        with pytest.raises(ServerLost, match=rf"in-process:1 does not answer.*unplugged.*buffers {x} "):
+        with pytest.raises(
+            ServerLost, match=rf"in-process:1 does not answer.*unplugged.*buffers {x} "
+        ):
             client.run(dot(SPACE, x, x))
         assert time.monotonic() - start < 5
         assert client.lost
@@ -132,7 +139,9 @@ def test_out_of_budget_leaves_everything_as_it_was():
         before = [server.buffers for server in client.status()]
         y, z = client.new_id(), client.new_id()
         two = axpy(SPACE, 1.0, x, x, y).calls + axpy(SPACE, 2.0, x, y, z).calls
-        with pytest.raises(OutOfBudget, match=r"the program needs \d+ bytes, but \d+ of the allowed"):
+        with pytest.raises(
+            OutOfBudget, match=r"the program needs \d+ bytes, but \d+ of the allowed"
+        ):
             client.run(Program(two, (x,)))
         with pytest.raises(MemoryError, match="writing an array needs"):
             put(client, DenseSpace(100_000), np.zeros(100_000))
@@ -187,7 +196,7 @@ def test_a_restarted_server_is_noticed():
                 lambda: client.run(dot(SPACE, x, x)),
                 lambda: client.write(client.new_id(), SPACE, X),
             ):
-                with pytest.raises(PSError, match="does not know the session.*restarted"):
+                with pytest.raises(PSError, match=r"does not know the session.*restarted"):
                     attempt()
             client.close()
         finally:

@@ -3,12 +3,14 @@
 import shutil
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
 import pytest
 
 from ps_backend.client import Client
+from ps_backend.commands import Payload
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.server import Server
@@ -22,7 +24,8 @@ SPACE = DenseSpace(3000)
 
 
 @pytest.mark.parametrize(
-    ("token", "text"), [(None, "a token is needed"), ("", "wrong"), ("not it", "the token is wrong")]
+    ("token", "text"),
+    [(None, "a token is needed"), ("", "wrong"), ("not it", "the token is wrong")],
 )
 def test_without_the_token_nobody_gets_in(token, text):
     with served() as (server,):
@@ -51,7 +54,9 @@ def test_garbage_in_a_message_is_refused(method):
         assert server_status([server.address], token=TOKEN)[0].sessions == 0
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5000, bytes(range(256)) * 99])
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5000, bytes(range(256)) * 99]
+)
 def test_garbage_on_the_port_harms_nobody(garbage):
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         x = put(client, SPACE, np.ones(SPACE.length))
@@ -64,15 +69,15 @@ def send(channel, method, data, metadata):
     path = f"/{SERVICE}/{method}"
     if method == "Call":
         return channel.unary_unary(path, None, None)(data, metadata=metadata, timeout=10)
-    return next(channel.stream_stream(path, None, None)(iter([data]), metadata=metadata, timeout=10))
+    return next(
+        channel.stream_stream(path, None, None)(iter([data]), metadata=metadata, timeout=10)
+    )
 
 
 def test_requests_that_make_no_sense_get_errors():
     service = Service(memory=1 << 20)
 
     def error(**fields):
-        from ps_backend.commands import Payload
-
         return service.handle(pb.Request(**fields), Payload(0, ())).reply.error
 
     assert "asks for nothing" in error().message
@@ -88,9 +93,9 @@ def test_requests_that_make_no_sense_get_errors():
 
 
 def test_a_port_in_use_is_named():
-    with served() as (server,):
-        with pytest.raises(OSError, match=f"port {server.port} on 127.0.0.1 is in use.*--port 0"):
-            Server(Service(memory=1), port=server.port, token=TOKEN)
+    text = r"port \d+ on 127\.0\.0\.1 is in use; choose another with --port, or --port 0"
+    with served() as (server,), pytest.raises(OSError, match=text):
+        Server(Service(memory=1), port=server.port, token=TOKEN)
 
 
 def test_an_address_of_another_machine_cannot_be_served():
@@ -102,6 +107,13 @@ def test_an_address_of_another_machine_cannot_be_served():
 def test_an_open_door_to_the_network_is_refused(host):
     with pytest.raises(ValueError, match="needs a token"):
         Server(Service(memory=1), host=host, token=None)
+
+
+@pytest.mark.parametrize("token", ["två", "a\nb", " padded"])
+def test_a_token_that_cannot_be_sent_is_refused(token):
+    with pytest.raises(ValueError, match="printable ASCII") as caught:
+        Client.connect(["127.0.0.1:1"], token=token)
+    assert token not in str(caught.value)
 
 
 def test_the_loopback_may_go_without_a_token():
@@ -118,8 +130,6 @@ def test_nobody_there_is_said_in_time():
 
 
 def test_another_grpc_server_is_not_taken_for_ours():
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(1) as pool:
         other = grpc.server(pool)
         port = other.add_insecure_port("127.0.0.1:0")

@@ -67,7 +67,9 @@ def test_a_call_survives_the_wire(call):
 
 def test_the_bits_of_a_nan_survive():
     odd = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_DEAD_BEEF))[0]
-    (got,) = wire.decode_scalars([ValueType("float64")], wire.encode_scalars([ValueType("float64")], [odd]))
+    (got,) = wire.decode_scalars(
+        [ValueType("float64")], wire.encode_scalars([ValueType("float64")], [odd])
+    )
     assert bits(got) == bits(odd)
 
 
