@@ -1,0 +1,163 @@
+"""What all benchmarks share: interleaved repetitions, ratios, a table, a JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to time. ``work`` divides the time or is divided by it: operations or bytes a run.
+
+    ``prepare`` runs untimed before each run.
+    """
+
+    name: str
+    run: Callable[[], object]
+    operations: int = 1
+    bytes: int = 0
+    prepare: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each repetition of a case."""
+
+    name: str
+    seconds: Sequence[float]
+    operations: int = 1
+    bytes: int = 0
+
+    @property
+    def best(self) -> float:
+        """The fastest repetition, in seconds: the least disturbed one."""
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """The median repetition, in seconds."""
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One number to judge by, and the target if there is one."""
+
+    name: str
+    value: float
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of one benchmark."""
+
+    title: str
+    timings: Sequence[Timing]
+    ratios: Sequence[Ratio]
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def interleaved(cases: Sequence[Case], repeat: int, warm_up: int = 1) -> dict[str, Timing]:
+    """Time the cases in turn, ``repeat`` times over, so that a slow spell hits all alike."""
+    seconds: dict[str, list[float]] = {case.name: [] for case in cases}
+    for round_ in range(warm_up + repeat):
+        for case in cases:
+            if case.prepare is not None:
+                case.prepare()
+            began = time.perf_counter()
+            case.run()
+            elapsed = time.perf_counter() - began
+            if round_ >= warm_up:
+                seconds[case.name].append(elapsed)
+    return {
+        case.name: Timing(case.name, seconds[case.name], case.operations, case.bytes)
+        for case in cases
+    }
+
+
+def speed_up(ours: Timing, peer: Timing) -> float:
+    """How many times as fast as the peer, by medians, per byte if both say how many they move."""
+    times = peer.median / ours.median
+    return times * ours.bytes / peer.bytes if ours.bytes and peer.bytes else times
+
+
+def main(
+    description: str | None,
+    measure: Callable[[argparse.Namespace], Report],
+    configure: Callable[[argparse.ArgumentParser], object] | None = None,
+) -> None:
+    """The command line of a benchmark: measure, print, write JSON."""
+    parser = argparse.ArgumentParser(description=(description or "").split("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
+    if configure is not None:
+        configure(parser)
+    options = parser.parse_args()
+    report = measure(options)
+    print(render(report))
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        content = {"quick": options.quick, "machine": machine(), **asdict(report)}
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def render(report: Report) -> str:
+    """The report as text: times, rates, ratios with their targets, facts."""
+    width = max(len(name) for name in [t.name for t in report.timings] + _names(report))
+    lines = [f"\n{report.title}", f"{'':{width}}  {'median':>10}  {'best':>10}"]
+    for timing in report.timings:
+        median, best = (readable(t / timing.operations) for t in (timing.median, timing.best))
+        lines.append(f"{timing.name:{width}}  {median:>10}  {best:>10}{_rate(timing)}")
+    for ratio in report.ratios:
+        wanted = f"  (target: {ratio.target})" if ratio.target else ""
+        lines.append(f"{ratio.name:{width}}  {ratio.value:>10.2f}{wanted}")
+    lines += [f"{name:{width}}  {value}" for name, value in report.facts.items()]
+    return "\n".join(lines)
+
+
+def _names(report: Report) -> list[str]:
+    return [ratio.name for ratio in report.ratios] + list(report.facts)
+
+
+def _rate(timing: Timing) -> str:
+    return f"  {timing.bytes / timing.median / 1e9:6.2f} GB/s" if timing.bytes else ""
+
+
+def readable(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def machine() -> dict[str, object]:
+    """Where the numbers come from."""
+    packages = ("numpy", "numba", "numexpr", "grpcio", "protobuf", "pyspark")
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in packages},
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()

@@ -1,0 +1,14 @@
+"""Spark: data in DataFrames, weights and gradients on parameter servers.
+
+ps = PSContext.get_or_create(spark, servers=2)
+loss = LogisticLoss(train, features="features", label="label", l2=1e-4)
+result = LBFGS(history=10).minimize(loss, ps.zeros(loss.dimension))
+scores(test, result.x).show()
+ps.stop()
+"""
+
+from distvec.spark.context import PSContext
+from distvec.spark.loss import LogisticLoss
+from distvec.spark.scores import scores
+
+__all__ = ["LogisticLoss", "PSContext", "scores"]

@@ -1,0 +1,164 @@
+"""The task that reads a partition once: Arrow batches in, files and one small row out.
+
+Only a ``Descriptor`` of some hundred bytes stays in Spark's cache; each evaluation ships that
+instead of the data, and a partition lost with its executor is built again from Spark's lineage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from pyspark import TaskContext
+
+from distvec.spark import labels as label_rules
+from distvec.spark.blocks import Block, Floats, local_columns, save, scratch_directory
+from distvec.spark.rows import BadRow, SparseRows, features_of, labels_of, sizes_differ, weights_of
+
+_COLUMNS: dict[str, tuple[str, pa.DataType]] = {
+    "partition": ("int", pa.int32()),
+    "path": ("string", pa.string()),
+    "rows": ("long", pa.int64()),
+    "nnz": ("long", pa.int64()),
+    "columns": ("long", pa.int64()),
+    "features": ("long", pa.int64()),
+    "weight_sum": ("double", pa.float64()),
+    "labels": ("array<double>", pa.list_(pa.float64())),
+    "error": ("string", pa.string()),
+}
+DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
+
+
+class Descriptor(NamedTuple):
+    """What the driver and later tasks know of a partition; ``error`` says why it has no files."""
+
+    partition: int
+    path: str
+    rows: int
+    nnz: int
+    columns: int
+    features: int
+    weight_sum: float
+    labels: list[float]
+    error: str | None
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What a building task must know: the dataset's unique name and the label that means +1."""
+
+    dataset: str
+    positive_label: float | None
+
+
+class Collector:
+    """Gathers a partition's batches, checking each row; ``error`` holds the first bad row's."""
+
+    def __init__(self, partition: int, positive_label: float | None) -> None:
+        self.partition = partition
+        self.positive_label = positive_label
+        self.error: str | None = None
+        self.count = 0
+        self.batches: list[SparseRows] = []
+        self.labels: list[Floats] = []
+        self.weights: list[Floats] = []
+        self.seen: set[float] = set()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch; after an error the rest is read and ignored."""
+        if self.error is not None or batch.num_rows == 0:
+            return
+        try:
+            self._add(batch)
+        except BadRow as bad:
+            place = f"partition {self.partition}, row {self.count + bad.row}"
+            self.error = f"{place}: {bad.reason}"
+        self.count += batch.num_rows
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        rows = features_of(batch.column("features"))
+        if self.batches and rows.size != self.batches[0].size:
+            raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
+        labels = labels_of(batch.column("label"))
+        self._learn(labels)
+        self.batches.append(rows)
+        self.labels.append(label_rules.signs(labels, self.positive_label))
+        if "weight" in batch.schema.names:
+            self.weights.append(weights_of(batch.column("weight")))
+
+    def _learn(self, labels: Floats) -> None:
+        values, first = np.unique(labels, return_index=True)
+        for value, row in sorted(zip(values.tolist(), first.tolist(), strict=True), key=_second):
+            reason = label_rules.unusable(value, self.seen, self.positive_label)
+            if reason is not None:
+                raise BadRow(row, reason)
+            self.seen.add(value)
+
+    def block(self) -> Block:
+        """All rows as one CSR matrix over the coordinates they touch."""
+        lengths = np.concatenate([rows.lengths for rows in self.batches])
+        indices = np.concatenate([rows.indices for rows in self.batches])
+        values = np.concatenate([rows.values for rows in self.batches])
+        columns, local = local_columns(indices, self.batches[0].size)
+        # SciPy wants one index type for both arrays and would copy otherwise.
+        index_type = np.int32 if values.size < np.iinfo(np.int32).max else np.int64
+        indptr = np.concatenate(([0], np.cumsum(lengths))).astype(index_type)
+        matrix = sp.csr_array(
+            (values, local.astype(index_type, copy=False), indptr),
+            shape=(self.count, columns.size),
+        )
+        weights = np.concatenate(self.weights) if self.weights else None
+        return Block(columns, matrix, np.concatenate(self.labels), weights)
+
+
+def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task for ``mapInArrow``: read the whole partition, write its files, yield a Descriptor.
+
+    Bad rows do not raise here: Spark would retry them and bury the reason in a Java trace. The
+    input is read to its end in any case, or Spark would throw the Python worker away.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("build runs inside a Spark task; use LogisticLoss on the driver")
+    collector = Collector(context.partitionId(), request.positive_label)
+    for batch in batches:
+        collector.add(batch)
+    yield _descriptor_batch(_finish(collector, request.dataset, context.taskAttemptId()))
+
+
+def _finish(collector: Collector, dataset: str, attempt: int) -> Descriptor:
+    partition = collector.partition
+    if collector.error is not None or collector.count == 0:
+        return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error)
+    block = collector.block()
+    # The attempt is in the name: two copies of one task must not write the same files.
+    path = os.path.join(scratch_directory(), dataset, f"{partition}-{attempt}")
+    save(block, path)
+    return Descriptor(
+        partition,
+        path,
+        rows=collector.count,
+        nnz=block.matrix.nnz,
+        columns=block.columns.size,
+        features=collector.batches[0].size,
+        weight_sum=float(collector.count if block.weights is None else block.weights.sum()),
+        labels=sorted(collector.seen),
+        error=None,
+    )
+
+
+def _descriptor_batch(descriptor: Descriptor) -> pa.RecordBatch:
+    columns = [
+        pa.array([value], type=arrow_type)
+        for value, (_, arrow_type) in zip(descriptor, _COLUMNS.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
+
+
+def _second(pair: tuple[float, int]) -> int:
+    return pair[1]

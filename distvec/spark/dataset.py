@@ -1,0 +1,177 @@
+"""The driver's side of a partitioned data set: build it, check it, know its sums, remove it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pyspark.sql.functions as F
+from py4j.protocol import Py4JJavaError
+from pyspark import RDD, StorageLevel
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
+
+from distvec.spark import labels as label_rules
+from distvec.spark.application import has_stopped, is_local
+from distvec.spark.blocks import remove
+from distvec.spark.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
+from distvec.spark.rows import sizes_differ
+
+T = TypeVar("T")
+
+
+class Dataset:
+    """Labelled rows as CSR blocks on the executors, ``size`` features each.
+
+    Making one runs one Spark job, which reads the data once and checks every row. ``rows``,
+    ``size`` and ``weight_sum`` are then known. The data must give the same rows if Spark computes
+    a partition again, as with any Spark job that may be retried.
+    """
+
+    def __init__(
+        self,
+        data: DataFrame,
+        features: str,
+        label: str,
+        weight: str | None,
+        positive_label: float | None,
+    ) -> None:
+        self.spark: SparkSession = data.sparkSession
+        self._is_local = is_local(self.spark.sparkContext.master)
+        self._name = f"distvec-{uuid.uuid4().hex}"
+        self._directories: set[str] = set()
+        self._rdd: RDD[Any] | None = None
+        request = BuildRequest(self._name, positive_label)
+        self._source = select(data, features, label, weight).mapInArrow(
+            functools.partial(build, request), DESCRIPTOR_SCHEMA
+        )
+        try:
+            known = self._materialise()
+            check(known, positive_label)
+        except BaseException:
+            self.close()
+            raise
+        self.rows = sum(one.rows for one in known)
+        self.nnz = sum(one.nnz for one in known)
+        self.size = next(one.features for one in known if one.rows)
+        self.weight_sum = float(sum(one.weight_sum for one in known))
+        if self._is_local:
+            # No call to Spark from a finalizer: it may run in the midst of another.
+            weakref.finalize(self, remove, sorted(self._directories))
+
+    def run(self, task: Callable[[Iterable[Any]], Iterable[T]]) -> list[T]:
+        """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
+        if self._rdd is None:
+            raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
+        if has_stopped(self.spark.sparkContext):
+            raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
+        try:
+            return self._rdd.mapPartitions(task).collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise RuntimeError(f"a Spark job failed: {_cause_of(error)}") from error
+
+    def rebuild(self) -> None:
+        """Read the data again: a block was not where its task ran."""
+        # Wait until the old descriptors are dropped, or they would be found again.
+        self._unpersist(wait=True)
+        self._materialise()
+
+    def close(self) -> None:
+        """Remove the files and the cached descriptors; twice is harmless."""
+        self._unpersist(wait=False)
+        directories = sorted(self._directories)
+        self._directories.clear()
+        if self._is_local:
+            remove(directories)
+        elif directories and not has_stopped(self.spark.sparkContext):
+            # Each task removes what its machine has. What is missed goes when Spark stops.
+            context = self.spark.sparkContext
+            tasks = 2 * context.defaultParallelism
+            context.parallelize(range(tasks), tasks).foreach(
+                functools.partial(_remove, directories)
+            )
+
+    def _materialise(self) -> list[Descriptor]:
+        self._rdd = self._source.rdd.persist(StorageLevel.MEMORY_AND_DISK)
+        known = [Descriptor(*row) for row in self._rdd.collect()]
+        self._directories.update(os.path.dirname(one.path) for one in known if one.path)
+        return sorted(known)
+
+    def _unpersist(self, *, wait: bool) -> None:
+        if self._rdd is not None and not has_stopped(self.spark.sparkContext):
+            self._rdd.unpersist(blocking=wait)
+        self._rdd = None
+
+
+def check(known: list[Descriptor], positive_label: float | None) -> None:
+    """Raise ValueError for the first bad row, or for partitions that do not go together."""
+    for one in known:
+        if one.error:
+            raise ValueError(one.error)
+    filled = [one for one in known if one.rows]
+    if not filled:
+        raise ValueError("the data has no rows; a loss needs at least one")
+    for one in filled:
+        if one.features != filled[0].features:
+            reason = sizes_differ(one.features, filled[0].features)
+            raise ValueError(f"partition {one.partition}, row 0: {reason}")
+    label_rules.check_all({one.partition: one.labels for one in filled}, positive_label)
+    if not sum(one.weight_sum for one in filled) > 0.0:
+        raise ValueError("the weights sum to 0; at least one must be positive")
+
+
+def select(data: DataFrame, features: str, label: str, weight: str | None) -> DataFrame:
+    """The columns ``features``, ``label``, ``weight``: types checked, numbers as double."""
+    chosen = [feature_column(data, features), _number(data, label, "label")]
+    if weight is not None:
+        chosen.append(_number(data, weight, "weight"))
+    return data.select(*chosen)
+
+
+def feature_column(data: DataFrame, name: str) -> Column:
+    """The feature column as ml vectors or array<double>. TypeError for other types."""
+    kind = _type_of(data, name, "features")
+    if isinstance(kind, VectorUDT):
+        return F.col(name).alias("features")
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+        return F.col(name).cast("array<double>").alias("features")
+    raise TypeError(
+        f"features={name!r} is a column of {kind.simpleString()}; allowed are ml vectors (see "
+        "pyspark.ml.feature.VectorAssembler) and arrays of numbers"
+    )
+
+
+def _number(data: DataFrame, name: str, argument: str) -> Column:
+    kind = _type_of(data, name, argument)
+    if not isinstance(kind, NumericType | BooleanType):
+        raise TypeError(
+            f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers "
+            "(for text see pyspark.ml.feature.StringIndexer)"
+        )
+    return F.col(name).cast("double").alias(argument)
+
+
+def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
+    try:
+        return data.select(F.col(name)).schema[0].dataType
+    except AnalysisException as error:
+        raise ValueError(
+            f"{argument}={name!r}: the data has no such column, only {data.columns}"
+        ) from error
+
+
+def _cause_of(error: PySparkException | Py4JJavaError) -> str:
+    """The sentence at the end of a worker's traceback, or the first line of a Java message."""
+    if isinstance(error, PythonException):
+        return str(error).strip().splitlines()[-1]
+    return str(error).strip().splitlines()[0]
+
+
+def _remove(directories: list[str], _: int) -> None:
+    remove(directories)

@@ -1,0 +1,169 @@
+"""Logistic regression's objective: rows in Spark, weights and gradient on parameter servers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Self
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+import distvec
+from distvec import DistArray
+from distvec.spark.context import PSContext
+from distvec.spark.dataset import Dataset
+from distvec.spark.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
+from ps_backend import errors
+from ps_backend.client import Client
+from ps_backend.space import DenseSpace
+
+_TRIES = 3
+
+
+class LogisticLoss:
+    """``loss(w) -> (value, gradient)``: the mean logistic loss of a DataFrame's rows.
+
+    ``value = sum c ln(1 + exp(-y m)) / sum c + 0.5 l2 ||w||^2`` with ``m = <x, w>``, labels ``y``
+    +1 or -1 and row weights ``c`` (column ``weight``, else 1). With ``intercept`` the last of
+    ``dimension`` coordinates is added to every margin and not penalised. ``features`` is a column
+    of ml vectors or arrays, ``label`` holds {0, 1} or {-1, 1}, or two values of which
+    ``positive_label`` is +1.
+
+    Making one reads the data once (one Spark job) and keeps it as CSR blocks on the executors'
+    disks; ``close`` removes them. Bad rows raise ValueError with their place. An evaluation is one
+    Spark job; its tasks pull the coordinates that their rows touch and push those of the gradient,
+    and a repeated task counts once. To the driver come one number and one id a partition.
+    """
+
+    def __init__(
+        self,
+        data: DataFrame,
+        *,
+        features: str = "features",
+        label: str = "label",
+        weight: str | None = None,
+        l2: float = 0.0,
+        intercept: bool = False,
+        positive_label: float | None = None,
+        ps: PSContext | None = None,
+    ) -> None:
+        self.l2 = _penalty_factor(l2, "l2")
+        self.intercept = intercept
+        self.ps = PSContext.active() if ps is None else ps
+        if data.sparkSession.sparkContext is not self.ps.spark_context:
+            raise ValueError("the data belongs to another SparkContext than the PSContext")
+        self.data = Dataset(data, features, label, weight, positive_label)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the weights: the number of features, and one more with an intercept."""
+        return self.data.size + self.intercept
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.data.rows
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the row weights; the number of rows if there are none."""
+        return self.data.weight_sum
+
+    def with_l2(self, l2: float) -> LogisticLoss:
+        """The same rows (and the same blocks: closing one closes both) under another penalty."""
+        other = object.__new__(type(self))
+        other.l2 = _penalty_factor(l2, "l2")
+        other.intercept, other.ps, other.data = self.intercept, self.ps, self.data
+        return other
+
+    def penalty(self, l1: float) -> float | DistArray:
+        """``l1`` for ``OWLQN(l1=...)``: with an intercept, an array that is 0 there."""
+        l1 = _penalty_factor(l1, "l1")
+        return distvec.where(self._is_weight(), l1, 0.0).persist() if self.intercept else l1
+
+    def __call__(self, w: DistArray) -> tuple[DistArray, DistArray]:
+        """Value (rank 0) and gradient at ``w``, both lazy over the summed buffer.
+
+        Costs one Spark job and one commit; ``w`` is materialised first.
+        """
+        self._check_weights(w)
+        loss, total = self._evaluate(w.persist())
+        value, gradient = loss / self.weight_sum, total / self.weight_sum
+        if self.l2 == 0.0:
+            return self.ps.full((), value), gradient
+        penalised = distvec.where(self._is_weight(), w, 0.0) if self.intercept else w
+        return value + 0.5 * self.l2 * (penalised @ penalised), gradient + self.l2 * penalised
+
+    def close(self) -> None:
+        """Remove the blocks; a later evaluation raises ValueError. Twice is harmless."""
+        self.data.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_weight(self) -> DistArray:
+        return self.ps.arange(self.dimension) < self.data.size
+
+    def _check_weights(self, w: object) -> None:
+        if not isinstance(w, DistArray):
+            raise TypeError(f"w is {type(w).__name__}; make a DistArray: ps.array(w)")
+        if w.session is not self.ps:
+            raise ValueError("w belongs to another session than this loss")
+        if w.shape != (self.dimension,):
+            raise ValueError(f"w has shape {w.shape}, this loss needs ({self.dimension},)")
+        if w.dtype.kind != "f":
+            raise TypeError(f"w has dtype {w.dtype}; allowed are float64 and float32")
+
+    def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:
+        """The sum over all rows of the loss, and of its gradient."""
+        client, space = self.ps.client, DenseSpace(self.dimension)
+        for _ in range(_TRIES):
+            round_name = str(client.new_id())
+            request = Evaluation(
+                self.ps.access, round_name, w.buffer_id, space.length, w.dtype.str, self.intercept
+            )
+            try:
+                outcomes = self.data.run(functools.partial(evaluate, request))
+                if any(one.error == BLOCK_MISSING for one in outcomes):
+                    client.drop_round(round_name)
+                    self.data.rebuild()
+                    continue
+                _raise_error_of(outcomes)
+                target = client.new_id()
+                winners = [(one.partition, one.attempt) for one in outcomes]
+                client.commit(round_name, winners, space, w.dtype, target)
+            except BaseException:
+                _drop(client, round_name)
+                raise
+            gradient = self.ps.adopt(target, w.space, w.dtype)
+            return math.fsum(one.loss for one in outcomes), gradient
+        raise RuntimeError(
+            f"blocks were missing on their executors after {_TRIES} rebuilds; the executors seem "
+            "to be lost faster than they read the data"
+        )
+
+
+def _raise_error_of(outcomes: list[Outcome]) -> None:
+    """Raise a task's failure on the driver, as its own class."""
+    for one in outcomes:
+        if one.error:
+            kind: type[errors.PSError] = getattr(errors, one.error, errors.PSError)
+            raise kind(f"in the task of partition {one.partition}: {one.message}")
+
+
+def _drop(client: Client, round_name: str) -> None:
+    """Forget a failed round. The failure under way says more than one of dropping would."""
+    try:
+        client.drop_round(round_name)
+    except errors.PSError:
+        return
+
+
+def _penalty_factor(value: float, name: str) -> float:
+    if not (np.isfinite(value) and value >= 0.0):
+        raise ValueError(f"{name}={value}; it must be finite and 0 or more")
+    return float(value)

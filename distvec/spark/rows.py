@@ -1,0 +1,148 @@
+"""Arrow columns of a DataFrame to NumPy rows, without one Python object a row.
+
+Spark 4.3 sends ``VectorUDT`` as ``struct<type: int8, size: int32, indices: list<int32>, values:
+list<double>>``, type 0 sparse and 1 dense, and ``array<double>`` as ``list<double>``. Both become
+CSR rows in global coordinates. What cannot be used raises ``BadRow`` with the row's number in its
+batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class BadRow(ValueError):
+    """A row that cannot be used: ``row`` counts from the start of the batch."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+        self.reason = reason
+
+
+class SparseRows(NamedTuple):
+    """Rows of one batch: ``lengths`` non-zeros a row, global ``indices`` and ``values`` of all."""
+
+    size: int
+    lengths: Ints
+    indices: npt.NDArray[np.int32]
+    values: Floats
+
+
+def features_of(column: pa.Array) -> SparseRows:
+    """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row."""
+    _refuse_null(column, "the features are null")
+    if pa.types.is_struct(column.type):
+        kind, size, indices, values = column.flatten()
+        sparse = kind.to_numpy() == 0
+        lengths = _lengths(values)
+        sizes = np.where(sparse, size.fill_null(0).to_numpy(), lengths)
+    else:
+        indices, values = None, column
+        lengths = sizes = _lengths(values)
+        sparse = np.zeros(lengths.size, dtype=bool)
+    flat = values.flatten()
+    _refuse_null_elements(flat, lengths)
+    numbers = flat.to_numpy(zero_copy_only=False)
+    _refuse_other_sizes(sizes)
+    coordinates = _coordinates(sparse, lengths, indices)
+    _refuse_not_finite(numbers, lengths, coordinates)
+    return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
+
+
+def labels_of(column: pa.Array) -> Floats:
+    """The labels as they are; null and NaN are refused."""
+    _refuse_null(column, "the label is null")
+    labels: Floats = column.to_numpy(zero_copy_only=False)
+    _refuse_where(~np.isfinite(labels), labels, "the label is {}")
+    return labels
+
+
+def weights_of(column: pa.Array) -> Floats:
+    """Row weights: finite and not negative."""
+    _refuse_null(column, "the weight is null")
+    weights: Floats = column.to_numpy(zero_copy_only=False)
+    _refuse_where(
+        ~((weights >= 0.0) & np.isfinite(weights)),
+        weights,
+        "the weight is {}; weights are finite and 0 or more",
+    )
+    return weights
+
+
+def _lengths(lists: pa.ListArray) -> Ints:
+    return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), dtype=np.int64)
+
+
+def _coordinates(
+    sparse: npt.NDArray[np.bool_], lengths: Ints, indices: pa.ListArray | None
+) -> npt.NDArray[np.int32]:
+    """The stored indices of sparse rows; 0, 1, 2, ... for dense ones, which store none."""
+    if indices is not None and sparse.all():
+        stored: npt.NDArray[np.int32] = indices.flatten().to_numpy()
+        return stored
+    starts = np.cumsum(lengths) - lengths
+    coordinates = np.arange(lengths.sum(), dtype=np.int64) - np.repeat(starts, lengths)
+    result = coordinates.astype(np.int32)
+    if indices is not None:
+        result[np.repeat(sparse, lengths)] = indices.flatten().to_numpy()
+    return result
+
+
+def _without_zeros(rows: SparseRows) -> SparseRows:
+    """A stored zero adds nothing to a margin or a gradient but would be pulled and pushed."""
+    keep = rows.values != 0.0
+    if keep.all():
+        return rows
+    ends = np.concatenate(([0], np.cumsum(keep)))[np.cumsum(rows.lengths)]
+    lengths = np.diff(ends, prepend=0)
+    return SparseRows(rows.size, lengths, rows.indices[keep], rows.values[keep])
+
+
+def _row_of(position: int, lengths: Ints) -> int:
+    return int(np.searchsorted(np.cumsum(lengths), position, side="right"))
+
+
+def _refuse_null(column: pa.Array, reason: str) -> None:
+    if column.null_count:
+        raise BadRow(int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), reason)
+
+
+def _refuse_null_elements(flat: pa.Array, lengths: Ints) -> None:
+    if flat.null_count:
+        position = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+        raise BadRow(_row_of(position, lengths), "a feature is null")
+
+
+def _refuse_where(bad: npt.NDArray[np.bool_], numbers: Floats, reason: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise BadRow(row, reason.format(float(numbers[row])))
+
+
+def _refuse_other_sizes(sizes: Ints) -> None:
+    other = sizes != sizes[0]
+    if other.any():
+        row = int(np.argmax(other))
+        raise BadRow(row, sizes_differ(int(sizes[row]), int(sizes[0])))
+
+
+def _refuse_not_finite(numbers: Floats, lengths: Ints, coordinates: npt.NDArray[np.int32]) -> None:
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        position = int(np.argmax(bad))
+        reason = f"feature {coordinates[position]} is {numbers[position]}"
+        raise BadRow(_row_of(position, lengths), reason)
+
+
+def sizes_differ(size: int, other: int) -> str:
+    """The sentence for two rows of different length; the driver says it of two partitions."""
+    return f"it has {size} features where rows before it have {other}; all must agree"

@@ -1,0 +1,190 @@
+"""Sparse logistic regression in Spark, its vectors on parameter servers: three solvers compared.
+
+    python -m examples.logistic_regression                  lines of SciPy against those of PySpark
+    python -m examples.logistic_regression --data FILE.svm  a LIBSVM file (also .bz2 or .gz)
+
+Spark tasks hold the rows; weights, gradient and history stay on the servers. Prints a table and
+writes ``convergence.png`` and ``results.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.ml.evaluation import BinaryClassificationEvaluator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tqdm import tqdm
+
+from distvec.spark import LogisticLoss, PSContext, scores
+from examples import libsvm, report, source_corpus
+from optim import LBFGS, OWLQN, SGD
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Load, train thrice, report."""
+    options = parse(arguments)
+    started = time.perf_counter()
+    spark = start_spark(options.master)
+    try:
+        with PSContext.get_or_create(spark, servers=options.servers) as ps:
+            say(started, f"Spark ({options.master}) and {options.servers} servers are up")
+            runs = train_all(spark, ps, options, started)
+    finally:
+        spark.stop()
+    print(f"\n{report.table(runs)}\n")
+    report.plot(runs, options.output / "convergence.png")
+    report.write_json(runs, options.output / "results.json", options=vars_of(options))
+    say(started, f"plot and numbers are in {options.output}/")
+
+
+def train_all(
+    spark: SparkSession, ps: PSContext, options: argparse.Namespace, started: float
+) -> list[report.Run]:
+    """One run per solver, all on the same rows."""
+    train, test = load(spark, options)
+    with LogisticLoss(train, features="features", label="label", l2=options.l2) as loss:
+        test = test.cache()
+        counts = f"{loss.rows:,} rows to train on, {test.count():,} held out"
+        say(started, f"{counts}, {loss.dimension:,} features")
+        return [run(*what, ps, test) for what in plan(loss, ps, options)]
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", type=Path, metavar="FILE.svm", help="train on a LIBSVM file instead")
+    add("--positive-label", type=float, help="the label that counts as 1, if not {0,1} or {-1,1}")
+    add("--rows", type=int, default=200_000, help="rows of the source corpus, about")
+    add("--servers", type=int, default=2, help="parameter servers to start")
+    add("--l2", type=float, default=1e-5, help="penalty l2/2 |w|^2 of L-BFGS and SGD")
+    add("--l1", type=float, default=1e-5, help="penalty l1 |w|_1 of OWL-QN")
+    add("--iterations", type=int, default=60, help="iterations at most, each solver")
+    add("--output", type=Path, default=Path("build/demo"), help="folder for the results")
+    add("--master", default="local[2]", help="Spark's master")
+    return parser.parse_args(arguments)
+
+
+def start_spark(master: str) -> SparkSession:
+    """A quiet SparkSession with room for the cached rows, its workers run by this Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return (
+        SparkSession.builder.appName("distvec: logistic regression")
+        .master(master)
+        .config("spark.driver.memory", "2g")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+
+
+def load(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, DataFrame]:
+    """Rows ``label, features`` to train on, and held-out ones: a fifth, always the same."""
+    if options.data is not None:
+        return libsvm.read(spark, options.data, options.positive_label)
+    train, test = source_corpus.split(source_corpus.source_lines(spark, options.rows))
+    return source_corpus.features(train), source_corpus.features(test)
+
+
+def plan(loss: LogisticLoss, ps: PSContext, options: argparse.Namespace) -> list[tuple[Any, ...]]:
+    """Name, objective in words, solver and function of each run."""
+    limit = options.iterations
+    with_l2 = f"loss + {options.l2:g}/2 |w|^2"
+    with_l1 = f"loss + {options.l1:g} |w|_1"
+    step = 1.0 / largest_curvature(loss, ps)
+    sgd = SGD(step_size=step, momentum=0.9, nesterov=True, max_iterations=limit)
+    return [
+        ("L-BFGS", with_l2, LBFGS(history=10, max_iterations=limit), loss),
+        ("OWL-QN", with_l1, OWLQN(l1=options.l1, max_iterations=limit), loss.with_l2(0.0)),
+        ("SGD", with_l2, sgd, loss),
+    ]
+
+
+def largest_curvature(loss: LogisticLoss, ps: PSContext, rounds: int = 8) -> float:
+    """Largest eigenvalue of the Hessian at 0, where it bounds all others: the step size's inverse.
+
+    The power method on differences of gradients; no vector leaves the servers.
+    """
+    small = 1e-3  # margins stay so small that the Hessian is that of 0
+    _, at_zero = loss(ps.zeros(loss.dimension))
+    direction = ps.ones(loss.dimension) / math.sqrt(loss.dimension)
+    curvature = 0.0
+    for _ in range(rounds):
+        _, gradient = loss(small * direction)
+        image = (gradient - at_zero) / small
+        curvature = float(np.linalg.norm(image))
+        direction = image / curvature
+    return curvature
+
+
+def run(
+    name: str, objective: str, solver: Any, fun: LogisticLoss, ps: PSContext, test: DataFrame
+) -> report.Run:
+    """Train once, with a bar, and score the held-out rows."""
+    first = ps.counters.messages
+    began = time.perf_counter()
+    with tqdm(total=solver.max_iterations, desc=name, unit="it", dynamic_ncols=True) as bar:
+
+        def show(state: Any) -> None:
+            bar.update(state.iteration - bar.n)
+            bar.set_postfix_str(
+                f"value {state.value:.6f}, gradient {state.gradient_norm:.1e}, "
+                f"messages {ps.counters.messages - first}"
+            )
+
+        result = solver.minimize(fun, ps.zeros(fun.dimension), callback=show)
+    seconds = time.perf_counter() - began
+    messages = ps.counters.messages - first
+    auc, accuracy = held_out(test, result.x)
+    return report.Run(
+        solver=name,
+        objective=objective,
+        value=float(result.fun),
+        auc=auc,
+        accuracy=accuracy,
+        nonzeros=int((result.x != 0).sum()),
+        iterations=result.nit,
+        evaluations=result.nfev,
+        messages=messages,
+        seconds=seconds,
+        message=result.message,
+        history=[report.Progress(float(one.value), one.seconds) for one in result.history],
+    )
+
+
+def held_out(test: DataFrame, weights: Any) -> tuple[float, float]:
+    """AUC and accuracy; the tasks pull the weights they need, no row comes to the driver."""
+    scored = scores(test, weights, features="features").select("label", "score").cache()
+    auc = BinaryClassificationEvaluator(rawPredictionCol="score", labelCol="label").evaluate(scored)
+    right = (F.col("score") > 0) == (F.col("label") > 0)
+    accuracy = scored.agg(F.avg(right.cast("double"))).first()[0]
+    scored.unpersist()
+    return auc, accuracy
+
+
+def vars_of(options: argparse.Namespace) -> dict[str, object]:
+    """The options as JSON takes them."""
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(options).items()
+    }
+
+
+def say(started: float, what: str) -> None:
+    """A line with the seconds since the start."""
+    print(f"[{time.perf_counter() - started:6.1f} s] {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What training came to: a table, a plot and a JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One iteration: the objective there and the seconds since the start of the run."""
+
+    value: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solver's run. ``objective`` names what was minimised: only equal ones compare."""
+
+    solver: str
+    objective: str
+    value: float
+    auc: float
+    accuracy: float
+    nonzeros: int
+    iterations: int
+    evaluations: int
+    messages: int
+    seconds: float
+    message: str
+    history: Sequence[Progress]
+
+    @property
+    def messages_per_iteration(self) -> float:
+        """Messages to the busiest server, the driver's alone."""
+        return self.messages / max(self.iterations, 1)
+
+    @property
+    def seconds_per_iteration(self) -> float:
+        """Wall time of the run over its iterations."""
+        return self.seconds / max(self.iterations, 1)
+
+
+_COLUMNS: Sequence[tuple[str, Callable[[Run], str]]] = (
+    ("solver", lambda run: run.solver),
+    ("minimises", lambda run: run.objective),
+    ("objective", lambda run: f"{run.value:.8f}"),
+    ("AUC", lambda run: f"{run.auc:.4f}"),
+    ("accuracy", lambda run: f"{run.accuracy:.4f}"),
+    ("non-zeros", lambda run: f"{run.nonzeros:,}"),
+    ("iterations", lambda run: str(run.iterations)),
+    ("evaluations", lambda run: str(run.evaluations)),
+    ("messages/it", lambda run: f"{run.messages_per_iteration:.1f}"),
+    ("s/it", lambda run: f"{run.seconds_per_iteration:.3f}"),
+)
+
+
+def table(runs: Sequence[Run]) -> str:
+    """One line a run; AUC and accuracy are of the held-out rows. Names left, numbers right."""
+    cells = [[name for name, _ in _COLUMNS]]
+    cells += [[text(run) for _, text in _COLUMNS] for run in runs]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([lines[0], "-" * sum(widths, 2 * len(widths) - 2), *lines[1:]])
+
+
+def plot(runs: Sequence[Run], path: Path) -> None:
+    """Objective above the best known of the same objective, by iteration and by seconds."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    by_iteration, by_seconds = figure.subplots(1, 2, sharey=True)
+    for run in runs:
+        gaps = above_best(run, runs)
+        name = f"{run.solver}: {run.objective}"
+        by_iteration.semilogy(range(len(gaps)), gaps, label=name)
+        by_seconds.semilogy([point.seconds for point in run.history], gaps, label=name)
+    by_iteration.set(xlabel="iteration", ylabel="objective above the best found")
+    by_seconds.set(xlabel="seconds")
+    for axes in (by_iteration, by_seconds):
+        axes.grid(alpha=0.3)
+    by_iteration.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasAgg(figure).print_png(path)
+
+
+def above_best(run: Run, runs: Sequence[Run]) -> np.ndarray:
+    """How far each iterate of ``run`` is above the best of all runs with the same objective.
+
+    Not-a-number at the best itself, which a logarithmic axis cannot show.
+    """
+    same = [point.value for other in runs if other.objective == run.objective
+            for point in other.history]  # fmt: skip
+    gaps = np.array([point.value for point in run.history]) - min(same)
+    return np.where(gaps > 0, gaps, np.nan)
+
+
+def write_json(runs: Sequence[Run], path: Path, **about: object) -> None:
+    """All that is known of the runs, with ``about`` (data set, options) beside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n")

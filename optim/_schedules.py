@@ -1,0 +1,76 @@
+"""Step sizes as functions of the iteration k = 0, 1, 2, ..."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Schedule: TypeAlias = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """step_size."""
+
+    step_size: float
+
+    def __call__(self, k: int) -> float:
+        return self.step_size
+
+
+@dataclass(frozen=True)
+class InverseTime:
+    """initial / (1 + decay * k): H. Robbins, S. Monro, Ann. Math. Statist. 22 (1951) 400-407."""
+
+    initial: float
+    decay: float = 1.0
+
+    def __call__(self, k: int) -> float:
+        return self.initial / (1.0 + self.decay * k)
+
+
+@dataclass(frozen=True)
+class InversePower:
+    """initial / (k + 1)**power; Breeze's schedule has power 2/3."""
+
+    initial: float
+    power: float = 2.0 / 3.0
+
+    def __call__(self, k: int) -> float:
+        return self.initial / math.pow(k + 1, self.power)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """initial * decay**k."""
+
+    initial: float
+    decay: float
+
+    def __call__(self, k: int) -> float:
+        return self.initial * math.pow(self.decay, k)
+
+
+@dataclass(frozen=True)
+class StepDecay:
+    """initial, multiplied by `factor` after each `every` iterations."""
+
+    initial: float
+    factor: float = 0.5
+    every: int = 100
+
+    def __call__(self, k: int) -> float:
+        return self.initial * math.pow(self.factor, k // self.every)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """`schedule`, scaled up linearly from 1/iterations during the first `iterations`."""
+
+    schedule: Schedule
+    iterations: int
+
+    def __call__(self, k: int) -> float:
+        return self.schedule(k) * min(1.0, (k + 1) / self.iterations)

@@ -1,0 +1,117 @@
+"""What all solvers share: limits, tolerances, and the two ways to run them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from scipy.optimize import OptimizeResult
+
+from . import _driver
+from ._arrays import Array
+from ._outcome import Outcome
+from ._problem import Problem
+from ._state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(ABC):
+    """A frozen set of parameters with `init`, `step` and `done`; the loop is `_driver`'s.
+
+    max_iterations     steps at most
+    max_evaluations    calls of the objective at most, exactly kept; None: no limit
+    max_seconds        time after which no further iteration starts; None: no limit
+    """
+
+    max_iterations: int = 1000
+    max_evaluations: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and not value >= 0:
+                raise ValueError(
+                    f"{type(self).__name__}({field.name}={value!r}): must not be negative"
+                )
+
+    @abstractmethod
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration; a state whose outcome is set if no step could be made."""
+
+    @abstractmethod
+    def done(self, state: State) -> Outcome | None:
+        """The tolerance that `state` meets, if any."""
+
+    def finish(self, problem: Problem, best: State, last: State) -> State:
+        """The state to return, of the best and the last one."""
+        return best
+
+    def minimize(
+        self,
+        fun: Callable[..., Any],
+        x0: Array,
+        *,
+        args: Sequence[Any] = (),
+        jac: bool | Callable[..., Array] = True,
+        callback: _driver.Callback | None = None,
+        progress: _driver.Progress = False,
+    ) -> OptimizeResult:
+        """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
+
+        callback    called as callback(state) after each iteration; stops the run by returning
+                    True or raising StopIteration
+        progress    True for a tqdm bar with value and gradient norm, or a callable(state)
+
+        The result has SciPy's fields (x, fun, jac, nit, nfev, njev, status, success, message),
+        `outcome` (an `Outcome`) and `history` (one `Record` per state). A run ends in an outcome,
+        never in an exception, unless the objective itself raises or returns nonsense.
+        """
+        problem = Problem(fun, args, jac, self.max_evaluations)
+        return _driver.run(self, problem, x0, callback, progress)
+
+    def iterations(
+        self,
+        fun: Callable[..., Any],
+        x0: Array,
+        *,
+        args: Sequence[Any] = (),
+        jac: bool | Callable[..., Array] = True,
+    ) -> Iterator[State]:
+        """The initial state, then one state per iteration; the last one has its outcome set."""
+        return _driver.states(self, Problem(fun, args, jac, self.max_evaluations), x0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToleranceSolver(Solver):
+    """A solver for deterministic objectives, with tests of convergence.
+
+    gradient_tolerance  on the max norm of the gradient, absolute
+    gradient_rtol       the same, relative to the gradient at the start; 0: off
+    value_tolerance     on what an iteration gains, relative to max(|f_k|, |f_k+1|, 1); 0: off
+    step_tolerance      on the max norm of the step, relative to max(max norm of x, 1); 0: off
+    """
+
+    gradient_tolerance: float = 1e-6
+    gradient_rtol: float = 0.0
+    value_tolerance: float = 1e-14
+    step_tolerance: float = 0.0
+
+    def done(self, state: State) -> Outcome | None:
+        """Gradient first: it is the only test that says how far from stationary x is."""
+        allowed = max(self.gradient_tolerance, self.gradient_rtol * state.initial_gradient_norm)
+        if state.gradient_norm <= allowed:
+            return Outcome.CONVERGED_GRADIENT
+        # |f_k| <= |f_k+1| + gain; at the start nothing is gained yet and the gain is inf.
+        scale = max(abs(state.value) + state.gain, 1.0)
+        if self.value_tolerance and state.gain / scale <= self.value_tolerance:
+            return Outcome.CONVERGED_VALUE
+        if self.step_tolerance and state.step_length <= self.step_tolerance:
+            return Outcome.CONVERGED_STEP
+        return None

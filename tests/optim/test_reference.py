@@ -1,0 +1,37 @@
+"""The certified optima of reference.json on real data, with NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optim import LBFGS, OWLQN
+from tests.optim.reference_data import Logistic, load, optimum
+
+SMOOTH = ["heart_scale", "spark_svm", "svmguide1", "dna", "mushrooms", "a9a", "rcv1_vw"]
+SPARSE = [(name, lam) for name in [*SMOOTH, "rice", "agaricus"] for lam in (1e-3, 1e-4)]
+# usps and news20 at 1e-4 reach their optima too, but take longer than a test should.
+SPARSE += [("usps", 1e-3), ("news20", 1e-3)]
+
+
+@pytest.mark.parametrize("lam", [1e-2, 1e-4])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_logistic_l2(name, lam):
+    features, labels = load(name)
+    best = optimum(name, "logistic_l2", lam)["optimum_value"]
+    solver = LBFGS(gradient_tolerance=1e-8)
+    result = solver.minimize(Logistic(features, labels, lam), np.zeros(features.shape[1]))
+    assert result.success
+    assert abs(result.fun / best - 1.0) < 1e-8
+
+
+@pytest.mark.parametrize(("name", "lam"), SPARSE)
+def test_logistic_l1(name, lam):
+    features, labels = load(name)
+    reference = optimum(name, "logistic_l1", lam)
+    solver = OWLQN(l1=lam, gradient_tolerance=1e-9)
+    result = solver.minimize(Logistic(features, labels), np.zeros(features.shape[1]))
+    assert result.success
+    assert abs(result.fun / reference["optimum_value"] - 1.0) < 1e-8
+    if reference["nnz_is_unique"]:
+        assert np.count_nonzero(np.abs(result.x) > 1e-8) == reference["nnz"]

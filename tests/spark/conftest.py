@@ -1,0 +1,129 @@
+"""What the Spark tests share: servers, small problems, and the formula in NumPy."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from pyspark.ml.linalg import Vectors
+
+from distvec.spark import PSContext
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Problem(NamedTuple):
+    """Rows as a DataFrame and as NumPy arrays: features, signs, weights."""
+
+    frame: object
+    x: np.ndarray
+    y: np.ndarray
+    c: np.ndarray
+
+    def value_and_gradient(self, w, l2=0.0, intercept=False, weighted=False):
+        """The formula that LogisticLoss documents."""
+        x = np.column_stack([self.x, np.ones(len(self.y))]) if intercept else self.x
+        c = self.c if weighted else np.ones(len(self.y))
+        margins = self.y * (x @ w)
+        penalised = np.append(w[:-1], 0.0) if intercept else w
+        value = c @ np.logaddexp(0.0, -margins) / c.sum() + 0.5 * l2 * penalised @ penalised
+        residual = -c * self.y * np.exp(-np.logaddexp(0.0, margins))
+        return value, x.T @ residual / c.sum() + l2 * penalised
+
+
+def random_problem(spark, *, rows=60, size=3000, partitions=3, seed=0):
+    """Sparse and dense rows, some empty, with labels 0 and 1 and weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, size)) * (rng.random((rows, size)) < 0.01)
+    x[rng.random(rows) < 0.1] = 0.0
+    labels, c = rng.integers(0, 2, rows).astype(float), rng.random(rows)
+    vectors = [
+        Vectors.dense(row)
+        if k % 3 == 0
+        else Vectors.sparse(size, np.flatnonzero(row).tolist(), row[row != 0].tolist())
+        for k, row in enumerate(x)
+    ]
+    data = list(zip(vectors, labels.tolist(), c.tolist(), strict=True))
+    rdd = spark.sparkContext.parallelize(data, partitions)
+    frame = spark.createDataFrame(rdd, ["features", "label", "weight"])
+    return Problem(frame, x, 2 * labels - 1, c)
+
+
+@pytest.fixture
+def ps(spark):
+    """Two servers, kept from test to test unless one stops them."""
+    return PSContext.get_or_create(spark, servers=2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_servers_left():
+    yield
+    if PSContext._active is not None:
+        PSContext._active.stop()
+
+
+@pytest.fixture(scope="module")
+def problem(spark):
+    """One random problem for all tests of a module."""
+    return random_problem(spark)
+
+
+def has_ended(pid, seconds=5.0):
+    """Does the process end within ``seconds``? It need not be a child."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)
+
+
+@pytest.fixture(name="has_ended")
+def _has_ended():
+    return has_ended
+
+
+@pytest.fixture
+def kill():
+    """Kill a process and wait until it is gone."""
+
+    def end(pid):
+        os.kill(pid, signal.SIGKILL)
+        assert has_ended(pid)
+
+    return end
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """Start a script as a Spark driver of its own; it is killed when the test ends."""
+    started = []
+
+    def start(script):
+        path = tmp_path / f"driver{len(started)}.py"
+        path.write_text(script)
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        process = subprocess.Popen(
+            [sys.executable, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,65 @@
+"""Batches to one block, and a block to files and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distvec.spark.blocks import Block, load, local_columns, remove, save
+from distvec.spark.build import Collector
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=60), st.sampled_from([300_001, 10**9]))
+def test_local_columns_by_table_and_by_sorting(indices, size):
+    given_indices = np.array(indices, dtype=np.int32)
+    columns, local = local_columns(given_indices, size)
+    assert columns.dtype == np.int64
+    np.testing.assert_array_equal(columns, np.unique(given_indices))
+    np.testing.assert_array_equal(columns[local], given_indices)
+
+
+def make_batch(table, labels, weights):
+    return pa.RecordBatch.from_pydict(
+        {
+            "features": pa.array(table.tolist(), type=pa.list_(pa.float64())),
+            "label": pa.array(labels),
+            "weight": pa.array(weights),
+        }
+    )
+
+
+def test_batches_become_one_block():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(7, 40)) * (rng.random((7, 40)) < 0.2)
+    labels, weights = rng.integers(0, 2, 7).astype(float), rng.random(7)
+    collector = Collector(0, None)
+    for part in (slice(0, 3), slice(3, 3), slice(3, 7)):
+        collector.add(make_batch(table[part], labels[part], weights[part]))
+    block = collector.block()
+    touched = np.flatnonzero(np.any(table != 0, axis=0))
+    np.testing.assert_array_equal(block.columns, touched)
+    np.testing.assert_array_equal(block.matrix.toarray(), table[:, touched])
+    np.testing.assert_array_equal(block.labels, 2 * labels - 1)
+    np.testing.assert_array_equal(block.weights, weights)
+    assert block.matrix.indices.dtype == block.matrix.indptr.dtype == np.int32
+
+
+@pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0])])
+@pytest.mark.parametrize("matrix", [[[0.0, 1.0], [2.0, 0.0]], [[], []], [[0.0], [0.0]]])
+def test_a_block_survives_its_files(tmp_path, matrix, weights):
+    path = str(tmp_path / "set" / "0-0")
+    matrix = sp.csr_array(np.array(matrix).reshape(2, -1))
+    block = Block(np.arange(matrix.shape[1]) + 10, matrix, np.array([1.0, -1.0]), weights)
+    save(block, path)
+    loaded = load(path)
+    np.testing.assert_array_equal(loaded.columns, block.columns)
+    np.testing.assert_array_equal(loaded.matrix.toarray(), matrix.toarray())
+    np.testing.assert_array_equal(loaded.labels, block.labels)
+    assert (loaded.weights is None) == (weights is None)
+    remove([str(tmp_path / "set")])
+    with pytest.raises(FileNotFoundError):
+        load(path)

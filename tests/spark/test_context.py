@@ -1,0 +1,88 @@
+"""PSContext: one per SparkContext, found again, refused, stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distvec.spark import LogisticLoss, PSContext
+from ps_backend.errors import ServerLost
+from ps_backend.launcher import launch_local
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_second_call_returns_the_first_context(spark, ps):
+    assert PSContext.get_or_create(spark) is ps
+    assert PSContext.get_or_create(spark.sparkContext, servers=2) is ps
+    assert PSContext.active() is ps
+
+
+def test_other_servers_than_the_running_are_refused(spark, ps):
+    with pytest.raises(
+        ValueError, match=r"servers=3, but a PSContext with 2 is running; call stop"
+    ):
+        PSContext.get_or_create(spark, servers=3)
+    with pytest.raises(ValueError, match=r"addresses='localhost:1', but a PSContext with .* is"):
+        PSContext.get_or_create(spark, addresses="localhost:1", token="x")
+
+
+def test_it_is_a_session(ps):
+    x = ps.arange(5000, dtype=np.float64)
+    assert float(x @ x) == float(np.arange(5000.0) @ np.arange(5000.0))
+
+
+def test_stop_and_start_again(spark, ps, problem, has_ended):
+    pids = ps.server_pids
+    ps.stop()
+    ps.stop()
+    assert all(has_ended(pid) for pid in pids)
+    with pytest.raises(RuntimeError, match=r"start one first: PSContext.get_or_create\(spark\)"):
+        LogisticLoss(problem.frame)
+    with PSContext.get_or_create(spark, servers=1) as again:
+        assert again is not ps
+        with LogisticLoss(problem.frame) as loss:
+            value, _ = loss(again.zeros(loss.dimension))
+            assert float(value) == pytest.approx(np.log(2.0), rel=1e-15)
+    assert PSContext._active is None
+
+
+def test_addresses_of_running_servers(spark, problem):
+    if PSContext._active is not None:
+        PSContext._active.stop()
+    servers = launch_local(2)
+    try:
+        addresses = ",".join(servers.addresses)
+        with pytest.raises(ValueError, match="addresses need the servers' token"):
+            PSContext.get_or_create(spark, addresses=addresses)
+        with pytest.raises(ValueError, match="servers=3 but 2 addresses; leave servers out"):
+            PSContext.get_or_create(spark, servers=3, addresses=addresses)
+        ps = PSContext.get_or_create(spark, addresses=addresses, token=servers.token)
+        with ps, LogisticLoss(problem.frame) as loss:
+            assert float(loss(ps.zeros(loss.dimension))[0]) == pytest.approx(np.log(2.0))
+    finally:
+        servers.stop()
+
+
+def test_a_cluster_needs_addresses(spark, monkeypatch):
+    if PSContext._active is not None:
+        PSContext._active.stop()
+    monkeypatch.setattr("distvec.spark.context.is_local", lambda master: False)
+    with pytest.raises(NotImplementedError, match="distvec serve --port PORT --token-file FILE"):
+        PSContext.get_or_create(spark)
+
+
+def test_something_without_a_spark_context():
+    with pytest.raises(NotImplementedError, match="has no SparkContext"):
+        PSContext.get_or_create(object())
+
+
+def test_a_lost_server_is_server_lost(spark, ps, problem, kill):
+    with LogisticLoss(problem.frame) as loss:
+        w = ps.zeros(loss.dimension).persist()
+        kill(ps.server_pids[1])
+        with pytest.raises(ServerLost):
+            loss(w)
+    ps.stop()
+    again = PSContext.get_or_create(spark, servers=2)
+    assert float(again.ones(3000).sum()) == 3000.0

@@ -1,0 +1,172 @@
+"""Arrow columns to CSR rows, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distvec.spark import labels as label_rules
+from distvec.spark.build import Collector
+from distvec.spark.rows import BadRow, features_of, labels_of, weights_of
+
+# As Spark 4.3 sends a VectorUDT column.
+VECTOR = pa.struct(
+    [
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("size", pa.int32()),
+        pa.field("indices", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        pa.field("values", pa.list_(pa.field("element", pa.float64(), nullable=False))),
+    ]
+)
+
+
+def sparse(size, entries):
+    return {"type": 0, "size": size, "indices": list(entries), "values": list(entries.values())}
+
+
+def dense(*values):
+    return {"type": 1, "size": None, "indices": None, "values": list(values)}
+
+
+def vectors(*rows):
+    return pa.array(rows, type=VECTOR)
+
+
+def densify(rows):
+    table = np.zeros((rows.lengths.size, rows.size))
+    table[np.repeat(np.arange(rows.lengths.size), rows.lengths), rows.indices] = rows.values
+    return table
+
+
+def batch(features, labels, weights=None):
+    columns = {"features": features, "label": pa.array(labels, type=pa.float64())}
+    if weights is not None:
+        columns["weight"] = pa.array(weights, type=pa.float64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda size: st.tuples(
+            st.lists(
+                st.tuples(
+                    st.booleans(),
+                    st.lists(st.sampled_from([0.0, -0.0, 1.5, -2.0]), min_size=size, max_size=size),
+                ),
+                min_size=1,
+                max_size=8,
+            ),
+            st.integers(0, 7),
+        )
+    )
+)
+def test_any_mix_of_sparse_dense_and_empty_rows(case):
+    rows, skip = case
+    skip = min(skip, len(rows) - 1)
+    size = len(rows[0][1])
+    arrow = vectors(
+        *(
+            sparse(size, {k: v for k, v in enumerate(values) if v}) if is_sparse else dense(*values)
+            for is_sparse, values in rows
+        )
+    )
+    read = features_of(arrow[skip:])  # a slice has an offset into the children
+    assert read.size == size
+    np.testing.assert_array_equal(densify(read), [values for _, values in rows[skip:]])
+    assert np.all(read.values != 0.0)
+
+
+def test_stored_zeros_are_dropped():
+    read = features_of(vectors(sparse(4, {0: 0.0, 2: 5.0}), dense(0.0, 0.0, 0.0, 0.0)))
+    assert read.lengths.tolist() == [1, 0]
+    assert read.indices.tolist() == [2]
+
+
+def test_arrays_of_double():
+    read = features_of(pa.array([[0.0, 2.0], [3.0, 0.0]], type=pa.list_(pa.float64())))
+    np.testing.assert_array_equal(densify(read), [[0.0, 2.0], [3.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "reason"),
+    [
+        (vectors(dense(1.0), None), 1, "features are null"),
+        (vectors(dense(1.0, 2.0), dense(1.0)), 1, "1 features where rows before it have 2"),
+        (vectors(sparse(9, {1: 1.0}), sparse(8, {1: 1.0})), 1, "8 features where .* have 9"),
+        (vectors(dense(), sparse(3, {})), 1, "3 features where rows before it have 0"),
+        (vectors(dense(1.0, 2.0), sparse(2, {1: np.nan})), 1, "feature 1 is nan"),
+        (vectors(dense(1.0, -np.inf)), 0, "feature 1 is -inf"),
+        (vectors(sparse(99, {}), sparse(99, {7: 1.0, 70: np.inf})), 1, "feature 70 is inf"),
+        (pa.array([[1.0], [None]], type=pa.list_(pa.float64())), 1, "a feature is null"),
+    ],
+)
+def test_bad_features(column, row, reason):
+    with pytest.raises(BadRow, match=reason) as caught:
+        features_of(column)
+    assert caught.value.row == row
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf])
+def test_bad_labels_and_weights(bad):
+    column = pa.array([1.0, bad], type=pa.float64())
+    for read, name in ((labels_of, "label"), (weights_of, "weight")):
+        with pytest.raises(BadRow, match=f"the {name} is") as caught:
+            read(column)
+        assert caught.value.row == 1
+
+
+def test_a_negative_weight_is_refused():
+    with pytest.raises(BadRow, match=r"the weight is -2\.0; weights are finite and 0 or more"):
+        weights_of(pa.array([0.0, -2.0]))
+
+
+def test_a_collector_names_partition_and_row_over_all_batches():
+    collector = Collector(3, None)
+    collector.add(batch(vectors(dense(1.0), dense(2.0)), [0.0, 1.0]))
+    collector.add(batch(vectors(dense(1.0), dense(np.nan)), [0.0, 1.0]))
+    collector.add(batch(vectors(None), [5.0]))
+    assert collector.error == "partition 3, row 3: feature 0 is nan"
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "error"),
+    [
+        ([0.0, 1.0, 2.0], None, "row 2: the label is 2; allowed are"),
+        ([0.0, -1.0], None, "row 1: the label is -1 where others are"),
+        ([3.0, 5.0, 4.0], 5.0, "row 2: the label is 4 where others are .*third value"),
+    ],
+)
+def test_a_collector_refuses_labels(labels, positive, error):
+    collector = Collector(0, positive)
+    collector.add(batch(vectors(*[dense(1.0)] * len(labels)), labels))
+    with pytest.raises(ValueError, match=error):
+        raise ValueError(collector.error)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "positive", "error"),
+    [
+        ({0: [0.0], 1: [1.0]}, None, None),
+        ({0: [-1.0], 1: [1.0]}, None, None),
+        ({0: [1.0]}, None, None),
+        ({0: [0.0], 2: [-1.0]}, None, "partition 2: the label is -1 where others are"),
+        ({0: [1.0, 2.0]}, 2.0, None),
+        ({0: [1.0, 2.0], 1: [3.0]}, 2.0, "partition 1: the label is 3 .*a third value"),
+        ({0: [1.0, 2.0]}, 3.0, r"positive_label=3 does not occur; the labels are \[1.0, 2.0\]"),
+    ],
+)
+def test_labels_of_all_partitions_together(partitions, positive, error):
+    if error is None:
+        label_rules.check_all(partitions, positive)
+        return
+    with pytest.raises(ValueError, match=error):
+        label_rules.check_all(partitions, positive)
+
+
+def test_signs():
+    np.testing.assert_array_equal(label_rules.signs(np.array([0.0, 1.0]), None), [-1, 1])
+    np.testing.assert_array_equal(label_rules.signs(np.array([-1.0, 1.0]), None), [-1, 1])
+    np.testing.assert_array_equal(label_rules.signs(np.array([1.0, 2.0]), 1.0), [1, -1])
