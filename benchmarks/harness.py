@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Case:
-    """Something to time. ``work`` divides the time or is divided by it: operations or bytes a run.
+    """Something to time: a run does so many ``operations`` or moves so many ``bytes``.
 
     ``prepare`` runs untimed before each run.
     """

@@ -35,6 +35,15 @@ def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
     return session.wrap(apply(session, op, broadcast(session, arguments), resolved[-1]))
 
 
+def check_session(session: Session, operand: DistArray, name: str) -> None:
+    """``ValueError`` if ``operand`` belongs to another session."""
+    if operand.session is not session:
+        raise ValueError(
+            f"{name}: the operands belong to two sessions ({session!r} and {operand.session!r}); "
+            f"pull one with .numpy() and put it with session.array(...)"
+        )
+
+
 def apply(session: Session, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node:
     """The node of ``op`` on nodes that already have the dtypes and shapes it works on."""
     if op in ("copy", "positive"):
@@ -80,11 +89,7 @@ def _operand(session: Session, name: str, operand: Any) -> Any:
     from distvec.array import DistArray
 
     if isinstance(operand, DistArray):
-        if operand.session is not session:
-            raise ValueError(
-                f"{name}: the operands belong to two sessions ({session!r} and "
-                f"{operand.session!r}); pull one with .numpy() and put it with session.array(...)"
-            )
+        check_session(session, operand, name)
         return operand.node
     if isinstance(operand, np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
         value = operand[()]

@@ -128,7 +128,7 @@ def dot(x: DistArray, y: DistArray) -> DistArray:
     if x.ndim == 0 or y.ndim == 0:
         return x * y
     _check_same_length("dot", x, y)
-    result = np.result_type(x.dtype, y.dtype)
+    result = x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
     return x.session.wrap(_inner(x, y, result))
 
 
@@ -147,12 +147,13 @@ def _check_same_length(name: str, x: DistArray, y: DistArray) -> None:
 
 def _inner(x: DistArray, y: DistArray, result: np.dtype[Any]) -> Node:
     session = x.session
+    build.check_session(session, y, "dot")
     if result == _BOOL:
         both = build.elementwise(session, "logical_and", x, y)
         return _reduce(x, "any", both.node, _BOOL)
     wide = _accumulator(result)
-    product = build.elementwise(session, "multiply", x.astype(wide), y.astype(wide))
-    return _reduce(x, "sum", product.node, result)
+    factors = [build.cast(session, x.node, wide), build.cast(session, y.node, wide)]
+    return _reduce(x, "sum", build.apply(session, "multiply", factors, wide), result)
 
 
 def norm(x: DistArray, ord: Any = None) -> DistArray:

@@ -48,6 +48,8 @@ class NumexprKernel:
         self._sweep = sweep
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
         self._instructions = _instructions(sweep)
+        self._unknown = [None] * len(sweep.steps)
+        self._partials = [partial_dtypes(r, sweep.types[r.arg]) for r in sweep.reductions]
 
     def __call__(
         self,
@@ -60,41 +62,41 @@ class NumexprKernel:
     ) -> list[Array]:
         sweep = self._sweep
         first = len(sweep.inputs)
-        typed = [
-            self._dtypes[number].type(value) for number, value in enumerate(scalars, first)
-        ]
+        typed = [self._dtypes[number].type(value) for number, value in enumerate(scalars, first)]
         partials: list[list[tuple[Array, ...]]] = [[] for _ in sweep.reductions]
         chunk = max(block_size, _CHUNK)
-        for low in range(0, length, chunk):
-            high = min(low + chunk, length)
-            values: list[Any] = [array[low:high] for array in inputs]
-            values += typed
-            values += [None] * len(sweep.steps)
-            self._compute(values, offset + low, high - low)
-            for array, value in zip(outputs, sweep.outputs, strict=True):
-                array[low:high] = values[value]
-            for done, reduction in zip(partials, sweep.reductions, strict=True):
-                operand = np.broadcast_to(values[reduction.arg], (high - low,))
-                done.append(_reduce_blocks(reduction, operand, offset + low, block_size))
+        # NumPy warns of the special values that the client's user handles; a server has no user.
+        with np.errstate(all="ignore"):
+            for low in range(0, length, chunk):
+                high = min(low + chunk, length)
+                values = [array[low:high] for array in inputs] + typed + self._unknown
+                self._compute(values, offset + low, high - low)
+                for array, value in zip(outputs, sweep.outputs, strict=True):
+                    array[low:high] = values[value]
+                for done, reduction in zip(partials, sweep.reductions, strict=True):
+                    operand = values[reduction.arg]
+                    if operand.ndim == 0:
+                        operand = np.broadcast_to(operand, (high - low,))
+                    done.append(_reduce_blocks(reduction, operand, offset + low, block_size))
         return self._join(partials)
 
     def _compute(self, values: list[Any], index: int, length: int) -> None:
-        # NumPy warns of the special values that the client's user handles; a server has no user.
-        with np.errstate(all="ignore"):
-            for instruction in self._instructions:
-                if instruction.apply is _iota:
-                    value = np.arange(index, index + length, dtype=np.int64)
-                else:
-                    value = instruction.apply(*(values[arg] for arg in instruction.args))
-                values[instruction.target] = _as_dtype(value, instruction.dtype)
+        for instruction in self._instructions:
+            if instruction.apply is _iota:
+                value = np.arange(index, index + length, dtype=np.int64)
+            else:
+                value = instruction.apply(*[values[arg] for arg in instruction.args])
+            values[instruction.target] = _as_dtype(value, instruction.dtype)
 
     def _join(self, partials: list[list[tuple[Array, ...]]]) -> list[Array]:
         joined = []
-        for reduction, chunks in zip(self._sweep.reductions, partials, strict=True):
-            dtypes = partial_dtypes(reduction, self._sweep.types[reduction.arg])
+        for dtypes, chunks in zip(self._partials, partials, strict=True):
             for part, dtype in enumerate(dtypes):
-                arrays = [chunk[part].astype(dtype, copy=False) for chunk in chunks]
-                joined.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
+                arrays = [_as_dtype(chunk[part], dtype) for chunk in chunks]
+                if len(arrays) == 1:
+                    joined.append(arrays[0])
+                else:
+                    joined.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
         return joined
 
 
@@ -236,8 +238,7 @@ _UFUNCS = {
 def _reduce_rows(op: str, rows: Array, index: int) -> tuple[Array, ...]:
     ufunc = _UFUNCS.get(op)
     if ufunc is not None:
-        with np.errstate(all="ignore"):
-            return (ufunc.reduce(rows, axis=1),)
+        return (ufunc.reduce(rows, axis=1),)
     where = getattr(rows, op)(axis=1)
     number = np.arange(len(rows))
     return rows[number, where], (index + number * rows.shape[1] + where).astype(np.int64)
