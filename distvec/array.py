@@ -91,30 +91,37 @@ class DistArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
         return self._node.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """``()`` or ``(n,)``."""
         return self._node.shape
 
     @property
     def ndim(self) -> int:
+        """0 or 1."""
         return len(self._node.shape)
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return self._node.shape[0] if self._node.shape else 1
 
     @property
     def nbytes(self) -> int:
+        """Bytes that the elements take on all servers together."""
         return self.size * self.dtype.itemsize
 
     @property
     def T(self) -> DistArray:
+        """The array itself: its rank is below 2."""
         return self
 
     @property
     def device(self) -> str:
+        """Where the elements are, for the array API."""
         return "servers"
 
     @property
@@ -140,7 +147,11 @@ class DistArray:
     __itruediv__ = _in_place("divide")
     __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
     __ifloordiv__ = _in_place("floor_divide")
-    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _in_place("remainder")
+    __mod__, __rmod__, __imod__ = (
+        _binary("remainder"),
+        _reflected("remainder"),
+        _in_place("remainder"),
+    )
     __rpow__ = _reflected("pow")
     __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
     __invert__ = _unary("logical_not")
@@ -206,7 +217,7 @@ class DistArray:
     # --- evaluation ---------------------------------------------------------------------------
 
     def persist(self) -> DistArray:
-        """Compute the array and keep it on the servers; returns it. At most one message a program."""
+        """Compute the array, keep it on the servers, and return it. One message per program."""
         self.session.evaluate(self)
         return self
 

@@ -29,7 +29,9 @@ def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
     if op == "int_pow":
         _check_integer_exponent(nodes[1])
     arguments = [
-        cast(session, node, dtype) if isinstance(node, Node) else session.graph.constant(node, dtype)
+        cast(session, node, dtype)
+        if isinstance(node, Node)
+        else session.graph.constant(node, dtype)
         for node, dtype in zip(nodes, resolved[:-1], strict=True)
     ]
     return session.wrap(apply(session, op, broadcast(session, arguments), resolved[-1]))
@@ -92,7 +94,7 @@ def _operand(session: Session, name: str, operand: Any) -> Any:
         check_session(session, operand, name)
         return operand.node
     if isinstance(operand, np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
-        value = operand[()]
+        value: Any = operand[()]  # type: ignore[index]
         return session.graph.constant(value, dtypes.check_dtype(value.dtype))
     if isinstance(operand, bool):
         return session.graph.constant(operand, np.dtype(np.bool_))
@@ -107,7 +109,7 @@ def _operand(session: Session, name: str, operand: Any) -> Any:
 
 
 def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[Any], Any]:
-    """Compare integers with a Python integer that their dtype cannot hold as NumPy does: exactly."""
+    """Compare with a Python integer that the other dtype cannot hold as NumPy does: exactly."""
     integers = [kind for kind in kinds if isinstance(kind, np.dtype) and kind.kind == "i"]
     for position, node in enumerate(nodes):
         if type(node) is int and integers:
@@ -119,7 +121,7 @@ def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[
 
 
 def _check_integer_exponent(exponent: Any) -> None:
-    """NumPy refuses negative exponents of integers, which only a known exponent can be checked for."""
+    """NumPy refuses negative exponents of integers; only a known exponent can be checked."""
     value = exponent.value if isinstance(exponent, Node) and exponent.op == "const" else exponent
     if isinstance(value, Node):
         if value.dtype.kind == "b":

@@ -30,7 +30,9 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     name = _ufuncs().get(function)
     if method == "reduce" and function in _REDUCTIONS:
         return _reduce(function, inputs, kwargs)
-    if method != "__call__" or (name is None and function is not np.matmul and function is not np.vecdot):
+    if method != "__call__" or (
+        name is None and function is not np.matmul and function is not np.vecdot
+    ):
         call = function.__name__ + ("" if method == "__call__" else f".{method}")
         raise TypeError(
             f"numpy.{call} is not available on the servers; available are "
@@ -38,7 +40,9 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         )
     out, dtype = kwargs.pop("out", (None,))[0], kwargs.pop("dtype", None)
     for key, value in kwargs.items():
-        if key not in _FREE_KEYWORDS or value is not _FREE_KEYWORDS[key] and value != _FREE_KEYWORDS[key]:
+        if key not in _FREE_KEYWORDS or (
+            value is not _FREE_KEYWORDS[key] and value != _FREE_KEYWORDS[key]
+        ):
             raise TypeError(f"numpy.{function.__name__}: keyword {key}={value!r} is not supported")
     from distvec import build, reductions
 
@@ -153,7 +157,8 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
     low = min if a_min is None or a_min is np._NoValue else a_min
     high = max if a_max is None or a_max is np._NoValue else a_max
-    return functions.clip(*_as_arrays((x,)), low, high)
+    (array,) = _as_arrays((x,))
+    return functions.clip(array, low, high)
 
 
 def _round(x: Any, decimals: int = 0) -> Any:

@@ -14,10 +14,13 @@ SUPPORTED = tuple(np.dtype(name) for name in DTYPES)
 Operand = np.dtype[Any] | type
 """A dtype, or ``int`` or ``float`` for a Python scalar, whose dtype is weak."""
 
+_TESTS = frozenset("logical_and logical_or logical_xor logical_not isnan isfinite isinf".split())
+"""Ops that look at each operand by itself: nothing is gained by casting to a common dtype."""
+
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """``dtype`` as one of the five supported ones, or ``TypeError`` saying which those are."""
-    resolved = np.dtype(dtype)
+    resolved: np.dtype[Any] = np.dtype(dtype)
     if resolved not in SUPPORTED:
         raise TypeError(
             f"dtype {resolved} is not supported on the servers; "
@@ -33,16 +36,12 @@ def resolve(name: str, operands: tuple[Operand, ...]) -> tuple[str, tuple[np.dty
     NumPy's promotion, NEP 50 included. ``TypeError`` as NumPy's where it has no loop, and where the
     loop works in a dtype that the servers do not have (such as float16).
     """
-    if name == "where":
-        common = np.result_type(*(np.zeros((), d) if _strong(d) else d(0) for d in operands[1:]))
-        dtypes: tuple[np.dtype[Any], ...] = (np.dtype(bool), common, common, common)
-    elif all(_strong(operand) is False for operand in operands):
-        dtypes = _loop(name, tuple(np.result_type(operand(0)) for operand in operands))
-    else:
-        dtypes = _loop(name, operands)
+    if not any(isinstance(operand, np.dtype) for operand in operands):
+        operands = tuple(np.dtype(operand) for operand in operands)
+    dtypes = _of_where(operands) if name == "where" else _of_ufunc(name, operands)
     for dtype in dtypes:
         if dtype not in SUPPORTED:
-            given = ", ".join(getattr(o, "name", None) or o.__name__ for o in operands)
+            given = ", ".join(getattr(o, "name", None) or str(o) for o in operands)
             raise TypeError(
                 f"{name} on ({given}) works in {dtype} in NumPy, which the servers do not have; "
                 f"cast first, for instance x.astype('float64')"
@@ -50,14 +49,16 @@ def resolve(name: str, operands: tuple[Operand, ...]) -> tuple[str, tuple[np.dty
     return ops.specialise(name, dtypes[0].name), dtypes
 
 
-def _loop(name: str, operands: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
-    ufunc = ops.TABLE[name].numpy
-    resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))  # type: ignore[attr-defined]
-    if name.startswith("logical") or ufunc is np.isnan or ufunc is np.isfinite or ufunc is np.isinf:
-        # Tests of one operand each: nothing is gained by casting to a common dtype.
-        return (*(d if _strong(d) else r for d, r in zip(operands, resolved, strict=False)), resolved[-1])
-    return resolved
+def _of_where(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    choices = [o if isinstance(o, np.dtype) else o(0) for o in operands[1:]]
+    common = np.result_type(*choices)
+    return (np.dtype(np.bool_), common, common, common)
 
 
-def _strong(operand: Operand) -> bool:
-    return isinstance(operand, np.dtype)
+def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    ufunc: Any = ops.TABLE[name].numpy
+    resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))
+    if name not in _TESTS:
+        return resolved
+    arguments = zip(operands, resolved, strict=False)
+    return (*(o if isinstance(o, np.dtype) else r for o, r in arguments), resolved[-1])

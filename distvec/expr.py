@@ -42,8 +42,8 @@ class Buffer:
 class Node:
     """One operation of the graph.
 
-    ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar known to
-    the client), ``"buffer"`` and ``"iota"`` (the global index). ``shape`` is ``()`` or ``(n,)``.
+    ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar that
+    the client knows) and ``"buffer"``. ``shape`` is ``()`` or ``(n,)``.
     """
 
     __slots__ = (
@@ -68,14 +68,16 @@ class Node:
         """A NumPy scalar (rank 0) or a ``Buffer`` (rank 1), once known."""
         self.origin: Any = None
         """The plan that computed the value, for ``explain``."""
-        self.depth = 1 + max((arg.depth for arg in args), default=-1)
+        self.depth: int = 1 + max((arg.depth for arg in args), default=-1)
 
     @property
     def known(self) -> bool:
+        """Whether the value is there already."""
         return self.value is not None
 
     @property
     def is_reduction(self) -> bool:
+        """Whether this is a scalar that the servers compute from a vector."""
         return self.op in REDUCTIONS
 
     def __repr__(self) -> str:

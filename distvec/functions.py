@@ -21,7 +21,9 @@ def _session_of(name: str, operands: tuple[Any, ...]) -> Session:
         if isinstance(operand, DistArray):
             return operand.session
     kinds = ", ".join(type(operand).__name__ for operand in operands)
-    raise TypeError(f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those")
+    raise TypeError(
+        f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those"
+    )
 
 
 def _function(op: ops.Op) -> Callable[..., DistArray]:

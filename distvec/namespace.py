@@ -60,7 +60,9 @@ class Namespace:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def asarray(self, obj: Any, dtype: Any = None, *, device: Any = None, copy: Any = None) -> DistArray:
+    def asarray(
+        self, obj: Any, dtype: Any = None, *, device: Any = None, copy: Any = None
+    ) -> DistArray:
         """``obj`` as an array of this session."""
         return self._session.array(obj, dtype)
 

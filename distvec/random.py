@@ -1,4 +1,4 @@
-"""Random vectors whose bits depend on the seed and the index alone, not on the number of servers."""
+"""Random vectors whose bits depend on seed and index alone, not on the number of servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Random:
     def integers(
         self, low: int, high: int | None = None, size: int = 0, *, seed: int | None = None
     ) -> DistArray:
-        """``size`` int64 numbers uniform in ``[low, high)``, or ``[0, low)``; at most 2**53 values."""
+        """``size`` int64 numbers uniform in ``[low, high)``, or in ``[0, low)``."""
         if high is None:
             low, high = 0, low
         if not low < high <= low + 2**53:

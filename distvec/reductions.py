@@ -1,4 +1,4 @@
-"""Reductions: built from the nine that kernels accumulate, in float64 or int64, as NumPy defines them."""
+"""Reductions, as NumPy defines them, from the eight that kernels accumulate in 64 bits."""
 
 from __future__ import annotations
 

@@ -8,12 +8,11 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from distvec import build
 from distvec.dtypes import check_dtype
 from distvec.execute import execute
 from distvec.expr import Buffer, Graph, Node
@@ -22,6 +21,7 @@ from distvec.random import Random
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget
 from ps_backend.launcher import LocalServers, launch_local
+from ps_backend.memory import parse_size
 from ps_backend.space import DenseSpace
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Session:
         self._planner = Planner(self.graph)
         self.random = Random(self)
         self.implicit_evaluations = 0
-        """How often a value was needed where only ordinary Python was written, as in ``if s > 0``."""
+        """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
         self._owner = owner
         self._strict = False
         self._closed = False
@@ -118,7 +118,8 @@ class Session:
         index = self._iota(length).astype(kind)
         # The step that NumPy takes is the difference of its first two values.
         first = kind.type(start)
-        return first + index * (kind.type(start + step) - first)
+        result: DistArray = first + index * (kind.type(start + step) - first)
+        return result
 
     def linspace(
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
@@ -258,7 +259,7 @@ class Session:
             if self._owner is not None:
                 self._owner.stop()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -279,11 +280,13 @@ def local(
     """
     if servers < 1:
         raise ValueError(f"servers must be 1 or more, got {servers}")
+    budget = None if memory is None else parse_size(memory)
     if in_process:
-        return Session(Client.in_process(servers, memory=memory))
-    started: LocalServers = launch_local(servers, memory=memory)
+        return Session(Client.in_process(servers, memory=budget))
+    started: LocalServers = launch_local(servers, memory=budget)
     try:
-        return Session(Client.connect(started.addresses, token=started.token), owner=started)
+        client = Client.connect(started.addresses, token=started.token, diagnose=started.diagnose)
+        return Session(client, owner=started)
     except BaseException:
         started.stop()
         raise
@@ -297,14 +300,18 @@ def connect(
     ``token`` is what ``distvec serve --token-file`` has in its file.
     """
     names = addresses.split(",") if isinstance(addresses, str) else list(addresses)
-    return Session(Client.connect([name.strip() for name in names], token=token, timeout=timeout, **tls))
+    return Session(
+        Client.connect([name.strip() for name in names], token=token, timeout=timeout, **tls)
+    )
 
 
 def _space_of_shape(shape: Any) -> DenseSpace | None:
     if isinstance(shape, int | np.integer):
         shape = (int(shape),)
     if len(shape) > 1:
-        raise NotImplementedError(f"arrays of shape {tuple(shape)} are not supported yet; rank is 0 or 1")
+        raise NotImplementedError(
+            f"arrays of shape {tuple(shape)} are not supported yet; rank is 0 or 1"
+        )
     if shape and shape[0] < 0:
         raise ValueError(f"negative dimensions are not allowed: {tuple(shape)}")
     return DenseSpace(int(shape[0])) if shape else None
@@ -315,7 +322,9 @@ def _user_line() -> str:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown line"
+    return (
+        f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown line"
+    )
 
 
 def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import secrets
 import signal
 import sys
@@ -14,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ps_backend.errors import PSError
+from ps_backend.memory import parse_size
 from ps_backend.server import Server
 from ps_backend.service import VERSION, Service
 from ps_backend.status import server_status, status_table
 from ps_backend.supervised import Supervision, supervision
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,12 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def parse_size(text: str) -> int:
-    """Bytes in ``"512m"``, ``"2g"``, ``"1.5GiB"`` or ``"4096"``; units are powers of 1024."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 512m or 2g")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     serve.add_argument("--port", type=int, default=7070, help="0: any free one (%(default)s)")
     serve.add_argument(
-        "--memory", type=parse_size, help="most memory for arrays, as 2g (80%% of the machine's)"
+        "--memory", type=_size, help="most memory for arrays, as 2g (80%% of the machine's)"
     )
     serve.add_argument(
         "--token-file", type=Path, help="file with the token clients must pass (made if not given)"

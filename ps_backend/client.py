@@ -53,7 +53,8 @@ class Client(Connection):
         for address in addresses:
             if not re.fullmatch(r".+:\d+", address):
                 raise ValueError(f"an address must be 'host:port', got {address!r}")
-        transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
+        owner = session is None  # workers that join may be many, and a pipe holds a thread
+        transports = [OverGrpc(address, token=token, tls=tls, pipe=owner) for address in addresses]
         try:
             return cls(
                 transports,

@@ -7,6 +7,7 @@ any more is kept for the next array of the same size, as far as the budget allow
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from ps_backend.errors import OutOfBudget
 
 _SMALLEST_KEPT = 1 << 16
 _MOST_KEPT = 64
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def physical_memory() -> int:
@@ -32,6 +34,16 @@ def physical_memory() -> int:
         if limit.isdigit():
             total = min(total, int(limit))
     return total
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes in ``"512m"``, ``"2g"``, ``"1.5GiB"`` or ``4096``; units are powers of 1024."""
+    if isinstance(size, int):
+        return size
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", size, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{size!r} is not a size; write it like 512m or 2g")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def default_budget(servers: int) -> int:

@@ -1,12 +1,12 @@
 """The op table: one row per elementwise operation, the only place that lists them.
 
-From a row come the operator and function that users call, the dtype of the result (NumPy's own rule,
-asked of the ufunc), the source text of both kernel engines, and the table in the documentation. To
-add an operation, add a row here and nothing else.
+From a row come the operator and function that users call, the dtype of the result (NumPy's own
+rule, asked of the ufunc), the source text of both kernel engines, and the table in the
+documentation. To add an operation, add a row here and nothing else.
 
 Kernel expressions are templates over scalar arguments ``{0}``, ``{1}``, ...; names that start with
-an underscore are the helpers of ``kernels/scalar_math.py``. All arguments of a step already have the
-dtype that NumPy's loop works in, so an expression never has to convert.
+an underscore are the helpers of ``kernels/scalar_math.py``. All arguments of a step already have
+the dtype that NumPy's loop works in, so an expression never has to convert.
 """
 
 from __future__ import annotations

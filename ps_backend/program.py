@@ -3,7 +3,8 @@
 A *program* is a list of sweeps. A *sweep* is one traversal of the arrays of one space: it loads
 inputs, computes steps in SSA form, stores outputs and accumulates reductions. Values of a sweep are
 numbered: inputs first, then runtime scalars, then steps. The structure (``Sweep``) is the key of a
-compiled kernel; what changes from run to run (buffer ids, scalar values, spaces) is in ``SweepCall``.
+compiled kernel; what changes from run to run (buffer ids, scalar values, spaces) is in a
+``SweepCall``.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ REDUCTIONS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
 def _args_come_first(sweep: Sweep) -> bool:
     first = len(sweep.inputs) + len(sweep.scalars)
-    return all(0 <= arg < number for number, step in enumerate(sweep.steps, first) for arg in step.args)
+    return all(
+        0 <= arg < number for number, step in enumerate(sweep.steps, first) for arg in step.args
+    )
 
 
 def _arities_fit(sweep: Sweep) -> bool:
@@ -146,7 +149,10 @@ def _values_exist(sweep: Sweep) -> bool:
 
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
-    ("every step is an op of the op table", lambda s: all(step.op in ops.TABLE for step in s.steps)),
+    (
+        "every step is an op of the op table",
+        lambda s: all(step.op in ops.TABLE for step in s.steps),
+    ),
     ("every step has as many arguments as its op takes", _arities_fit),
     ("arguments of a step are values before it", _args_come_first),
     ("outputs and reductions name values of the sweep", _values_exist),
@@ -171,7 +177,7 @@ def verify_sweep(sweep: Sweep) -> None:
 
 
 def verify(program: Program) -> None:
-    """Raise ``InvalidProgram`` naming the first rule that a sweep of ``program`` or its call breaks."""
+    """Raise ``InvalidProgram`` naming the first rule that ``program`` breaks."""
     for call in program.calls:
         verify_sweep(call.sweep)
         for rule, holds in _CALL_RULES:

@@ -16,12 +16,13 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ps_backend.commands import Outcome, Payload
+from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
 from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
 from ps_backend.wire import chunk_field, chunk_frames, chunk_of
 
-_THREADS = 32
+_THREADS = 32 + MOST_PIPES
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
@@ -61,10 +62,10 @@ class Server:
             )
         check_token(token)
         self.service = service
-        handler = _Handler(service, token)
+        self._handler = _Handler(service, token)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((handler.table(),))
+        self._server.add_generic_rpc_handlers((self._handler.table(),))
         self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -74,27 +75,38 @@ class Server:
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
-        self._server.stop(grace).wait()
+        stopped = self._server.stop(grace)
+        self._handler.pipes.end()
+        stopped.wait()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Handler:
-    """The two methods of the gRPC service, on raw bytes: nothing is parsed before the token."""
+    """The methods of the gRPC service, on raw bytes: nothing is parsed before the token."""
 
     def __init__(self, service: Service, token: str | None) -> None:
         self._service = service
         self._token = token.encode() if token else None
+        self.pipes = Pipes(self._answer)
 
     def table(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """What gRPC calls for each method."""
         methods: dict[str, Any] = {
             "Call": grpc.unary_unary_rpc_method_handler(self._call),
+            "Pipe": grpc.stream_stream_rpc_method_handler(self._pipe),
             "Stream": grpc.stream_stream_rpc_method_handler(self._stream),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _call(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         self._authenticate(context)
+        return self._answer(data, context)
+
+    def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self._authenticate(context)
+        return self.pipes.serve(requests, context)
+
+    def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = _parse(data, context)
         payload = Payload(request.payload, (memoryview(request.chunk),))
         outcome = self._service.handle(request, payload)

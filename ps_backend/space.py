@@ -41,7 +41,7 @@ class DenseSpace:
         return -(-self.length // self.block_size)
 
     def bounds(self, servers: int) -> npt.NDArray[np.int64]:
-        """First index of each server's range, and ``length`` at the end: shape ``(servers + 1,)``."""
+        """First index of each server's range, then ``length``: shape ``(servers + 1,)``."""
         cuts = np.arange(servers + 1, dtype=np.int64) * self.blocks // servers * self.block_size
         return np.minimum(cuts, self.length)
 
@@ -52,7 +52,7 @@ class DenseSpace:
         return min(low, self.length), min(high, self.length)
 
     def holders(self, servers: int) -> list[int]:
-        """The servers that hold at least one index. One server (the first) if the space is empty."""
+        """The servers that hold at least one index; the first one if the space is empty."""
         bounds = self.bounds(servers)
         return [k for k in range(servers) if bounds[k] < bounds[k + 1]] or [0]
 

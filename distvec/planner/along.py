@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distvec.expr import Graph, Node, topological
+from distvec.expr import Graph, Node
 from distvec.planner.fuse import buffers
 from distvec.planner.simplify import product_of
 

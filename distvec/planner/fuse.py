@@ -47,7 +47,9 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
     where storing them saves a later read.
     """
     levels = _levels(order)
-    wanted = {id(node): "asked for" for node in order if id(node) in goals and node.space is not None}
+    wanted = {
+        id(node): "asked for" for node in order if id(node) in goals and node.space is not None
+    }
     for node in order:
         if id(node) in kept and id(node) not in wanted and not node.known and buffers([node]):
             wanted[id(node)] = "held by a variable"

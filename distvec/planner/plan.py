@@ -14,7 +14,7 @@ from ps_backend.space import DenseSpace
 
 @dataclass
 class PlannedSweep:
-    """One traversal. Its inputs, scalars, outputs and reductions are positions of nodes in a plan."""
+    """One traversal. Inputs, scalars, stores and reductions are positions of nodes in a plan."""
 
     structure: Sweep
     space: DenseSpace
@@ -29,15 +29,18 @@ class PlannedSweep:
 
     @property
     def bytes_read(self) -> int:
+        """Bytes of the inputs, on all servers together."""
         return sum(np.dtype(v.dtype).itemsize for v in self.structure.inputs) * self.space.length
 
     @property
     def bytes_written(self) -> int:
+        """Bytes of the outputs, on all servers together."""
         types = self.structure.types
         width = sum(np.dtype(types[value].dtype).itemsize for value in self.structure.outputs)
         return width * self.space.length
 
     def lines(self) -> Iterator[str]:
+        """The sweep in print: cost, steps, and why each store is made."""
         kinds = self.structure
         yield (
             f"sweep over {self.space.length:,} elements: reads {len(kinds.inputs)} vectors "
@@ -76,18 +79,22 @@ class Template:
 
     @property
     def vectors_read(self) -> int:
+        """Vectors read, a vector counted once per sweep."""
         return sum(len(sweep.structure.inputs) for p in self.programs for sweep in p.sweeps)
 
     @property
     def vectors_written(self) -> int:
+        """Vectors written."""
         return sum(len(sweep.structure.outputs) for p in self.programs for sweep in p.sweeps)
 
     @property
     def bytes_read(self) -> int:
+        """Bytes read on all servers together."""
         return sum(sweep.bytes_read for p in self.programs for sweep in p.sweeps)
 
     @property
     def bytes_written(self) -> int:
+        """Bytes written on all servers together."""
         return sum(sweep.bytes_written for p in self.programs for sweep in p.sweeps)
 
     def __str__(self) -> str:

@@ -25,11 +25,11 @@ class Schedule:
 
 
 def schedule(fused: Fused) -> Schedule:
-    """One stage per level that has loops; scalars go to the first stage after which they are known."""
+    """One stage per level that has loops; a scalar goes to the stage after which it is known."""
     by_level: dict[int, Stage] = {}
     for loop in fused.loops:
         by_level.setdefault(loop.level, Stage()).loops.append(loop)
-    before = []
+    before: list[Node] = []
     for scalar in fused.scalars:
         level = fused.levels[id(scalar)]
         earlier = [known for known in by_level if known < level]

@@ -10,7 +10,7 @@ Rule = Callable[[Graph, Node], Node | None]
 
 
 def simplify(graph: Graph, roots: Sequence[Node]) -> dict[int, Node]:
-    """The equivalent of every node below ``roots``, by its id: the rules applied from the leaves up."""
+    """The equivalent of every node below ``roots``, by its id; rules apply from the leaves up."""
     new: dict[int, Node] = {}
     for node in topological(roots, lambda n: n.known):
         if node.known:

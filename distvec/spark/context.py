@@ -14,6 +14,7 @@ from distvec.session import Session
 from distvec.spark.application import context_of, has_stopped, is_local
 from distvec.spark.evaluate import Access
 from ps_backend.client import Client
+from ps_backend.memory import parse_size
 from ps_backend.launcher import LocalServers, launch_local
 
 _DEFAULT_SERVERS = 2
@@ -107,7 +108,10 @@ class PSContext(Session):
                 "start some by hand (distvec serve --port PORT --token-file FILE) and pass "
                 'addresses="host:port,host:port", token=...'
             )
-        launched = launch_local(_DEFAULT_SERVERS if servers is None else servers, memory=memory)
+        launched = launch_local(
+            _DEFAULT_SERVERS if servers is None else servers,
+            memory=None if memory is None else parse_size(memory),
+        )
         try:
             client = Client.connect(
                 launched.addresses, token=launched.token, diagnose=launched.diagnose

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from ps_backend.program import Scalar, Sweep, verify_sweep
 
-NUMBA_FROM_LENGTH = 1 << 17
-"""Global length from which a kernel is compiled; below it a pass takes less than the call."""
+NUMBA_FROM_LENGTH = 1 << 22
+"""Global length from which a kernel is compiled. Compiling takes half a second and more, which below
+this length is what a hundred passes of the other engine take."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile."""
 

@@ -69,6 +69,7 @@ class NumbaKernel:
         length: int,
         block_size: int,
     ) -> list[npt.NDArray[np.generic]]:
+        """Run over one server's range; see ``kernels.Kernel``."""
         blocks = -(-length // block_size)
         partials = [np.empty(blocks, dtype) for dtype in self._partials]
         typed = [kind(value) for kind, value in zip(self._scalar_types, scalars, strict=True)]
@@ -132,7 +133,9 @@ def source_of(sweep: Sweep) -> str:
     types = sweep.types
     reductions = list(enumerate(sweep.reductions))
     starts = [line for k, r in reductions for line in _start(k, r, types[r.arg])]
-    folds = [line for k, r in reductions for line in _fold(k, r, types[r.arg], operands[_key(r)][0])]
+    folds = [
+        line for k, r in reductions for line in _fold(k, r, types[r.arg], operands[_key(r)][0])
+    ]
     ends = [line for k, r in reductions for line in _end(k, r)]
     lines = [
         f"def kernel({', '.join(['b0', 'b1', 'size', 'offset', 'n', *parameters])}):",
@@ -238,7 +241,11 @@ def _fold(k: int, reduction: Reduction, value: ValueType, scratch: str) -> Itera
     if op in ("min", "max"):
         # For floats a NaN, once there, stays.
         helper = f"_{op}imum" if value.dtype.startswith("float") else op
-        whole = f"_{op}" if value.dtype.startswith("float") else f"_{'small' if op == 'min' else 'larg'}est"
+        whole = (
+            f"_{op}"
+            if value.dtype.startswith("float")
+            else f"_{'small' if op == 'min' else 'larg'}est"
+        )
         yield f"e{k} = {whole}({chunk})"
         yield f"a{k} = e{k} if first{k} else {helper}(a{k}, e{k})"
     else:
@@ -261,7 +268,7 @@ def _end(k: int, reduction: Reduction) -> Iterator[str]:
 
 
 def _load(digest: str, source: str) -> Callable[..., None]:
-    """Import the module of ``source`` from the cache folder, writing it there first if it is new."""
+    """Import the module of ``source`` from the cache folder, after writing it there if new."""
     _raise_alias_check_limit()
     folder = _cache_folder()
     path = folder / f"kernel_{digest}.py"
@@ -284,7 +291,7 @@ def _load(digest: str, source: str) -> Callable[..., None]:
 
 @cache
 def _cache_folder() -> Path:
-    """A folder for this version of the helpers, of numba and of Python; numba adds the CPU itself."""
+    """A folder for this version of the helpers, numba and Python; numba tells CPUs apart itself."""
     from ps_backend.kernels import scalar_math
 
     helpers = Path(scalar_math.__file__).read_bytes()

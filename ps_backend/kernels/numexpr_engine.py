@@ -30,6 +30,8 @@ _NUMEXPR_LOCK = threading.Lock()
 
 Array = npt.NDArray[np.generic]
 
+_FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class _Instruction:
@@ -60,6 +62,7 @@ class NumexprKernel:
         length: int,
         block_size: int,
     ) -> list[Array]:
+        """Run over one server's range; see ``kernels.Kernel``."""
         sweep = self._sweep
         first = len(sweep.inputs)
         typed = [self._dtypes[number].type(value) for number, value in enumerate(scalars, first)]
@@ -130,7 +133,7 @@ def _instructions(sweep: Sweep) -> list[_Instruction]:
                 members[number] += members[arg]
                 inner.add(arg)
     result = []
-    for number, step in enumerate(sweep.steps, first):
+    for number in range(first, first + len(sweep.steps)):
         if number in inner:
             continue
         if members[number] >= _LEAST_JOINED:
@@ -221,8 +224,9 @@ def _reduce_blocks(
 
 def _accumulator(op: str, values: Array) -> Array:
     if op in ("any", "all"):
-        return values != 0
-    return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+        return np.not_equal(values, 0)
+    wide: Array = _as_dtype(values, _FLOAT if values.dtype.kind == "f" else _INT)
+    return wide
 
 
 _UFUNCS = {

@@ -23,8 +23,8 @@ _ROUNDS = philox.ROUNDS
 _inline = njit(inline="never", nogil=True, error_model="numpy")
 
 # Accumulations may be reordered for SIMD, and these loops hold nothing else: a user's arithmetic
-# keeps NumPy's bits. They only read memory, so the compiler makes one version of each, without tests
-# on addresses at run time that would choose between two orders of addition.
+# keeps NumPy's bits. They only read memory, so the compiler makes one version of each, without
+# tests on addresses at run time that would choose between two orders of addition.
 _reordered = njit(nogil=True, fastmath={"reassoc", "nsz"})
 _no_nans = njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"})
 

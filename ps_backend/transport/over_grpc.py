@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import grpc
 from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Unavailable
+from ps_backend.transport.pipe import Pipe, PipeRefused
 from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -47,9 +49,17 @@ class OverGrpc:
     """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
 
     def __init__(
-        self, address: str, *, token: str | None = None, tls: str | Path | None = None
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        tls: str | Path | None = None,
+        pipe: bool = False,
     ) -> None:
-        """``tls``: file with the certificate of the authority that signed the server's."""
+        """``tls``: file with the certificate of the authority that signed the server's.
+
+        ``pipe``: keep a stream open for small requests. It holds a thread of the server.
+        """
         self.address = address
         check_token(token)
         self._metadata = ((TOKEN_KEY, token),) if token is not None else None
@@ -60,6 +70,8 @@ class OverGrpc:
             self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
         self._unary: Any = self._channel.unary_unary(f"/{SERVICE}/Call", None, None)
         self._stream: Any = self._channel.stream_stream(f"/{SERVICE}/Stream", None, None)
+        open_pipe: Any = self._channel.stream_stream(f"/{SERVICE}/Pipe", None, None)
+        self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
 
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -68,10 +80,9 @@ class OverGrpc:
         data = self._small(request, payload, into)
         if data is None:
             return self._bulk(request, payload, into)
-        try:
-            return _unpack(self._unary(data, metadata=self._metadata), len(data), into)
-        except grpc.RpcError as error:
-            raise self._failure(error) from None
+        if self._pipe is not None and self._pipe.send(data):
+            return _unpack(self._from_pipe(self._pipe, data), len(data), into)
+        return _unpack(self._by_itself(data), len(data), into)
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -80,11 +91,41 @@ class OverGrpc:
         data = self._small(request, payload, into)
         if data is None:
             return _in_thread(lambda: self._bulk(request, payload, into))
-        return _Small(self, self._unary.future(data, metadata=self._metadata), len(data), into)
+        pipe = self._pipe
+        if pipe is not None and pipe.send(data):
+            return _Small(lambda: self._from_pipe(pipe, data), len(data), into)
+        call = self._unary.future(data, metadata=self._metadata)
+        return _Small(lambda: self._from_call(call), len(data), into)
 
     def close(self) -> None:
         """End the connection. Idempotent."""
+        if self._pipe is not None:
+            self._pipe.close()
         self._channel.close()
+
+    def _by_itself(self, data: bytes) -> bytes:
+        try:
+            reply: bytes = self._unary(data, metadata=self._metadata)
+            return reply
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+
+    def _from_call(self, call: Any) -> bytes:
+        try:
+            reply: bytes = call.result()
+            return reply
+        except grpc.FutureCancelledError:
+            raise Unavailable("the connection was closed") from None
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+
+    def _from_pipe(self, pipe: Pipe, data: bytes) -> bytes:
+        try:
+            return pipe.receive()
+        except PipeRefused:
+            return self._by_itself(data)
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
 
     @staticmethod
     def _small(request: pb.Request, payload: Parts, into: memoryview | None) -> bytes | None:
@@ -123,18 +164,13 @@ class OverGrpc:
 
 
 class _Small:
-    """A unary call on its way."""
+    """A small reply on its way."""
 
-    def __init__(self, transport: OverGrpc, call: Any, sent: int, into: memoryview | None) -> None:
-        self._transport, self._call, self._sent, self._into = transport, call, sent, into
+    def __init__(self, fetch: Callable[[], bytes], sent: int, into: memoryview | None) -> None:
+        self._fetch, self._sent, self._into = fetch, sent, into
 
     def result(self) -> Answer:
-        try:
-            return _unpack(self._call.result(), self._sent, self._into)
-        except grpc.FutureCancelledError:
-            raise Unavailable("the connection was closed") from None
-        except grpc.RpcError as error:
-            raise self._transport._failure(error) from None
+        return _unpack(self._fetch(), self._sent, self._into)
 
 
 def _frames(header: bytes, payload: Parts) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import distvec as dv
+from ps_backend import kernels
 
 SERVER_COUNTS = (1, 2, 3, 7)
 
@@ -18,6 +19,12 @@ def sessions() -> Iterator[dict[int, dv.Session]]:
     yield opened
     for session in opened.values():
         session.close()
+
+
+@pytest.fixture
+def small_arrays_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In-process servers compile kernels from 131,072 elements: fewer than where it pays."""
+    monkeypatch.setattr(kernels, "NUMBA_FROM_LENGTH", 1 << 17)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import distvec as dv
 
 N = 5000
-LARGE = 1 << 17  # the length from which kernels are compiled
+LARGE = 1 << 17  # run by compiled kernels in these tests
 
 
 def cost_of(ps: dv.Session, action: Callable[[], object]) -> dict[str, int]:
@@ -22,7 +22,7 @@ def cost_of(ps: dv.Session, action: Callable[[], object]) -> dict[str, int]:
 
 @pytest.mark.parametrize("length", [N, LARGE])
 def test_fused_expression_with_two_dots_is_one_message_and_one_sweep(
-    ps: dv.Session, length: int
+    ps: dv.Session, length: int, small_arrays_are_compiled: None
 ) -> None:
     a, b, c = (ps.random.normal(length, seed=seed).persist() for seed in range(3))
     z = 2 * a + b * c - 0.5
@@ -54,7 +54,9 @@ def test_common_subexpressions_are_the_same_node(ps: dv.Session) -> None:
     x = ps.array(np.arange(10.0))
     assert (np.exp(x) * 2).node is (np.exp(x) * 2).node
     total = np.exp(x) + np.exp(x)
-    assert sum(step.op == "exp" for step in ps.plan(total).programs[0].sweeps[0].structure.steps) == 1
+    assert (
+        sum(step.op == "exp" for step in ps.plan(total).programs[0].sweeps[0].structure.steps) == 1
+    )
 
 
 def test_sgd_step_is_one_message(ps: dv.Session) -> None:

@@ -69,15 +69,18 @@ def _everything(ps: dv.Session, length: int) -> list[bytes]:
     unit = z / np.linalg.norm(z)
     narrow = z.astype(np.float32)
     results = [
-        z, unit, narrow, z @ x, unit.sum(), narrow.sum(), np.linalg.norm(narrow), z.max(), z.argmin(),
-        np.tanh(z).mean(), (z > 0).sum(), (z * 1000).astype(np.int64).sum(), np.linalg.norm(z, 1),
+        z, unit, narrow, z @ x, unit.sum(), narrow.sum(), np.linalg.norm(narrow), z.max(),
+        z.argmin(), np.tanh(z).mean(), (z > 0).sum(), (z * 1000).astype(np.int64).sum(),
+        np.linalg.norm(z, 1),
     ]  # fmt: skip
     return [np.asarray(result.numpy()).tobytes() for result in results]
 
 
 @pytest.mark.parametrize("length", [1, 1500, 10_000, 150_000])
-def test_same_bits_on_any_number_of_servers(sessions: dict[int, dv.Session], length: int) -> None:
-    """The last length is large enough for compiled kernels."""
+def test_same_bits_on_any_number_of_servers(
+    sessions: dict[int, dv.Session], length: int, small_arrays_are_compiled: None
+) -> None:
+    """The last length is run by compiled kernels."""
     bits = [_everything(sessions[count], length) for count in SERVER_COUNTS]
     assert all(one == bits[0] for one in bits)
 

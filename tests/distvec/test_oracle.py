@@ -12,12 +12,20 @@ from hypothesis import given
 
 import distvec as dv
 from tests.distvec.conftest import SERVER_COUNTS
-from tests.distvec.oracle import DTYPES, LENGTHS, OPERATIONS, Operation, assert_close, outcome, vectors
+from tests.distvec.oracle import (
+    DTYPES,
+    LENGTHS,
+    OPERATIONS,
+    Operation,
+    assert_close,
+    outcome,
+    vectors,
+)
 
 
 @st.composite
 def operands(draw: st.DrawFn, arity: int) -> list[Any]:
-    """Vectors of one length (and of length 1), NumPy scalars and Python scalars; one is a vector."""
+    """Vectors of one length or of length 1, and NumPy's and Python's scalars; one is a vector."""
     length = draw(st.sampled_from(LENGTHS))
     choices: list[Any] = [draw(vectors(length, draw(st.sampled_from(DTYPES))))]
     for _ in range(arity - 1):
@@ -36,7 +44,9 @@ def operands(draw: st.DrawFn, arity: int) -> list[Any]:
 
 def _unsupported(expected: Any, operation: Operation) -> bool:
     """NumPy has dtypes that the servers have not, and checks exponents that we cannot see."""
-    return getattr(expected, "dtype", np.dtype(object)).name not in DTYPES or operation.name == "pow"
+    return (
+        getattr(expected, "dtype", np.dtype(object)).name not in DTYPES or operation.name == "pow"
+    )
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -137,9 +147,7 @@ def _check_not_finite(got: Any, reference: Any, values: np.ndarray) -> None:
 
 @given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
 @pytest.mark.parametrize("ord", [None, 1, 2, np.inf, -np.inf, 0, 3])
-def test_norms(
-    sessions: dict[int, dv.Session], ord: Any, data: st.DataObject, count: int
-) -> None:
+def test_norms(sessions: dict[int, dv.Session], ord: Any, data: st.DataObject, count: int) -> None:
     dtype = data.draw(st.sampled_from(("float64", "float32", "int64")))
     length = data.draw(st.sampled_from([n for n in LENGTHS if n]))
     if dtype == "int64":

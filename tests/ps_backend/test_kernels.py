@@ -28,7 +28,22 @@ def special(dtype: str) -> np.ndarray:
         return np.array([0, 1, -1, 2, 7, -7, limits.max, limits.min, limits.min + 1], dtype)
     limits = np.finfo(dtype)
     return np.array(
-        [0.0, -0.0, 1, -1, 0.5, -2.5, 3, np.inf, -np.inf, np.nan, limits.max, limits.tiny, 1e-3, 40],
+        [
+            0.0,
+            -0.0,
+            1,
+            -1,
+            0.5,
+            -2.5,
+            3,
+            np.inf,
+            -np.inf,
+            np.nan,
+            limits.max,
+            limits.tiny,
+            1e-3,
+            40,
+        ],
         dtype,
     )
 
@@ -44,7 +59,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def elementwise_ops(dtype: str) -> list[tuple[str, str, str]]:
-    """(row that runs, name in the table, dtype of the result) of all ops with a loop of ``dtype``."""
+    """(row that runs, name in the table, dtype of the result) of all ops on ``dtype``."""
     found = []
     for name, op in ops.TABLE.items():
         if name in ops.INTERNAL or op.arity not in (1, 2) or name == "pow":

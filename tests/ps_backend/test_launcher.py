@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_backend.cli import main, parse_size
+from ps_backend.cli import main
 from ps_backend.client import Client
 from ps_backend.errors import PSError
 from ps_backend.launcher import launch_local

@@ -12,7 +12,13 @@ from ps_backend.program import Program, Reduction, Step, Sweep, SweepCall, Value
 from ps_backend.space import DenseSpace
 
 F, B = ValueType("float64"), ValueType("bool")
-GOOD = Sweep((F, F), (F,), (Step("multiply", (0, 2), F), Step("add", (3, 1), F)), (4,), (Reduction("sum", 3),))
+GOOD = Sweep(
+    (F, F),
+    (F,),
+    (Step("multiply", (0, 2), F), Step("add", (3, 1), F)),
+    (4,),
+    (Reduction("sum", 3),),
+)
 CALL = SweepCall(GOOD, DenseSpace(10), (1, 2), (0.5,), (3,))
 
 

@@ -29,7 +29,11 @@ def test_blocks_are_powers_of_two_and_few(length: int) -> None:
     space = DenseSpace(length)
     assert space.block_size >= 1024 and space.block_size & (space.block_size - 1) == 0
     assert space.blocks <= 1024
-    assert (space.blocks - 1) * space.block_size < max(length, 1) <= max(space.blocks, 1) * space.block_size
+    assert (
+        (space.blocks - 1) * space.block_size
+        < max(length, 1)
+        <= max(space.blocks, 1) * space.block_size
+    )
 
 
 def test_a_negative_length_is_refused() -> None:

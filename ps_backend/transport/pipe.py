@@ -1,0 +1,69 @@
+"""A stream that stays open for small requests: half the work of a call for each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+
+from ps_backend.transport.base import Unavailable
+
+_REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNIMPLEMENTED)
+"""What a server says that has no room for pipes, or no pipes; the request was not looked at."""
+
+
+class PipeRefused(Exception):
+    """The server wants no pipe from us; send the request by itself."""
+
+
+class Pipe:
+    """Requests and replies in turn, over one stream that is opened for the first of them.
+
+    A request goes through the pipe only if nobody waits for a reply there, so no request waits for
+    another one. After a failure the next request opens a new stream. Thread-safe.
+    """
+
+    def __init__(self, open_stream: Callable[[Iterable[bytes]], Any]) -> None:
+        self._open = open_stream
+        self._free = threading.Lock()
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._replies: Any = None
+
+    def send(self, data: bytes) -> bool:
+        """Send unless somebody waits for a reply; whether it was sent. ``receive`` must follow."""
+        if not self._free.acquire(blocking=False):
+            return False
+        try:
+            if self._replies is None:
+                self._requests = SimpleQueue()
+                self._replies = self._open(iter(self._requests.get, None))
+            self._requests.put(data)
+            return True
+        except BaseException:
+            self._free.release()
+            raise
+
+    def receive(self) -> bytes:
+        """Wait for the reply. Raises ``grpc.RpcError``, ``Unavailable`` or, once, ``PipeRefused``."""
+        try:
+            data: bytes = next(self._replies)
+        except BaseException as error:  # also Ctrl-C: the next request must not get this reply
+            self.close()
+            self._replies = None
+            if isinstance(error, grpc.RpcError) and error.code() in _REFUSALS:
+                raise PipeRefused from None  # the lock stays taken: nobody tries again
+            self._free.release()
+            if isinstance(error, StopIteration):
+                raise Unavailable("the server ended the stream") from None
+            raise
+        self._free.release()
+        return data
+
+    def close(self) -> None:
+        """End the stream, and whoever waits on it. Idempotent."""
+        self._requests.put(None)
+        if self._replies is not None:
+            self._replies.cancel()
