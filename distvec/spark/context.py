@@ -14,8 +14,8 @@ from distvec.session import Session
 from distvec.spark.application import context_of, has_stopped, is_local
 from distvec.spark.evaluate import Access
 from ps_backend.client import Client
-from ps_backend.memory import parse_size
 from ps_backend.launcher import LocalServers, launch_local
+from ps_backend.memory import parse_size
 
 _DEFAULT_SERVERS = 2
 _WATCH_SECONDS = 1.0

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ps_backend.program import Scalar, Sweep, verify_sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
-"""Global length from which a kernel is compiled. Compiling takes half a second and more, which below
-this length is what a hundred passes of the other engine take."""
+"""Global length from which a kernel is compiled. Compiling takes half a second and more: below this
+length that is a hundred passes of the other engine."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile."""
 

@@ -85,10 +85,16 @@ def test_same_bits_on_any_number_of_servers(
     assert all(one == bits[0] for one in bits)
 
 
-def test_real_servers_give_the_bits_of_in_process_ones(sessions: dict[int, dv.Session]) -> None:
-    with dv.local(servers=2) as ps:
-        assert _everything(ps, 150_000) == _everything(sessions[1], 150_000)
-        assert _everything(ps, 1500) == _everything(sessions[1], 1500)
+def test_real_servers_give_the_bits_of_in_process_ones() -> None:
+    def compiled(ps: dv.Session) -> list[bytes]:
+        x = ps.linspace(0, 1, 1 << 22)
+        z = x * x - 0.1 / (x + 1)
+        return [np.asarray(one.numpy()).tobytes() for one in (z @ x, z.sum(), z.max())]
+
+    with dv.local(servers=2) as ps, dv.local(servers=1, in_process=True) as here:
+        assert _everything(ps, 150_000) == _everything(here, 150_000)
+        assert _everything(ps, 1500) == _everything(here, 1500)
+        assert compiled(ps) == compiled(here)
 
 
 def test_closing_twice_and_using_after(ps: dv.Session) -> None:

@@ -15,6 +15,7 @@ from ps_backend.cli import main
 from ps_backend.client import Client
 from ps_backend.errors import PSError
 from ps_backend.launcher import launch_local
+from ps_backend.memory import parse_size
 from ps_backend.space import DenseSpace
 from tests.ps_backend.helpers import ended, put, served
 
