@@ -85,7 +85,7 @@ def _serve(options: argparse.Namespace) -> int:
         )
         server.start()
         _announce(server.address, token_file, supervised)
-        while not stop.wait(3600):  # without a timeout, signals would wait for it
+        while not stop.wait(1.0):  # Python sees a signal that another thread got only in between
             pass
         server.stop()
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 
@@ -17,9 +18,12 @@ class Pipes:
 
     def __init__(self, answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> None:
         self._answer = answer
-        self._idle: dict[grpc.ServicerContext, bool] = {}
+        self._idle: dict[Any, bool] = {}  # by the context of the call
         self._ending = False
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._idle)
 
     def serve(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Answer one request after the other, until the client or ``end`` ends the pipe."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from ps_backend.compose import Composer, Messages
+from ps_backend.compose import Composer
 from ps_backend.counters import Counters
 from ps_backend.fan_out import After, FanOut, Replies
 from ps_backend.link import Message
@@ -39,7 +41,7 @@ class Dispatcher:
             server: self._message(server, [calls[number] for number in numbers])
             for server, numbers in shares.items()
         }
-        after = self._after(program, messages)
+        after = self._after(program, shares)
         if not wait:
             self._fan_out.send_unawaited(messages, after=after)
             return None
@@ -58,22 +60,23 @@ class Dispatcher:
 
         return Message(request, complete=complete)
 
-    def _after(self, program: Program, messages: Messages) -> After:
+    def _after(self, program: Program, shares: Mapping[int, list[int]]) -> After:
         """What to do when all servers have answered, or failed."""
+        calls = program.calls
 
         def after(replies: Replies, error: Exception | None) -> None:
             for server in replies:
                 known = self._fan_out.links[server].known_sweeps
-                known.update(call.digest for call in messages[server].request.run.calls)
+                known.update([calls[number].sweep.digest for number in shares[server]])
             if error is not None:
-                made = [number for call in program.calls for number in call.outputs]
+                made = [number for call in calls for number in call.outputs]
                 self._fan_out.take_back(made, replies)
                 return
             self._fan_out.note_frees(program.frees)
             self._counters.count_program(
-                len(program.calls),
-                sum(len(call.inputs) for call in program.calls),
-                sum(len(call.outputs) for call in program.calls),
+                len(calls),
+                sum([len(call.inputs) for call in calls]),
+                sum([len(call.outputs) for call in calls]),
             )
 
         return after

@@ -62,10 +62,11 @@ class Server:
             )
         check_token(token)
         self.service = service
-        self._handler = _Handler(service, token)
+        handler = _Handler(service, token)
+        self.pipes = handler.pipes
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((self._handler.table(),))
+        self._server.add_generic_rpc_handlers((handler.table(),))
         self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -76,7 +77,7 @@ class Server:
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
         stopped = self._server.stop(grace)
-        self._handler.pipes.end()
+        self.pipes.end()
         stopped.wait()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -110,29 +111,32 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
     )
 
 
-def _scalar_format(types: Sequence[ValueType]) -> str:
-    return "<" + "".join("d" if value.dtype.startswith("float") else "q" for value in types)
+@lru_cache(maxsize=4096)
+def _scalar_format(types: tuple[ValueType, ...]) -> struct.Struct:
+    return struct.Struct(
+        "<" + "".join("d" if value.dtype.startswith("float") else "q" for value in types)
+    )
 
 
-def encode_scalars(types: Sequence[ValueType], values: Sequence[Scalar]) -> bytes:
+def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
     """Eight bytes per scalar: floats as float64, so NaN and inf pass, the rest as int64.
 
     Raises ``ValueError`` for a value its type cannot hold, or if there are too many or too few.
     """
     try:
-        return struct.pack(_scalar_format(types), *values)
+        return _scalar_format(types).pack(*values)
     except (struct.error, OverflowError) as error:
         names = ", ".join(value.dtype for value in types)
         raise ValueError(f"scalars {tuple(values)!r} do not fit ({names}): {error}") from error
 
 
-def decode_scalars(types: Sequence[ValueType], data: bytes) -> tuple[Scalar, ...]:
+def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, ...]:
     """The inverse of ``encode_scalars``."""
     if len(data) != 8 * len(types):
         raise errors.InvalidProgram(
             f"{len(types)} scalars are {8 * len(types)} bytes, got {len(data)}"
         )
-    values = struct.unpack(_scalar_format(types), data)
+    values = _scalar_format(types).unpack(data)
     return tuple(
         bool(value) if type_.dtype == "bool" else value
         for type_, value in zip(types, values, strict=True)

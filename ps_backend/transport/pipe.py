@@ -47,7 +47,7 @@ class Pipe:
             raise
 
     def receive(self) -> bytes:
-        """Wait for the reply. Raises ``grpc.RpcError``, ``Unavailable`` or, once, ``PipeRefused``."""
+        """Wait for the reply. Raises ``RpcError``, ``Unavailable`` or, once, ``PipeRefused``."""
         try:
             data: bytes = next(self._replies)
         except BaseException as error:  # also Ctrl-C: the next request must not get this reply

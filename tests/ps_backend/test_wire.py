@@ -68,7 +68,7 @@ def test_a_call_survives_the_wire(call):
 def test_the_bits_of_a_nan_survive():
     odd = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_DEAD_BEEF))[0]
     (got,) = wire.decode_scalars(
-        [ValueType("float64")], wire.encode_scalars([ValueType("float64")], [odd])
+        (ValueType("float64"),), wire.encode_scalars((ValueType("float64"),), [odd])
     )
     assert bits(got) == bits(odd)
 
@@ -76,7 +76,7 @@ def test_the_bits_of_a_nan_survive():
 @pytest.mark.parametrize("values", [(2**63,), (1.5,), (), (1, 2)])
 def test_scalars_that_do_not_fit_are_refused(values):
     with pytest.raises(ValueError, match="int64"):
-        wire.encode_scalars([ValueType("int64")], values)
+        wire.encode_scalars((ValueType("int64"),), values)
 
 
 def test_a_structure_goes_along_only_once():
