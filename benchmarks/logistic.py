@@ -24,12 +24,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 from benchmarks.harness import Ratio, Report, Timing, main, speed_up
+from distvec import DistArray
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS
 
 PENALTY = 1e-4
 NONZEROS = 50
 SERVERS = 2
+STEADY = 20
 _BATCH = 2500
 _SCHEMA = StructType([StructField("label", DoubleType()), StructField("features", VectorUDT())])
 

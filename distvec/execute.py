@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.expr import Buffer
+from distvec.expr import Buffer, Node
+from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
 from ps_backend import ops
 from ps_backend.program import Program, SweepCall
@@ -17,22 +18,31 @@ if TYPE_CHECKING:
     from distvec.session import Session
 
 
+class Cancelled(Exception):
+    """An expanded inner product lost too many digits; ``product`` must be computed as it is."""
+
+    def __init__(self, product: Node) -> None:
+        super().__init__(f"the terms of {product!r} cancel")
+        self.product = product
+
+
 def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
     """Give every node that ``plan`` computes its value. One message per program and server.
 
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
-    it. A failure leaves every node as it was.
+    it. A failure leaves every node as it was; after ``Cancelled`` the inner products that were
+    computed are remembered, so that another plan does not ask for them again.
     """
     values = [node.value for node in plan.nodes]
     programs = plan.template.programs
-    _compute_scalars(plan, plan.template.before, values)
+    limit = session.planner.cancellation
+    _compute_scalars(plan, plan.template.before, values, limit)
     for number, program in enumerate(programs, 1):
         needs_answer = number < len(programs) or any(s.reductions for s in program.sweeps)
         _run(session, plan, program, values, wait=wait or needs_answer)
-        _compute_scalars(plan, program.scalars, values)
-    for program in programs:
         for sweep in program.sweeps:
             _remember_products(sweep, values)
+        _compute_scalars(plan, program.scalars, values, limit)
     for node, value in zip(plan.nodes, values, strict=True):
         if value is not None and not node.known:
             session.graph.settle(node, value, plan.template)
@@ -99,7 +109,7 @@ def combine(op: str, partials: npt.NDArray[Any], where: npt.NDArray[Any] | None 
     raise ValueError(f"unknown reduction {op!r}")
 
 
-def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any]) -> None:
+def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limit: float) -> None:
     if not scalars:
         return
     position = {id(node): number for number, node in enumerate(plan.nodes)}
@@ -107,7 +117,12 @@ def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any]) -> N
         for number in scalars:
             node = plan.nodes[number]
             arguments = [values[position[id(arg)]] for arg in node.args]
-            values[number] = node.dtype.type(ops.TABLE[node.op].numpy(*arguments))
+            if node.direct is None:
+                values[number] = node.dtype.type(ops.TABLE[node.op].numpy(*arguments))
+                continue
+            values[number], magnitude = inner_of_terms(arguments)
+            if cancels(values[number], magnitude, limit):
+                raise Cancelled(node.direct)
 
 
 def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:

@@ -7,6 +7,7 @@ arguments, so that a loop does not drag its history along.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -47,7 +48,8 @@ class Node:
     """
 
     __slots__ = (
-        "__weakref__", "args", "depth", "dtype", "key", "op", "origin", "shape", "space", "value"
+        "__weakref__", "args", "depth", "direct", "dtype", "key", "op", "origin", "serial", "shape",
+        "space", "value",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +70,10 @@ class Node:
         """A NumPy scalar (rank 0) or a ``Buffer`` (rank 1), once known."""
         self.origin: Any = None
         """The plan that computed the value, for ``explain``."""
+        self.direct: Node | None = None
+        """Of an inner product expanded into others: the node that it stands for."""
+        self.serial = 0
+        """Where the node stands in the order of their making."""
         self.depth: int = 1 + max((arg.depth for arg in args), default=-1)
 
     @property
@@ -89,6 +95,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._nodes: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+        self._serials = itertools.count(1)
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""
@@ -102,8 +109,14 @@ class Graph:
         node = self._nodes.get(key)
         if node is None:
             node = Node(op, args, dtype, space, key)
+            node.serial = next(self._serials)
             self._nodes[key] = node
         return node
+
+    def inner(self, a: Node, b: Node) -> Node:
+        """The inner product of two float64 (or int64) vectors: the same node in either order."""
+        factors = (a, b) if a.serial <= b.serial else (b, a)
+        return self.make("sum", (self.make("multiply", factors, a.dtype, a.space),), a.dtype, None)
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
         """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""
@@ -119,6 +132,7 @@ class Graph:
     def leaf(self, buffer: Buffer) -> Node:
         """A node that stands for a buffer."""
         node = Node("buffer", (), buffer.dtype, buffer.space)
+        node.serial = next(self._serials)
         node.value = buffer
         return node
 

@@ -152,8 +152,8 @@ def _inner(x: DistArray, y: DistArray, result: np.dtype[Any]) -> Node:
         both = build.elementwise(session, "logical_and", x, y)
         return _reduce(x, "any", both.node, _BOOL)
     wide = _accumulator(result)
-    factors = [build.cast(session, x.node, wide), build.cast(session, y.node, wide)]
-    return _reduce(x, "sum", build.apply(session, "multiply", factors, wide), result)
+    first, second = build.cast(session, x.node, wide), build.cast(session, y.node, wide)
+    return build.cast(session, session.graph.inner(first, second), result)
 
 
 def norm(x: DistArray, ord: Any = None) -> DistArray:

@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.dtypes import check_dtype
-from distvec.execute import execute
+from distvec.execute import Cancelled, execute
 from distvec.expr import Buffer, Graph, Node
 from distvec.planner import Plan, Planner, Template
 from distvec.random import Random
@@ -39,7 +40,7 @@ class Session:
     started itself. ``counters`` tells what everything has cost so far.
     """
 
-    pending_depth = 64
+    pending_depth = 512
     """A chain of this many operations is sent off without waiting for an answer."""
     pending_nodes = 4096
     """So are this many pending operations in all."""
@@ -48,10 +49,12 @@ class Session:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
         self.client = client
         self.graph = Graph()
-        self._planner = Planner(self.graph)
+        self.planner = Planner(self.graph)
         self.random = Random(self)
         self.implicit_evaluations = 0
         """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
+        self.cancellations = 0
+        """How often an expanded inner product lost digits and was computed anew, directly."""
         self._owner = owner
         self._strict = False
         self._closed = False
@@ -222,17 +225,27 @@ class Session:
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
         pending = () if alone else list(dict.fromkeys(array.node for array in self._alive()))
-        return self._planner.plan(targets, pending)
+        return self.planner.plan(targets, pending)
 
     def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
         missing = [node for node in dict.fromkeys(targets) if not node.known]
         if not missing:
             return
         try:
-            execute(self, self._plan(missing), wait=wait)
+            self._execute(missing, wait=wait)
         except OutOfBudget:
             # What was taken along must not make fail what was asked for.
-            execute(self, self._plan(missing, alone=True), wait=wait)
+            self._execute(missing, wait=wait, alone=True)
+
+    def _execute(self, targets: Sequence[Node], *, wait: bool, alone: bool = False) -> None:
+        while True:
+            try:
+                execute(self, self._plan(targets, alone=alone), wait=wait)
+            except Cancelled as cancelled:
+                self.cancellations += 1
+                self.planner.compute_directly(cancelled.product)
+            else:
+                return
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -241,7 +254,7 @@ class Session:
         """What was sent, received and run since the session opened, or since ``.reset()``."""
         return self.client.counters
 
-    @property
+    @cached_property
     def namespace(self) -> Namespace:
         """The array API namespace whose creation functions put arrays into this session."""
         from distvec.namespace import Namespace

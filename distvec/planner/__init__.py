@@ -15,6 +15,7 @@ passes run once per shape: ``Planner`` keeps what they made.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from distvec.expr import Graph, Node, topological
 from distvec.planner.along import free_riders, own_products
 from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse
+from distvec.planner.linear import Expansion
 from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
@@ -37,6 +39,9 @@ class Planner:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._templates: dict[Any, Template] = {}
+        self._exact: weakref.WeakSet[Node] = weakref.WeakSet()
+        self.cancellation = 1e4
+        """How many times larger than an inner product the sum of its terms' magnitudes may be."""
 
     def plan(self, targets: Sequence[Node], pending: Sequence[Node] = ()) -> Plan:
         """The programs that compute ``targets``.
@@ -51,11 +56,22 @@ class Planner:
         goals += free_riders(goals, [new[id(node)] for node in recent])
         roots = list(dict.fromkeys(goals))
         order = topological(roots, _is_known)
+        if _depth(order) > 1:
+            stored = {id(root) for root in roots} | kept
+            expanded = Expansion(self._graph, stored, self._exact, self.cancellation).run(order)
+            new = {key: expanded.get(id(node), node) for key, node in new.items()}
+            kept = {id(expanded[key]) for key in kept if key in expanded}
+            roots = list(dict.fromkeys(expanded[id(root)] for root in roots))
+            order = topological(roots, _is_known)
         extra = own_products(self._graph, order, {id(root) for root in roots} | kept)
         if extra:
             order = topological([*roots, *extra], _is_known)
         aliases = [(node, new[id(node)]) for node in (*targets, *recent)]
         return Plan(self._template(order, {id(root) for root in roots}, kept), order, aliases)
+
+    def compute_directly(self, product: Node) -> None:
+        """Never again expand this inner product: its terms cancel."""
+        self._exact.add(product)
 
     def _template(self, order: Sequence[Node], goals: set[int], kept: set[int]) -> Template:
         shape = _shape(order, goals, kept)
@@ -66,6 +82,15 @@ class Planner:
             found = emit(order, schedule(fuse(order, goals, kept)))
             self._templates[shape] = found
         return found
+
+
+def _depth(order: Sequence[Node]) -> int:
+    """How many answers must follow one another."""
+    levels: dict[int, int] = {}
+    for node in order:
+        below = 0 if node.known else max([levels[id(arg)] for arg in node.args], default=0)
+        levels[id(node)] = below + (node.value is None and node.is_reduction)
+    return max(levels.values(), default=0)
 
 
 def _is_known(node: Node) -> bool:

@@ -28,6 +28,5 @@ def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[
     for node in order:
         for factor in product_of(node) or ():
             if id(factor) in stored and not factor.known and factor.dtype == node.dtype:
-                square = graph.make("multiply", (factor, factor), factor.dtype, factor.space)
-                found.append(graph.make("sum", (square,), node.dtype, None))
+                found.append(graph.inner(factor, factor))
     return list(dict.fromkeys(found))

@@ -27,7 +27,7 @@ def _negation_of_negation(graph: Graph, node: Node) -> Node | None:
     return node.args[0].args[0] if node.args[0].op == "negative" else None
 
 
-def _known_product(graph: Graph, node: Node) -> Node | None:
+def known_product(graph: Graph, node: Node) -> Node | None:
     """An inner product of two buffers that was computed before: buffers never change."""
     factors = product_of(node)
     if factors is None:
@@ -48,5 +48,5 @@ def product_of(node: Node) -> tuple[Node, Node] | None:
     return None
 
 
-RULES: dict[str, Rule] = {"negative": _negation_of_negation, "sum": _known_product}
+RULES: dict[str, Rule] = {"negative": _negation_of_negation, "sum": known_product}
 """A rewrite for nodes of one op, or None where it does not apply."""

@@ -1,0 +1,214 @@
+"""Inner products of linear combinations, expanded into inner products of their terms.
+
+``s @ (g - a*y)`` cannot start before the scalar ``a`` is known; ``s @ g - a * (s @ y)`` can. In the
+two-loop recursion of L-BFGS each coefficient waits for the one before, so 2m inner products take 2m
+messages one after the other; expanded, all of them come from inner products of the stored vectors,
+which leave in one message, and those known from earlier ones do not leave at all.
+
+An expansion is made only where it lets a scalar be known earlier. It may cancel: whoever computes
+one compares it with the sum of its terms' magnitudes and falls back on the product itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from distvec.expr import Graph, Node
+from distvec.planner.simplify import known_product, product_of
+from ps_backend import ops
+
+_MOST_TERMS = 400
+_MOST_VECTORS = 128
+
+_FLOAT = np.dtype(np.float64)
+
+Form = dict[int, tuple[Node, Node | None]]
+"""A linear combination: by the id of a vector, that vector and its coefficient (None is 1)."""
+
+
+def inner_of_terms(arguments: Sequence[Any]) -> tuple[Any, Any]:
+    """``sum(c * d)`` over ``(c1, d1, c2, d2, ...)``, and the sum of the terms' magnitudes."""
+    total = magnitude = np.float64(0.0)
+    for coefficient, product in zip(arguments[::2], arguments[1::2], strict=True):
+        term = coefficient * product
+        total += term
+        magnitude += abs(term)
+    return total, magnitude
+
+
+def cancels(total: Any, magnitude: Any, limit: float) -> bool:
+    """Whether so many digits were lost that the product itself must be computed."""
+    return not magnitude <= limit * abs(total) and magnitude != 0.0
+
+
+class Expansion:
+    """One walk over a graph, from its leaves up; what depends on expanded products is rebuilt."""
+
+    def __init__(self, graph: Graph, stored: Set[int], exact: Set[Node], limit: float) -> None:
+        """``stored``: ids of vectors that will be stored; ``exact``: products not to expand."""
+        self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
+        self._new: dict[int, Node] = {}
+        self._levels: dict[int, int] = {}
+        self._forms: dict[int, Form] = {}
+        # Ids are keys here: what they name must live as long.
+        self._made: list[Node] = []
+
+    def run(self, order: Sequence[Node]) -> dict[int, Node]:
+        """The node that replaces each node of ``order`` (arguments first), by its id."""
+        for node in order:
+            new = node if node.known else self._rebuilt(node)
+            self._new[id(node)] = new
+            self._level(new)  # from the leaves up, so that no recursion goes deep
+            if new.space is not None and new.dtype == _FLOAT:
+                self._forms[id(new)] = self._form(node, new)
+        return self._new
+
+    def _rebuilt(self, node: Node) -> Node:
+        args = tuple([self._new[id(arg)] for arg in node.args])
+        if product_of(node) is not None and node.dtype == _FLOAT and node not in self._exact:
+            expanded = self._expanded(node, *self._factors(args[0]))
+            if expanded is not None:
+                return expanded
+        if node.space is None and not node.is_reduction and all(arg.known for arg in args):
+            return self._folded(node, args)
+        return node if args == node.args else self._make(node.op, args, node.dtype, node.space)
+
+    @staticmethod
+    def _factors(product: Node) -> tuple[Node, Node]:
+        return product.args[0], product.args[1]
+
+    # --- levels: how many answers must come before a node can be computed ---
+
+    def _level(self, node: Node) -> int:
+        if node.known:
+            return 0
+        found = self._levels.get(id(node))
+        if found is None:
+            found = max(map(self._level, node.args), default=0) + node.is_reduction
+            self._levels[id(node)] = found
+        return found
+
+    # --- linear forms ---
+
+    def _form(self, old: Node, node: Node) -> Form:
+        itself: Form = {id(node): (node, None)}
+        if node.known or (id(old) in self._stored and self._level(node) == 0):
+            return itself
+        combine = _LINEAR.get(node.op)
+        form = None if combine is None else combine(self, *node.args)
+        return itself if form is None or len(form) > _MOST_VECTORS else form
+
+    def _sum(self, a: Node, b: Node) -> Form | None:
+        return self._merged(a, b, lambda coefficient: coefficient)
+
+    def _difference(self, a: Node, b: Node) -> Form | None:
+        return self._merged(a, b, self._negated)
+
+    def _merged(
+        self, a: Node, b: Node, change: Callable[[Node | None], Node | None]
+    ) -> Form | None:
+        if a.space is None or b.space is None:
+            return None  # a vector plus a number is no linear combination of vectors
+        form = dict(self._forms[id(a)])
+        for key, (vector, coefficient) in self._forms[id(b)].items():
+            changed = change(coefficient)
+            if key in form:
+                present = self._or_one(form[key][1])
+                changed = self._scalar("add", present, self._or_one(changed))
+            form[key] = (vector, changed)
+        return form
+
+    def _scaled(self, a: Node, b: Node) -> Form | None:
+        if (a.space is None) == (b.space is None):
+            return None
+        vector, factor = (a, b) if b.space is None else (b, a)
+        return {
+            key: (one, self._product(coefficient, factor))
+            for key, (one, coefficient) in self._forms[id(vector)].items()
+        }
+
+    def _divided(self, a: Node, b: Node) -> Form | None:
+        if b.space is not None or a.space is None:
+            return None
+        return {
+            key: (one, self._scalar("divide", self._or_one(coefficient), b))
+            for key, (one, coefficient) in self._forms[id(a)].items()
+        }
+
+    def _opposite(self, a: Node) -> Form:
+        items = self._forms[id(a)].items()
+        return {key: (one, self._negated(coefficient)) for key, (one, coefficient) in items}
+
+    # --- expansion of a product ---
+
+    def _expanded(self, node: Node, u: Node, v: Node) -> Node | None:
+        """The product by terms, or None where that is no gain, too long, or loses digits."""
+        depth = max(self._level(u), self._level(v))
+        if depth == 0:
+            return None
+        first, second = self._forms[id(u)], self._forms[id(v)]
+        vectors = [vector for form in (first, second) for vector, _ in form.values()]
+        if len(first) * len(second) > _MOST_TERMS or max(map(self._level, vectors)) >= depth:
+            return None
+        arguments: list[Node] = []
+        for a, a_coefficient in first.values():
+            for b, b_coefficient in second.values():
+                coefficient = self._product(a_coefficient, b_coefficient)
+                arguments += (self._or_one(coefficient), self._inner(a, b))
+        if all(argument.known for argument in arguments):
+            total, magnitude = inner_of_terms([argument.value for argument in arguments])
+            if cancels(total, magnitude, self._limit):
+                return None
+            return self._graph.constant(total, _FLOAT)
+        expanded = self._make("inner", tuple(arguments), _FLOAT, None)
+        if self._level(expanded) > depth:
+            return None
+        expanded.direct = node
+        return expanded
+
+    def _inner(self, a: Node, b: Node) -> Node:
+        product = self._graph.inner(a, b)
+        self._made.append(product)
+        return product if product.known else known_product(self._graph, product) or product
+
+    # --- scalars ---
+
+    def _or_one(self, coefficient: Node | None) -> Node:
+        return self._graph.constant(1.0, _FLOAT) if coefficient is None else coefficient
+
+    def _product(self, a: Node | None, b: Node | None) -> Node | None:
+        if a is None or b is None:
+            return b if a is None else a
+        return self._scalar("multiply", a, b)
+
+    def _negated(self, coefficient: Node | None) -> Node:
+        if coefficient is None:
+            return self._graph.constant(-1.0, _FLOAT)
+        return self._scalar("negative", coefficient)
+
+    def _scalar(self, op: str, *args: Node) -> Node:
+        node = self._make(op, args, _FLOAT, None)
+        return self._folded(node, args) if all(arg.known for arg in args) else node
+
+    def _folded(self, node: Node, args: Sequence[Node]) -> Node:
+        """A scalar operation on values that the client knows."""
+        values = [arg.value for arg in args]
+        with np.errstate(all="ignore"):
+            return self._graph.constant(ops.TABLE[node.op].numpy(*values), node.dtype)
+
+    def _make(self, op: str, args: tuple[Node, ...], dtype: Any, space: Any) -> Node:
+        node = self._graph.make(op, args, dtype, space)
+        self._made.append(node)
+        return node
+
+
+_LINEAR: dict[str, Callable[..., Form | None]] = {
+    "add": Expansion._sum,
+    "subtract": Expansion._difference,
+    "multiply": Expansion._scaled,
+    "divide": Expansion._divided,
+    "negative": Expansion._opposite,
+}
