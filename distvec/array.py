@@ -46,17 +46,16 @@ def _unary(name: str) -> Callable[[DistArray], DistArray]:
     return operator
 
 
-def _bitwise(name: str, reflected: bool = False) -> Callable[[DistArray, Any], DistArray]:
+def _bitwise(name: str) -> Callable[[DistArray, Any], DistArray]:
     def operator(self: DistArray, other: Any) -> DistArray:
-        operands = (other, self) if reflected else (self, other)
-        for operand in operands:
-            kind = getattr(operand, "dtype", np.dtype(type(operand)))
-            if kind != np.bool_:
-                raise TypeError(
-                    f"bitwise operators work on booleans only, got {kind}; "
-                    f"for truth values write (x != 0) & (y != 0)"
-                )
-        return build.elementwise(self.session, name, *operands)
+        return build.bitwise(self.session, name, self, other)
+
+    return operator
+
+
+def _bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return self.assign(build.bitwise(self.session, name, self, other), name)
 
     return operator
 
@@ -154,14 +153,25 @@ class DistArray:
     )
     __rpow__ = _reflected("pow")
     __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
-    __invert__ = _unary("logical_not")
-    __and__, __rand__ = _bitwise("logical_and"), _bitwise("logical_and", reflected=True)
-    __or__, __ror__ = _bitwise("logical_or"), _bitwise("logical_or", reflected=True)
-    __xor__, __rxor__ = _bitwise("logical_xor"), _bitwise("logical_xor", reflected=True)
+    # These commute, so the reflected ones are the same.
+    __and__ = __rand__ = _bitwise("logical_and")
+    __or__ = __ror__ = _bitwise("logical_or")
+    __xor__ = __rxor__ = _bitwise("logical_xor")
+    __iand__, __ior__ = _bitwise_in_place("logical_and"), _bitwise_in_place("logical_or")
+    __ixor__ = _bitwise_in_place("logical_xor")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __eq__ = _binary("equal")  # type: ignore[assignment]
     __ne__ = _binary("not_equal")  # type: ignore[assignment]
+
+    def __invert__(self) -> DistArray:
+        return build.bitwise(self.session, "logical_not", self)
+
+    def __divmod__(self, other: Any) -> tuple[DistArray, DistArray]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[DistArray, DistArray]:
+        return other // self, other % self
 
     def __pow__(self, exponent: Any) -> DistArray:
         # As NumPy's operator (not its function), for the exponents that have an exact shortcut.
@@ -353,7 +363,7 @@ class DistArray:
         return sys.getrefcount(node) <= 3 and sys.getrefcount(buffer) <= 3
 
     def __getitem__(self, key: Any) -> DistArray:
-        if key == () or key is Ellipsis:
+        if key is Ellipsis or (isinstance(key, tuple) and not key) or self._is_all(key):
             return self
         raise TypeError(
             "indexing would pull single elements; use x.pull([3, 5]) for those, "
@@ -361,13 +371,16 @@ class DistArray:
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if key is Ellipsis or key == slice(None):
+        if key is Ellipsis or self._is_all(key):
             self.assign(value if isinstance(value, DistArray) else self.session.full((), value))
             return
         raise TypeError(
             "item assignment is not supported; use x.push(indices, values) to add at indices, "
             "x = distvec.where(mask, y, x) for masks, x[:] = y for all"
         )
+
+    def _is_all(self, key: Any) -> bool:
+        return isinstance(key, slice) and key == slice(None) and self.ndim == 1
 
     def __iter__(self) -> Any:
         raise TypeError("iteration would pull the elements one by one; use x.numpy()")
@@ -408,6 +421,12 @@ class DistArray:
         from distvec.functions import clip
 
         return clip(self, min, max)
+
+    def round(self, decimals: int = 0) -> DistArray:
+        """Rounded half to even; integers stay as they are; lazy."""
+        from distvec.functions import round
+
+        return round(self, decimals)
 
     # --- protocols ----------------------------------------------------------------------------
 

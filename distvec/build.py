@@ -37,6 +37,18 @@ def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
     return session.wrap(apply(session, op, broadcast(session, arguments), resolved[-1]))
 
 
+def bitwise(session: Session, name: str, *operands: Any) -> DistArray:
+    """``& | ^ ~`` on booleans, where they are op ``name``. ``TypeError`` for other dtypes."""
+    for operand in operands:
+        kind = getattr(operand, "dtype", type(operand).__name__)
+        if kind != np.bool_ and not isinstance(operand, bool):
+            raise TypeError(
+                f"bitwise operators work on booleans only, got {kind}; "
+                f"for truth values write (x != 0) & (y != 0), and ~(x != 0)"
+            )
+    return elementwise(session, name, *operands)
+
+
 def check_session(session: Session, operand: DistArray, name: str) -> None:
     """``ValueError`` if ``operand`` belongs to another session."""
     if operand.session is not session:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from distvec.dtypes import check_dtype
 from ps_backend import ops
 
+_BITWISE: dict[Any, str] = {np.bitwise_and: "logical_and", np.bitwise_or: "logical_or"}
+_BITWISE |= {np.bitwise_xor: "logical_xor", np.invert: "logical_not"}
 _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
 
 
@@ -25,34 +29,50 @@ def _ufuncs() -> dict[Any, str]:
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
-    from distvec.functions import _session_of
-
-    name = _ufuncs().get(function)
     if method == "reduce" and function in _REDUCTIONS:
         return _reduce(function, inputs, kwargs)
-    if method != "__call__" or (
-        name is None and function is not np.matmul and function is not np.vecdot
-    ):
+    out, dtype = kwargs.pop("out", (None,))[0], kwargs.pop("dtype", None)
+    run = _runner(function, (*inputs, out)) if method == "__call__" else None
+    if run is None:
         call = function.__name__ + ("" if method == "__call__" else f".{method}")
         raise TypeError(
             f"numpy.{call} is not available on the servers; available are "
             f"{', '.join(sorted(_ufuncs().values()))}; or pull the values with x.numpy()"
         )
-    out, dtype = kwargs.pop("out", (None,))[0], kwargs.pop("dtype", None)
     for key, value in kwargs.items():
-        if key not in _FREE_KEYWORDS or (
-            value is not _FREE_KEYWORDS[key] and value != _FREE_KEYWORDS[key]
-        ):
-            raise TypeError(f"numpy.{function.__name__}: keyword {key}={value!r} is not supported")
-    from distvec import build, reductions
-
-    if name is None:
-        result = reductions.dot(*_as_arrays(inputs))
-    else:
-        result = build.elementwise(_session_of(name, (*inputs, out)), name, *inputs)
-    if dtype is not None:
-        result = result.astype(dtype)
+        if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
+            given = value if isinstance(value, bool | str) else f"<{type(value).__name__}>"
+            raise TypeError(f"numpy.{function.__name__}: keyword {key}={given} is not supported")
+    result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
     return result if out is None else _store(out, result, function.__name__)
+
+
+def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """What computes a ufunc, in the session of ``operands``; None if nothing does."""
+    from distvec import build, reductions
+    from distvec.functions import _session_of
+
+    if function is np.matmul or function is np.vecdot:
+        return lambda *inputs: reductions.dot(*_as_arrays(inputs))
+    if function in _BITWISE:
+        session = _session_of(function.__name__, operands)
+        return partial(build.bitwise, session, _BITWISE[function])
+    name = _ufuncs().get(function)
+    return None if name is None else partial(build.elementwise, _session_of(name, operands), name)
+
+
+def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """The result in ``dtype``: as in NumPy the operands are cast to it, not what comes out."""
+    wanted, natural = check_dtype(dtype), run(*inputs)
+    if natural.dtype == wanted:
+        return natural
+    for operand in (*inputs, natural):
+        if hasattr(operand, "dtype") and not np.can_cast(operand.dtype, wanted, "same_kind"):
+            raise TypeError(
+                f"dtype={wanted}: cannot cast from {operand.dtype} by the rule 'same_kind'; "
+                f"cast the operand or the result: .astype({wanted.name!r})"
+            )
+    return run(*(x.astype(wanted) if hasattr(x, "dtype") else x for x in inputs)).astype(wanted)
 
 
 def _store(out: Any, result: Any, name: str) -> Any:
@@ -99,6 +119,14 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     given = {key: value for key, value in kwargs.items() if value is not np._NoValue}
     if given.get("keepdims") is False:
         del given["keepdims"]
+    if given:
+        try:
+            inspect.signature(ours).bind(*args, **given)
+        except TypeError as error:
+            raise TypeError(
+                f"numpy.{func.__name__}: {error} on the servers; "
+                f"pull the values with x.numpy() and call it on those"
+            ) from None
     result = ours(*args, **given)
     return result if out is None else _store(out, result, func.__name__)
 
@@ -121,24 +149,54 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.argmax: reductions.argmax,
         np.argmin: reductions.argmin,
         np.count_nonzero: reductions.count_nonzero,
-        np.dot: lambda a, b: reductions.dot(*_as_arrays((a, b))),
+        np.dot: _dot,
         np.vdot: lambda a, b: reductions.dot(*_as_arrays((a, b))),
-        np.inner: lambda a, b: reductions.dot(*_as_arrays((a, b))),
+        np.inner: _dot,
         np.linalg.norm: reductions.norm,
+        np.linalg.vector_norm: lambda x, *, axis=None, ord=2: reductions.norm(x, ord, axis),
+        np.linalg.vecdot: reductions.vecdot,
         np.where: _where,
         np.clip: _clip,
-        np.round: _round,
-        np.zeros_like: lambda x, dtype=None, **_: functions.zeros_like(x, dtype),
-        np.ones_like: lambda x, dtype=None, **_: functions.ones_like(x, dtype),
-        np.empty_like: lambda x, dtype=None, **_: functions.zeros_like(x, dtype),
-        np.full_like: lambda x, value, dtype=None, **_: functions.full_like(x, value, dtype),
+        np.round: functions.round,
+        np.around: functions.round,
+        np.zeros_like: partial(_like, 0),
+        np.ones_like: partial(_like, 1),
+        np.empty_like: partial(_like, 0),
+        np.full_like: lambda x, fill_value, *args, **kwargs: _like(fill_value, x, *args, **kwargs),
         np.copy: lambda x, **_: x.copy(),
         np.astype: lambda x, dtype, /, **_: x.astype(dtype),
         np.shape: shape,
         np.ndim: lambda x: x.ndim,
         np.size: lambda x, axis=None: x.size,
-        np.array_equal: lambda a, b: a.shape == b.shape and bool((a == b).all()),
+        np.array_equal: _array_equal,
+        np.result_type: lambda *given: np.result_type(*(getattr(x, "dtype", x) for x in given)),
     }
+
+
+def _like(
+    fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
+    shape: Any = None, *, device: Any = None,
+) -> Any:  # fmt: skip
+    kind = x.dtype if dtype is None else dtype
+    return x.session.full(x.shape if shape is None else shape, fill_value, kind)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    from distvec import reductions
+
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return a * b
+    return reductions.dot(*_as_arrays((a, b)))
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = _as_arrays((a1, a2))
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = same | ((x != x) & (y != y))
+    return bool(same.all())
 
 
 def _where(condition: Any, *choices: Any) -> Any:
@@ -159,11 +217,3 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     high = max if a_max is None or a_max is np._NoValue else a_max
     (array,) = _as_arrays((x,))
     return functions.clip(array, low, high)
-
-
-def _round(x: Any, decimals: int = 0) -> Any:
-    from distvec import functions
-
-    if decimals != 0:
-        raise NotImplementedError("numpy.round: only decimals=0; scale first: round(x * 100) / 100")
-    return functions.TABLE["round"](x)

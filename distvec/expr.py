@@ -18,6 +18,8 @@ from ps_backend.space import DenseSpace
 
 Shape = tuple[int, ...]
 
+_FLOAT = np.dtype(np.float64)
+
 REDUCTIONS = frozenset(("sum", "prod", "min", "max", "any", "all", "argmin", "argmax"))
 
 
@@ -74,7 +76,7 @@ class Node:
         """Of an inner product expanded into others: the node that it stands for."""
         self.serial = 0
         """Where the node stands in the order of their making."""
-        self.depth: int = 1 + max((arg.depth for arg in args), default=-1)
+        self.depth: int = 1 + max([arg.depth for arg in args]) if args else 0
 
     @property
     def known(self) -> bool:
@@ -117,6 +119,12 @@ class Graph:
         """The inner product of two float64 (or int64) vectors: the same node in either order."""
         factors = (a, b) if a.serial <= b.serial else (b, a)
         return self.make("sum", (self.make("multiply", factors, a.dtype, a.space),), a.dtype, None)
+
+    def number(self, value: Any) -> Node:
+        """A float64 constant that is not looked up among the others: quicker for one use."""
+        node = Node("const", (), _FLOAT, None)
+        node.value = value
+        return node
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
         """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""

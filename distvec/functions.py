@@ -44,6 +44,27 @@ TABLE: dict[str, Callable[..., DistArray]] = {
 
 cos, exp, floor, log = TABLE["cos"], TABLE["exp"], TABLE["floor"], TABLE["log"]
 maximum, minimum, sqrt = TABLE["maximum"], TABLE["minimum"], TABLE["sqrt"]
+_rint = TABLE["round"]
+
+
+def round(x: DistArray, decimals: int = 0) -> DistArray:
+    """Rounded half to even at ``decimals`` decimal places; integers stay as they are.
+
+    Source: ``numpy.round``, which scales, rounds and scales back.
+    """
+    if x.dtype.kind == "i" and decimals >= 0:
+        return x.copy()
+    if decimals == 0:
+        return _rint(x)
+    if x.dtype.kind != "f":
+        raise NotImplementedError(
+            f"round: {x.dtype} to {decimals} decimals; cast first: x.astype('float64').round(...)"
+        )
+    scale = 10.0 ** abs(decimals)
+    return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale
+
+
+TABLE["round"] = round
 
 
 def where(condition: Any, x: Any, y: Any) -> DistArray:
@@ -53,6 +74,10 @@ def where(condition: Any, x: Any, y: Any) -> DistArray:
 
 def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
     """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
+    if x.dtype.kind == "i":  # as NumPy, whatever cannot be exceeded is no limit
+        limits = np.iinfo(x.dtype)
+        min = None if type(min) is int and min <= limits.min else min
+        max = None if type(max) is int and max >= limits.max else max
     result = x
     if min is not None:
         result = maximum(result, min)

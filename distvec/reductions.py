@@ -156,7 +156,7 @@ def _inner(x: DistArray, y: DistArray, result: np.dtype[Any]) -> Node:
     return build.cast(session, session.graph.inner(first, second), result)
 
 
-def norm(x: DistArray, ord: Any = None) -> DistArray:
+def norm(x: DistArray, ord: Any = None, axis: Any = None) -> DistArray:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 
     float32 stays float32 (accumulated in float64), other dtypes give float64.
@@ -164,9 +164,12 @@ def norm(x: DistArray, ord: Any = None) -> DistArray:
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
     if x.ndim == 0:
         raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
+    _check_axis(x, "norm", axis)
     wide = x.astype(_FLOAT)
     if ord is None or ord == 2:
         return _root(x, wide).astype(result)
+    if ord == np.inf and x.size == 0:
+        return x.session.full((), 0.0, result)
     if ord in (np.inf, -np.inf):
         return (max if ord > 0 else min)(abs(x.astype(result)))
     if ord == 1:

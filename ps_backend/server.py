@@ -19,8 +19,9 @@ from ps_backend.commands import Outcome, Payload
 from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
+from ps_backend.sharing import serve_shared
 from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
-from ps_backend.wire import chunk_field, chunk_frames, chunk_of
+from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
 
 _THREADS = 32 + MOST_PIPES
 
@@ -96,6 +97,7 @@ class _Handler:
             "Call": grpc.unary_unary_rpc_method_handler(self._call),
             "Pipe": grpc.stream_stream_rpc_method_handler(self._pipe),
             "Stream": grpc.stream_stream_rpc_method_handler(self._stream),
+            "Shared": grpc.stream_stream_rpc_method_handler(self._shared),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -117,8 +119,13 @@ class _Handler:
     def _stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         self._authenticate(context)
         request = _parse(next(frames, b""), context)
-        outcome = self._service.handle(request, Payload(request.payload, map(chunk_of, frames)))
+        outcome = self._service.handle(request, Payload(request.payload, _chunks(frames)))
         return _reply_frames(outcome)
+
+    def _shared(self, signs: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self._authenticate(context)
+        request = _parse(next(signs, b""), context)
+        return serve_shared(self._service, request, signs, context)
 
     def _authenticate(self, context: grpc.ServicerContext) -> None:
         if self._token is None:
@@ -129,6 +136,13 @@ class _Handler:
         data = given.encode() if isinstance(given, str) else given
         if not hmac.compare_digest(data, self._token):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, _WRONG)
+
+
+def _chunks(frames: Iterator[bytes]) -> Iterator[memoryview]:
+    try:
+        yield from map(chunk_of, frames)
+    except grpc.RpcError:
+        raise PayloadBroken("the sender left before all of its payload had come") from None
 
 
 def _reply_frames(outcome: Outcome) -> Iterator[bytes]:

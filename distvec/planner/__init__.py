@@ -1,9 +1,10 @@
-"""The planner: ``plan(nodes) = emit(schedule(fuse(simplify(nodes))))``.
+"""The planner: ``plan(nodes) = emit(schedule(fuse(expand(simplify(nodes)))))``.
 
-Four passes, each a pure function of nodes whose result prints. Nothing here talks to a server.
+Passes over nodes, each in a file of its own. Nothing here talks to a server.
 
 =========  =============================================================================
-simplify   rewrites without changing a bit of any result; inner products already known
+simplify   what the client can tell by itself gets its value: known products, arithmetic
+expand     inner products of linear combinations, where that lets a scalar be known earlier
 fuse       which vectors are stored, and which stores and reductions share one traversal
 schedule   traversals into programs: one program is one message per server
 emit       programs in the form that servers run (``ps_backend.program``)
@@ -31,6 +32,7 @@ from distvec.planner.simplify import simplify
 __all__ = ["Plan", "Planner", "Template"]
 
 _MOST_TEMPLATES = 1024
+_MOST_RIDERS = 64
 
 
 class Planner:
@@ -49,24 +51,23 @@ class Planner:
         ``pending`` are nodes that a user holds as well. Those that lie on the way are stored where
         they are computed, and the latest of the others come along where that reads nothing new.
         """
-        recent = pending[-64:]
-        new = simplify(self._graph, [*targets, *recent])
-        kept = {id(new[id(n)]) for n in pending if id(n) in new and n.space is not None}
-        goals = [new[id(node)] for node in targets]
-        goals += free_riders(goals, [new[id(node)] for node in recent])
+        simplify(self._graph, targets)
+        goals = [*targets, *free_riders(targets, pending[-_MOST_RIDERS:])]
         roots = list(dict.fromkeys(goals))
+        kept = {id(node) for node in pending if node.space is not None}
         order = topological(roots, _is_known)
+        replaced: dict[int, Node] = {}
         if _depth(order) > 1:
             stored = {id(root) for root in roots} | kept
-            expanded = Expansion(self._graph, stored, self._exact, self.cancellation).run(order)
-            new = {key: expanded.get(id(node), node) for key, node in new.items()}
-            kept = {id(expanded[key]) for key in kept if key in expanded}
-            roots = list(dict.fromkeys(expanded[id(root)] for root in roots))
+            expansion = Expansion(self._graph, stored, self._exact, self.cancellation)
+            replaced = expansion.run(order)
+            kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
+            roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
             order = topological(roots, _is_known)
         extra = own_products(self._graph, order, {id(root) for root in roots} | kept)
         if extra:
             order = topological([*roots, *extra], _is_known)
-        aliases = [(node, new[id(node)]) for node in (*targets, *recent)]
+        aliases = [(node, replaced[id(node)]) for node in goals if id(node) in replaced]
         return Plan(self._template(order, {id(root) for root in roots}, kept), order, aliases)
 
     def compute_directly(self, product: Node) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from distvec.expr import Graph, Node
-from distvec.planner.simplify import known_product, product_of
+from distvec.expr import Buffer, Graph, Node
+from distvec.planner.simplify import product_of
 from ps_backend import ops
 
 _MOST_TERMS = 400
@@ -40,8 +40,8 @@ def inner_of_terms(arguments: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def cancels(total: Any, magnitude: Any, limit: float) -> bool:
-    """Whether so many digits were lost that the product itself must be computed."""
-    return not magnitude <= limit * abs(total) and magnitude != 0.0
+    """Whether so many digits were lost, or so much overflowed, that it must be done directly."""
+    return magnitude != 0.0 and not (magnitude <= limit * abs(total) and np.isfinite(magnitude))
 
 
 class Expansion:
@@ -50,6 +50,7 @@ class Expansion:
     def __init__(self, graph: Graph, stored: Set[int], exact: Set[Node], limit: float) -> None:
         """``stored``: ids of vectors that will be stored; ``exact``: products not to expand."""
         self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
+        self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
         self._new: dict[int, Node] = {}
         self._levels: dict[int, int] = {}
         self._forms: dict[int, Form] = {}
@@ -170,14 +171,19 @@ class Expansion:
         return expanded
 
     def _inner(self, a: Node, b: Node) -> Node:
+        first, second = a.value, b.value
+        if isinstance(first, Buffer) and isinstance(second, Buffer):
+            known = first.products.get(second.id)
+            if known is not None:
+                return self._graph.number(known)
         product = self._graph.inner(a, b)
         self._made.append(product)
-        return product if product.known else known_product(self._graph, product) or product
+        return product
 
     # --- scalars ---
 
     def _or_one(self, coefficient: Node | None) -> Node:
-        return self._graph.constant(1.0, _FLOAT) if coefficient is None else coefficient
+        return self._one if coefficient is None else coefficient
 
     def _product(self, a: Node | None, b: Node | None) -> Node | None:
         if a is None or b is None:
@@ -186,7 +192,7 @@ class Expansion:
 
     def _negated(self, coefficient: Node | None) -> Node:
         if coefficient is None:
-            return self._graph.constant(-1.0, _FLOAT)
+            return self._minus_one
         return self._scalar("negative", coefficient)
 
     def _scalar(self, op: str, *args: Node) -> Node:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "chunk")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "chunk", "segment")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Request(_message.Message):
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
     session: str
     client: str
     sequence: int
@@ -48,7 +49,8 @@ class Request(_message.Message):
     close: Close
     status: Nothing
     chunk: bytes
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    segment: Segment
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "chunk")
@@ -77,6 +79,16 @@ class Error(_message.Message):
 class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("pid", "file", "nonce")
+    PID_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    file: int
+    nonce: bytes
+    def __init__(self, pid: _Optional[int] = ..., file: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Array(_message.Message):
     __slots__ = ("buffer", "length", "dtype", "row")

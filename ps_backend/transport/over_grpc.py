@@ -19,6 +19,7 @@ from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Unavailable
 from ps_backend.transport.pipe import Pipe, PipeRefused
+from ps_backend.transport.shared import SHARED_BYTES, SharedBulk
 from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -71,6 +72,8 @@ class OverGrpc:
         self._unary: Any = self._channel.unary_unary(f"/{SERVICE}/Call", None, None)
         self._stream: Any = self._channel.stream_stream(f"/{SERVICE}/Stream", None, None)
         open_pipe: Any = self._channel.stream_stream(f"/{SERVICE}/Pipe", None, None)
+        open_shared: Any = self._channel.stream_stream(f"/{SERVICE}/Shared", None, None)
+        self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
 
     def call(
@@ -136,6 +139,16 @@ class OverGrpc:
         return data + chunk_field(payload) if size else data
 
     def _bulk(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
+        if max(request.payload, 0 if into is None else len(into)) >= SHARED_BYTES:
+            try:
+                answer = self._shared.transfer(request, payload, into)
+            except grpc.RpcError as error:
+                raise self._failure(error) from None
+            if answer is not None:
+                return answer
+        return self._in_chunks(request, payload, into)
+
+    def _in_chunks(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         header = request.SerializeToString()
         replies = self._stream(_frames(header, payload), metadata=self._metadata)
         try:

@@ -1,0 +1,54 @@
+"""The server's side of bulk transfers through shared memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+import grpc
+
+from ps_backend.commands import Outcome, Payload
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.service import Service
+from ps_backend.transport.segment import NEXT, SLOT_BYTES, SLOTS, Segment, pieces
+from ps_backend.wire import PayloadBroken
+
+
+def serve_shared(
+    service: Service, request: pb.Request, signs: Iterator[bytes], context: grpc.ServicerContext
+) -> Iterator[bytes]:
+    """Answer one request whose payload, and that of the reply, goes through the client's memory."""
+    segment = Segment.attach(request.segment)
+    if segment is None:
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no memory is shared with the client")
+    events: SimpleQueue[bytes | Outcome] = SimpleQueue()
+
+    def handle() -> None:  # beside this generator, which has to say meanwhile what slots are free
+        chunks = _chunks(segment, request.payload, signs, events)
+        events.put(service.handle(request, Payload(request.payload, chunks)))
+
+    threading.Thread(target=handle, name="distvec-shared", daemon=True).start()
+    while isinstance(event := events.get(), bytes):
+        yield event
+    yield event.reply.SerializeToString()
+    for number, piece in enumerate(pieces(event.parts)):
+        if number >= SLOTS and next(signs, None) is None:  # waits until the slot is free
+            return
+        segment.fill(number, piece)
+        yield NEXT
+
+
+def _chunks(
+    segment: Segment, size: int, signs: Iterator[bytes], events: SimpleQueue[bytes | Outcome]
+) -> Iterator[memoryview]:
+    """The payload of a request, each piece as it comes."""
+    try:
+        for number, low in enumerate(range(0, size, SLOT_BYTES)):
+            if next(signs, None) is None:
+                return
+            yield segment.view(number, min(SLOT_BYTES, size - low))
+            if low + SLOTS * SLOT_BYTES < size:  # the slot is needed once more
+                events.put(NEXT)
+    except grpc.RpcError:
+        raise PayloadBroken("the sender left before all of its payload had come") from None
