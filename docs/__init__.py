@@ -1,0 +1,1 @@
+"""Pages, and what makes those that are made from code."""

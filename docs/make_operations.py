@@ -1,0 +1,60 @@
+"""Write docs/operations.md from the op table: ``python -m docs.make_operations``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from distvec import dtypes
+from ps_backend import ops
+from ps_backend.program import DTYPES, REDUCTIONS
+
+PAGE = Path(__file__).with_name("operations.md")
+
+_INTRODUCTION = """\
+# Operations
+
+Made from the op table (`ps_backend/ops.py`) by `python -m docs.make_operations`.
+
+Elementwise functions, called as `distvec.NAME(x)`, as `x.__array_namespace__().NAME(x)`, or by
+NumPy's own name. The last columns say which dtype the result has for arguments of one dtype; `-` is
+a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the servers do not have.
+"""
+
+_REST = """\
+Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
+`full_like`.
+
+Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
+`vecdot`), `norm` (1, 2, inf, any p). Floats accumulate in float64, integers in int64.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    head = ["name", "arguments", "NumPy", *DTYPES]
+    lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
+    lines += [_row(_cells(op)) for name, op in ops.TABLE.items() if name not in ops.INTERNAL]
+    reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
+    return "\n".join([*lines, "", _REST.format(reductions=reductions)])
+
+
+def _cells(op: ops.Op) -> list[str]:
+    results = [_result(op, dtype) for dtype in DTYPES]
+    return [f"`{op.name}`", str(op.arity), f"`{op.numpy.__name__}`", *results]
+
+
+def _result(op: ops.Op, dtype: str) -> str:
+    try:
+        return dtypes.resolve(op.name, (np.dtype(dtype),) * op.arity)[1][-1].name
+    except TypeError:
+        return "-"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
