@@ -4,7 +4,7 @@ Open a session with ``local`` or ``connect``, make arrays with its methods, writ
 they cost is known before they run (``x.explain()``) and counted when they do (``ps.counters``).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distvec.array import DistArray
 from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like
@@ -77,7 +77,6 @@ __all__ = [
     *sorted(TABLE),
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # The elementwise functions come from the op table; this tells type checkers so.
-    raise AttributeError(f"module 'distvec' has no attribute {name!r}")
+if TYPE_CHECKING:
+    # The elementwise functions come from the op table.
+    def __getattr__(name: str) -> Any: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,7 @@ class Session:
         self._strict = False
         self._closed = False
         self._overdue = False
+        self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
         # Arrays without a value yet. They are found here by a later evaluation, which takes along
         # what it can; weak, since what nobody holds need never be computed.
         self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
@@ -218,9 +220,16 @@ class Session:
 
     def _alive(self) -> list[DistArray]:
         """Arrays that a user holds and that have no value, oldest first."""
-        alive = [array for array in self._pending.values() if not array.node.known]
-        if len(alive) < len(self._pending):
-            self._pending = weakref.WeakValueDictionary({id(array): array for array in alive})
+        # A list of references is made in one go: other threads may add arrays meanwhile.
+        alive = []
+        for reference in self._pending.valuerefs():
+            array = reference()
+            if array is None:
+                continue
+            if array.node.known:
+                self._pending.pop(id(array), None)
+            else:
+                alive.append(array)
         return alive
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
@@ -228,14 +237,15 @@ class Session:
         return self.planner.plan(targets, pending)
 
     def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
-        missing = [node for node in dict.fromkeys(targets) if not node.known]
-        if not missing:
-            return
-        try:
-            self._execute(missing, wait=wait)
-        except OutOfBudget:
-            # What was taken along must not make fail what was asked for.
-            self._execute(missing, wait=wait, alone=True)
+        with self._evaluating:
+            missing = [node for node in dict.fromkeys(targets) if not node.known]
+            if not missing:
+                return
+            try:
+                self._execute(missing, wait=wait)
+            except OutOfBudget:
+                # What was taken along must not make fail what was asked for.
+                self._execute(missing, wait=wait, alone=True)
 
     def _execute(self, targets: Sequence[Node], *, wait: bool, alone: bool = False) -> None:
         while True:

@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = {"serve": _serve, "status": _status}[options.command]
         return run(options)
     except (PSError, OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        reason: object = error
+        if isinstance(error, OSError) and error.strerror:
+            reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         print(f"distvec {options.command}: {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

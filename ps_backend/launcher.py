@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +29,7 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 _LOG_TAIL = 2000
+_LOGS = "distvec-logs-"
 
 
 def launch_local(
@@ -50,13 +53,18 @@ def launch_local(
 
 
 class LocalServers:
-    """Running server processes. A context manager that stops them at the end."""
+    """Running server processes. A context manager that stops them at the end.
+
+    Without it they are stopped when the interpreter ends, or nobody holds this object.
+    """
 
     def __init__(self, servers: int, *, memory: int, token: str, timeout: float) -> None:
         """As ``launch_local``, which fills in the defaults."""
         self.token = token
-        self.logs = Path(tempfile.mkdtemp(prefix="distvec-logs-"))
+        _remove_logs_of_the_dead()
+        self.logs = Path(tempfile.mkdtemp(prefix=f"{_LOGS}{os.getpid()}-"))
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._stop = weakref.finalize(self, _stop, os.getpid(), self._processes, self.logs)
         self.addresses: tuple[str, ...] = ()
         try:
             for number in range(servers):
@@ -85,19 +93,7 @@ class LocalServers:
 
     def stop(self) -> None:
         """End all servers and wait for them; whatever they hold is gone. Idempotent."""
-        for process in self._processes:
-            if process.stdin is not None and not process.stdin.closed:
-                process.stdin.close()  # the sign to end
-            if process.stdout is not None:
-                process.stdout.close()
-        deadline = time.monotonic() + 3.0
-        for process in self._processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        shutil.rmtree(self.logs, ignore_errors=True)
+        self._stop()
 
     def __enter__(self) -> Self:
         return self
@@ -149,3 +145,29 @@ class LocalServers:
 
     def _log(self, number: int) -> Path:
         return self.logs / f"server-{number}.log"
+
+
+def _stop(launched_by: int, processes: Sequence[subprocess.Popen[bytes]], logs: Path) -> None:
+    if os.getpid() != launched_by:
+        return  # a fork of the process that they belong to
+    for process in processes:
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()  # the sign to end
+        if process.stdout is not None:
+            process.stdout.close()
+    deadline = time.monotonic() + 3.0
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    shutil.rmtree(logs, ignore_errors=True)
+
+
+def _remove_logs_of_the_dead() -> None:
+    """Remove what processes that were killed could not: their names hold the process id."""
+    for logs in Path(tempfile.gettempdir()).glob(f"{_LOGS}*-*"):
+        pid = logs.name.removeprefix(_LOGS).split("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists() and Path("/proc/self").exists():
+            shutil.rmtree(logs, ignore_errors=True)

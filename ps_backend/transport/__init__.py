@@ -1,4 +1,8 @@
-"""How requests reach a server: one small interface, two versions of it."""
+"""How requests reach a server: one small interface, two versions of it.
+
+Over gRPC there are two ways each for small requests (a call each, or a *pipe* that stays open) and
+for bulk (a stream of chunks, or *shared* memory on one host); the first of each always works.
+"""
 
 from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
 from ps_backend.transport.in_process import InProcess

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,18 @@ def test_closing_twice_and_using_after(ps: dv.Session) -> None:
     ps.close()
     with pytest.raises((dv.PSError, RuntimeError, ValueError)):
         x.numpy()
+
+
+def test_threads_share_a_session(ps: dv.Session) -> None:
+    x = ps.array(np.arange(3000.0))
+
+    def work(seed: int) -> float:
+        y, total = x * float(seed), 0.0
+        for step in range(40):
+            y = y + x / (1.0 + step)
+            total += float(y @ x)
+        return total
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(work, range(8)))
+    assert together == [work(seed) for seed in range(8)]

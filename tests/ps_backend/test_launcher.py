@@ -77,6 +77,27 @@ def test_a_killed_parent_leaves_no_server(how):
         assert all(ended(pid, 5) for pid in pids)
 
 
+def test_servers_that_nobody_stopped_end_with_the_interpreter():
+    code = "from ps_backend.launcher import launch_local; s = launch_local(1, memory=1 << 26)"
+    with python("-c", f"{code}; print(s.pids[0], s.logs)") as parent:
+        pid, logs = parent.stdout.read().split()
+    assert parent.returncode == 0
+    assert ended(int(pid), 0)
+    assert not Path(logs).exists()
+
+
+def test_logs_of_killed_processes_are_removed_by_the_next(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with python("-c", "") as gone:
+        pass
+    dead, alive = (tmp_path / f"distvec-logs-{pid}-x" for pid in (gone.pid, os.getpid()))
+    other = tmp_path / "distvec-logs-of-somebody"
+    for directory in (dead, alive, other):
+        directory.mkdir()
+    with launch_local(1, memory=1 << 26) as servers:
+        assert sorted(tmp_path.iterdir()) == sorted([alive, other, servers.logs])
+
+
 def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
     monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
     with pytest.raises(PSError, match=r"server 0 ended; it wrote:\n.*PYTHONMALLOC"):
@@ -152,7 +173,7 @@ def test_status_of_running_servers(tmp_path, capsys):
         assert run_main("status", addresses, "--token-file", str(token)) == 1
         assert "is empty" in capsys.readouterr().err
     assert run_main("status", addresses, "--token-file", str(tmp_path / "nowhere")) == 1
-    assert "No such file" in capsys.readouterr().err
+    assert f"{tmp_path / 'nowhere'}: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

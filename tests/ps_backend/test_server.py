@@ -36,7 +36,7 @@ def test_without_the_token_nobody_gets_in(token, text):
         assert server.service.status().sessions == 0
 
 
-@pytest.mark.parametrize("method", ["Call", "Stream"])
+@pytest.mark.parametrize("method", ["Call", "Pipe", "Stream", "Shared"])
 def test_the_token_comes_before_the_request(method):
     """Without a token even garbage is only told that a token is needed."""
     with served() as (server,), grpc.insecure_channel(server.address) as channel:
@@ -45,7 +45,7 @@ def test_the_token_comes_before_the_request(method):
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-@pytest.mark.parametrize("method", ["Call", "Stream"])
+@pytest.mark.parametrize("method", ["Call", "Pipe", "Stream", "Shared"])
 def test_garbage_in_a_message_is_refused(method):
     with served() as (server,), grpc.insecure_channel(server.address) as channel:
         with pytest.raises(grpc.RpcError) as caught:
