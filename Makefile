@@ -67,7 +67,7 @@ bench: env java  ## All benchmarks, each beside its peer; JSON in build/bench/
 	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes latency fused transfer logistic
+BENCHMARKS := nodes latency fused direction transfer logistic
 
 proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)

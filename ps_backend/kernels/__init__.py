@@ -1,7 +1,8 @@
 """Kernels: a sweep's structure compiled to one pass over memory.
 
 Two engines stand behind one interface. *numba* compiles a loop per structure and runs at the speed
-of memory, for large arrays; *numexpr* needs no compiler and runs block by block, for small arrays,
+of memory, for large arrays; inner products and linear combinations of any number of vectors count
+as one structure (``split``). *numexpr* needs no compiler and runs block by block, for small arrays,
 very long sweeps, and where numba is not installed.
 """
 
@@ -15,13 +16,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.split import split
 from ps_backend.program import Scalar, Sweep, verify_sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
 length that is a hundred passes of the other engine."""
 NUMBA_MOST_STEPS = 96
-"""Longer sweeps would take seconds to compile."""
+"""Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 
 Arrays = Sequence[npt.NDArray[np.generic]]
 
@@ -52,8 +54,9 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     """
-    large = length >= NUMBA_FROM_LENGTH and len(sweep.steps) <= NUMBA_MOST_STEPS
-    return "numba" if large and importlib.util.find_spec("numba") else "numexpr"
+    if length < NUMBA_FROM_LENGTH or not importlib.util.find_spec("numba"):
+        return "numexpr"
+    return "numba" if split(sweep).steps <= NUMBA_MOST_STEPS else "numexpr"
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:

@@ -8,30 +8,14 @@ does one chunk. All vectors are float64 and contiguous.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit  # type: ignore[attr-defined]
 
-from ps_backend.kernels.simd import LANES, WIDTH, dotter, float64_at, lane_sum, scaled_adder
-
-START, ADD, SCALE, DIVIDE, SHIFT = range(5)
-"""What a link of a chain does to its running value: begin as, or add, a vector times the
-coefficient; multiply by, divide by or add the coefficient."""
-
-TOGETHER = 4
-"""Inner products with one vector that are computed in one go."""
+from ps_backend.kernels.chains import ADD, DIVIDE, SCALE, START
+from ps_backend.kernels.simd import LANES, TOGETHER, WIDTH, dotter, float64_at, scaled_adder
 
 _start = scaled_adder(1, fresh=True)
 _add_1, _add_2, _add_4, _add_8 = (scaled_adder(count) for count in (1, 2, 4, 8))
 _dot_1, _dot_2, _dot_3, _dot_4 = (dotter(count) for count in (1, 2, 3, 4))
-
-
-@njit("float64(float64[::1])", nogil=True, cache=True)
-def total(values):  # type: ignore[no-untyped-def]
-    """The sum of one chunk."""
-    whole = len(values) // LANES * LANES
-    result = lane_sum(values.ctypes.data, whole)
-    for i in range(whole, len(values)):
-        result += values[i]
-    return result
 
 
 @njit(
@@ -45,7 +29,7 @@ def multi_dot(firsts, counts, seconds, totals, low, length):  # type: ignore[no-
 
     Group ``g`` takes vector ``firsts[g]`` with the ``counts[g]`` vectors from ``TOGETHER * g`` on
     in ``seconds``; ``totals`` is laid out as ``seconds``. An inner product has the bits of the
-    ``total`` of its products, whatever others are computed beside it.
+    ``_sum`` of its products, whatever others are computed beside it.
     """
     offset, ahead = 8 * low, 8 * length
     whole = length // LANES * LANES

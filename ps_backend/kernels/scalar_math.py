@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from ps_backend import philox
+from ps_backend.kernels.simd import LANES, call_loop, lane_sum
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
 _M1 = np.uint64(philox.MULTIPLIERS[1])
@@ -29,8 +30,30 @@ _reordered = njit(nogil=True, fastmath={"reassoc", "nsz"})
 _no_nans = njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"})
 
 
-@_reordered
+@_inline
+def _apply(loop, values, results):  # type: ignore[no-untyped-def]
+    """Run one of ``numpy_loops``, perhaps in place."""
+    table = np.empty(5, np.int64)
+    table[0] = values.ctypes.data
+    table[1] = results.ctypes.data
+    table[2] = len(values)
+    table[3] = table[4] = values.itemsize
+    start = table.ctypes.data
+    call_loop(loop[0], loop[1], loop[2], start, start + 16, start + 24)
+    return table[2]  # a use after the call: numba frees an array after its last one
+
+
+@_inline
 def _sum(values):  # type: ignore[no-untyped-def]
+    whole = len(values) // LANES * LANES
+    total = lane_sum(values.ctypes.data, whole)
+    for i in range(whole, len(values)):
+        total += values[i]
+    return total
+
+
+@_reordered
+def _int_sum(values):  # type: ignore[no-untyped-def]
     total = values.dtype.type(0)
     for i in range(len(values)):
         total += values[i]

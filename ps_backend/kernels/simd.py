@@ -15,12 +15,17 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _numba_intrinsic
 
 LANES = 16
 """Partial sums of a reduction: element ``i`` of a chunk goes to sum ``i % LANES``."""
 WIDTH = 8
 """Elements a step of the other loops takes."""
+TOGETHER = 4
+"""Inner products with one vector that are computed in one go: more would not fit registers."""
+
+# What is decorated takes one argument less than it seems to, which type checkers cannot know.
+intrinsic: Any = _numba_intrinsic
 
 _I32, _I64, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _BYTE_POINTER = ir.IntType(8).as_pointer()
@@ -64,8 +69,7 @@ def dotter(count: int) -> Any:
     def body(builder: Any, x: Any, ys: Any, sums: Any, offset: Any, n: Any, ahead: Any) -> None:
         x = builder.add(x, offset)
         vectors = [builder.add(_load_at(builder, ys, k, _I64), offset) for k in range(count)]
-        zero = ir.Constant(_vector(LANES), [0.0] * LANES)
-        partial = [cgutils.alloca_once_value(builder, zero) for _ in vectors]
+        partial = [_partial_sums(builder) for _ in vectors]
         following = builder.add(x, ahead)
         with cgutils.for_range_slice(builder, _I64(0), n, _I64(LANES), intp=_I64) as (i, _):
             for byte in range(0, LANES * _ELEMENT, _LINE):
@@ -89,8 +93,7 @@ def lane_sum(typing, x, n):  # type: ignore[no-untyped-def]
     """The sum of ``n`` float64 at address ``x``, added up as ``dotter`` does."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = ir.Constant(_vector(LANES), [0.0] * LANES)
-        lanes = cgutils.alloca_once_value(builder, zero)
+        lanes = _partial_sums(builder)
         with cgutils.for_range_slice(builder, _I64(0), args[1], _I64(LANES), intp=_I64) as (i, _):
             values = _load(builder, args[0], i, LANES)
             builder.store(builder.fadd(builder.load(lanes), values), lanes)
@@ -100,13 +103,28 @@ def lane_sum(typing, x, n):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def call_loop(typing, function, context, auxiliary, data, n, strides):  # type: ignore[no-untyped-def]
+    """Call one of NumPy's inner loops (a ``PyArrayMethod_StridedLoop``); all are addresses."""
+
+    def generate(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(_I32, [_I64] * 5)
+        function, context, auxiliary, data, n, strides = args
+        pointer = builder.inttoptr(function, kind.as_pointer())
+        builder.call(pointer, [context, data, n, strides, auxiliary])
+        return ctx.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), generate
+
+
+@intrinsic
 def float64_at(typing, address):  # type: ignore[no-untyped-def]
     """A pointer to float64 from an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.float64)(types.int64), generate
+    pointer = types.CPointer(types.float64)  # type: ignore[no-untyped-call]
+    return pointer(types.int64), generate
 
 
 def _body_only(body: Callable[..., None]) -> Callable[..., Any]:
@@ -142,6 +160,11 @@ def _splat(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH))
 
 
+def _partial_sums(builder: Any) -> Any:
+    zero = ir.Constant(_vector(LANES), [0.0] * LANES)
+    return cgutils.alloca_once_value(builder, zero)  # type: ignore[no-untyped-call]
+
+
 def _combined(builder: Any, lanes: Any) -> Any:
     """The sum of the partial sums: the upper half is added to the lower until one is left."""
     value, width = builder.load(lanes), LANES
@@ -160,7 +183,5 @@ def _prefetch(builder: Any, address: Any, index: Any) -> None:
     """Ask for a line of memory, for reading, in the second-level cache. No address can fault."""
     kind = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, _I32, _I32, _I32])
     function = builder.module.declare_intrinsic("llvm.prefetch", (_BYTE_POINTER,), kind)
-    pointer = builder.bitcast(
-        _pointer(builder, address, index, ir.IntType(8)), _BYTE_POINTER
-    )
+    pointer = builder.bitcast(_pointer(builder, address, index, ir.IntType(8)), _BYTE_POINTER)
     builder.call(function, [pointer, _I32(0), _I32(2), _I32(1)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from ps_backend import kernels, ops
-from ps_backend.kernels import numba_engine, numexpr_engine
+from ps_backend.kernels import machine_code, numba_engine, numexpr_engine
 from ps_backend.program import DTYPES, REDUCTIONS, Reduction, Step, Sweep, ValueType, partial_dtypes
 
 ENGINES = {"numba": numba_engine.NumbaKernel, "numexpr": numexpr_engine.NumexprKernel}
@@ -203,7 +203,7 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("DISTVEC_CACHE", str(tmp_path))
-    numba_engine._cache_folder.cache_clear()
+    machine_code._cache_folder.cache_clear()
     value = ValueType("float64")
     sweep = Sweep((value,), (), (Step("negative", (0,), value),), (1,), ())
     try:
@@ -211,4 +211,4 @@ def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any
         again = numba_engine.NumbaKernel(sweep)
         assert sum(again._function.stats.cache_hits.values()) == 1
     finally:
-        numba_engine._cache_folder.cache_clear()
+        machine_code._cache_folder.cache_clear()

@@ -1,0 +1,93 @@
+"""Source text to machine code, kept on disk.
+
+The text of a structure is the same in every process, so it is written to a cache folder under its
+digest and numba keeps the machine code beside it: a restarted server compiles nothing twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numba
+
+
+def load(source: str) -> Callable[..., None]:
+    """The function ``kernel`` that ``source`` defines, compiled."""
+    _raise_alias_check_limit()
+    if "distvec_linear" in source:
+        _import_linear()
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    function: Callable[..., None] = _imported(f"kernel_{digest}", source).kernel
+    return function
+
+
+@cache
+def _import_linear() -> None:
+    """Compile ``linear.py`` from a copy in the cache folder.
+
+    There its machine code is renewed with that of the kernels when any helper changes, and can be
+    kept even where the package itself cannot be written to.
+    """
+    _imported("linear", _text_of("linear"))
+
+
+def _imported(name: str, source: str) -> Any:
+    """The module of ``source``, imported from the cache folder after writing it there if new."""
+    folder = _cache_folder()
+    path = folder / f"{name}.py"
+    if not path.exists():
+        # Servers on one machine share the folder: whoever renames last wins, with the same text.
+        handle, draft = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+        os.replace(draft, path)
+    spec = importlib.util.spec_from_file_location(f"distvec_{name}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import the kernel in {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba looks the module up by name when it loads machine code
+    spec.loader.exec_module(module)
+    return module
+
+
+def _text_of(helper: str) -> str:
+    return Path(__file__).with_name(f"{helper}.py").read_text()
+
+
+@cache
+def _cache_folder() -> Path:
+    """A folder for this version of the helpers, numba and Python; numba tells CPUs apart itself."""
+    helpers = "".join(map(_text_of, ("linear", "scalar_math", "simd", "chains")))
+    version = f"{numba.__version__} {sys.version_info[:2]}"
+    tag = hashlib.sha256((helpers + version).encode()).hexdigest()[:12]
+    root = os.environ.get("DISTVEC_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    for parent in (Path(root).expanduser(), Path(tempfile.gettempdir())):
+        folder = parent / "distvec" / f"kernels-{tag}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="distvec-kernels-"))
+
+
+@cache
+def _raise_alias_check_limit() -> None:
+    """Let LLVM vectorise loops over many arrays.
+
+    It guards a vectorised loop by comparing every output's range with every other array's and gives
+    up past a number of comparisons that sweeps with several outputs exceed. There are two such
+    numbers: one of the analysis, one of the vectoriser.
+    """
+    for limit in ("runtime-memory-check-threshold", "vectorize-memory-check-threshold"):
+        llvmlite.binding.set_option("distvec", f"--{limit}=4096")

@@ -1,0 +1,186 @@
+"""Source text of a kernel, in the subset of Python that numba compiles.
+
+A block is walked in chunks that fit the innermost cache. Within a chunk, elementwise loops take
+turns with calls that fill an array: a linear combination, an exponential (see ``split``). The last
+loop leaves the operands of the reductions in scratch arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ps_backend import ops
+from ps_backend.kernels import reductions
+from ps_backend.kernels.split import CHAIN, Split
+from ps_backend.kernels.stages import stages_of
+from ps_backend.program import Step, partial_dtypes
+
+_CHUNK = 1024
+
+_HEADER = """\
+import math
+import numpy as np
+from numba import boolean, float32, float64, int32, int64, njit
+from ps_backend.kernels.scalar_math import (
+    _apply, _argmax, _argmin, _floor_divide, _int_floor_divide, _int_pow, _int_remainder, _int_sum,
+    _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _remainder, _rint, _sigmoid,
+    _sign, _smallest, _sum, _uniform,
+)
+"""
+_LINEAR = "from distvec_linear import chain, multi_dot\n"
+
+_CONVERT = {
+    "float64": "float64({})",
+    "float32": "float32({})",
+    "int64": "int64({})",
+    "int32": "int32({})",
+    "bool": "boolean({})",
+}
+
+
+def source_of(parts: Split) -> str:
+    """The text of the kernel of a sweep: of its rest, around calls of what is compiled already."""
+    writer = _Writer(parts)
+    names, types = zip(*writer.parameters(), strict=True)
+    numbered = [(k, r, parts.rest.types[r.arg]) for k, r in enumerate(parts.rest.reductions)]
+    lines = [
+        f"@njit('void({', '.join(types)})', nogil=True, error_model='numpy', cache=True)",
+        f"def kernel({', '.join(names)}):",
+        *(f"    {line}" for line in writer.scratch()),
+        "    for b in range(b0, b1):",
+        "        lo = b * size",
+        "        hi = min(lo + size, n)",
+        *(f"        {line}" for k, r, t in numbered for line in reductions.start(k, r, t)),
+        *(["        totals[:] = 0"] if parts.dots else []),
+        f"        for c0 in range(lo, hi, {_CHUNK}):",
+        f"            c1 = min(c0 + {_CHUNK}, hi)",
+        *(f"            {line}" for line in writer.chunk()),
+        *(f"        {line}" for k, r, _ in numbered for line in reductions.end(k, r)),
+        *(["        products[:, b] = totals"] if parts.dots else []),
+    ]
+    header = _HEADER + (_LINEAR if parts.dots or parts.chains else "")
+    return "\n".join([header, "", *lines, ""])
+
+
+class _Writer:
+    """Writes the parts of one kernel.
+
+    Of value ``k``, ``vk`` is an element, ``ink`` the whole input, ``xk`` the chunk that is read:
+    of the input, of the result of a call, or of a step that an earlier loop computed.
+    """
+
+    def __init__(self, parts: Split) -> None:
+        self._parts = parts
+        self._sweep = sweep = parts.rest
+        self._own = len(sweep.inputs) - len(parts.calls)
+        self._called = range(self._own, len(sweep.inputs))
+        self._stages = stages_of(sweep, parts.calls)
+        self._operands = reductions.operands(sweep)
+        # The result of a call that is an output is computed where it will be stored.
+        outputs = reversed(list(enumerate(sweep.outputs)))
+        self._direct = {value: k for k, value in outputs if value in self._called}
+        self._stored = [
+            (k, v) for k, v in enumerate(sweep.outputs) if self._direct.get(v, None) != k
+        ]
+
+    def parameters(self) -> Iterator[tuple[str, str]]:
+        """Name and type of each parameter."""
+        sweep = self._sweep
+        yield from ((name, "int64") for name in ("b0", "b1", "size", "offset", "n"))
+        if self._parts.dots:
+            yield from ((name, "int64[::1]") for name in ("firsts", "counts", "seconds"))
+            yield "products", "float64[:, ::1]"
+        for value, call in zip(self._called, self._parts.calls, strict=True):
+            yield f"loop{value}", "int64[::1]"
+            if call.op == CHAIN:
+                yield f"vectors{value}", "int64[::1]"
+                yield f"coefficients{value}", "float64[::1]"
+        for value in range(self._own):
+            yield f"in{value}", _array(sweep.inputs[value].dtype)
+        for value, scalar in enumerate(sweep.scalars, len(sweep.inputs)):
+            yield f"v{value}", "boolean" if scalar.dtype == "bool" else scalar.dtype
+        for k, value in enumerate(sweep.outputs):
+            yield f"out{k}", _array(sweep.types[value].dtype)
+        for k, reduction in enumerate(sweep.reductions):
+            dtypes = partial_dtypes(reduction, sweep.types[reduction.arg])
+            for name, dtype in zip(reductions.partial_names(k, reduction), dtypes, strict=True):
+                yield name, _array(dtype.name)
+
+    def scratch(self) -> Iterator[str]:
+        """Arrays of one chunk each."""
+        for name, dtype, _ in self._operands.values():
+            yield f"{name} = np.empty({_CHUNK}, np.{dtype})"
+        for value in (*self._called, *self._stages.carried):
+            if value not in self._direct:
+                dtype = self._sweep.types[value].dtype
+                dtype = "bool_" if dtype == "bool" else dtype
+                yield f"t{value} = np.empty({_CHUNK}, np.{dtype})"
+        if self._parts.dots:
+            yield "totals = np.empty(len(seconds))"
+
+    def chunk(self) -> Iterator[str]:
+        """What is done to one chunk."""
+        # Indices count from the start of the chunk: then the compiler sees that none is negative,
+        # which in Python would mean another element.
+        yield from (f"y{k} = out{k}[c0:c1]" for k in range(len(self._sweep.outputs)))
+        yield from (f"x{value} = in{value}[c0:c1]" for value in range(self._own))
+        for value in (*self._called, *self._stages.carried):
+            direct = self._direct.get(value)
+            yield f"x{value} = " + (f"t{value}[:c1 - c0]" if direct is None else f"y{direct}")
+        for stage in range(self._stages.last + 1):
+            yield from self._calls(stage)
+            yield from self._loop(stage)
+        for k, r in enumerate(self._sweep.reductions):
+            operand = self._operands[reductions.key(r)][0]
+            yield from reductions.fold(k, r, self._sweep.types[r.arg], operand)
+        if self._parts.dots:
+            yield "multi_dot(firsts, counts, seconds, totals, c0, c1 - c0)"
+
+    def _calls(self, stage: int) -> Iterator[str]:
+        for value, call, its in zip(
+            self._called, self._parts.calls, self._stages.of_call, strict=True
+        ):
+            if its == stage and call.op == CHAIN:
+                yield f"chain(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
+            elif its == stage:
+                operand = call.start if call.start in range(self._own) else value
+                yield f"_apply(loop{value}, x{operand}, x{value})"
+
+    def _loop(self, stage: int) -> Iterator[str]:
+        """The loop over elements of one stage: loads, steps, stores."""
+        sweep, stages = self._sweep, self._stages
+        first = len(sweep.inputs) + len(sweep.scalars)
+        steps = [v for v in range(first, len(sweep.types)) if stages.of_step[v] == stage]
+        stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in stages.carried]
+        for value, call, its in zip(
+            self._called, self._parts.calls, self._stages.of_call, strict=True
+        ):
+            # NumPy's loops read an input where it is.
+            in_place = call.op == CHAIN or call.start not in range(self._own)
+            if its == stage + 1 and call.start is not None and in_place:
+                stores.append((f"x{value}[i] = v{call.start}", call.start))
+        if stage == stages.last:
+            stores += [(f"y{k}[i] = v{value}", value) for k, value in self._stored]
+            stores += [(f"{s}[i] = {text}", v) for (v, _), (s, _, text) in self._operands.items()]
+        if not stores:
+            return
+        needed = {value for _, value in stores}
+        needed.update(arg for value in steps for arg in sweep.steps[value - first].args)
+        scalars = range(len(sweep.inputs), first)
+        yield "for i in range(c1 - c0):"
+        yield "    _index = offset + c0 + i"
+        yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *scalars}))
+        yield from (f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps)
+        yield from (f"    {store}" for store, _ in stores)
+
+
+def _array(dtype: str) -> str:
+    return f"{'boolean' if dtype == 'bool' else dtype}[::1]"
+
+
+def _expression(step: Step) -> str:
+    template = ops.TABLE[step.op].numba
+    expression = template.format(*(f"v{arg}" for arg in step.args))
+    if step.op == "cast" and step.type.dtype == "bool":
+        expression = f"{expression} != 0"
+    return _CONVERT[step.type.dtype].format(expression)

@@ -1,0 +1,164 @@
+"""Inner products and linear combinations of any number of vectors: bits against NumPy's."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.split import LEAST_DOTS
+from ps_backend.program import Sweep
+from tests.ps_backend.sweeps import (
+    BLOCK,
+    BOOL,
+    Builder,
+    assert_numpy,
+    gram,
+    kernel_of,
+    run,
+    two_loop,
+    vectors,
+)
+
+
+@pytest.mark.parametrize("history", [1, 2, 5, 12])
+@pytest.mark.parametrize("length", [0, 1, 17, 1024, 5003])
+def test_two_loop_recursion(history: int, length: int) -> None:
+    scalars = np.random.default_rng(1).standard_normal(2 * history + 1).tolist()
+    assert_numpy(two_loop(history), vectors(2 * history + 2, length), scalars)
+
+
+@given(
+    count=st.integers(1, 9),
+    length=st.integers(0, 3000),
+    data=st.data(),
+)
+@settings(max_examples=50)
+def test_inner_products(count: int, length: int, data: st.DataObject) -> None:
+    """Each has the bits that the ordinary kernel gives it, whatever others are computed."""
+    index = st.integers(0, count - 1)
+    pairs = data.draw(st.lists(st.tuples(index, index), min_size=LEAST_DOTS, max_size=40))
+    inputs = vectors(count, length, seed=length)
+    got = run(kernel_of(gram(count, pairs)), inputs, [], 0, length)
+    alone = kernel_of(gram(2, [(0, 1)]))
+    for (i, j), partial in zip(pairs, got, strict=True):
+        assert partial.tobytes() == run(alone, [inputs[i], inputs[j]], [], 0, length)[0].tobytes()
+        for number, low in enumerate(range(0, length, BLOCK)):
+            terms = inputs[i][low : low + BLOCK] * inputs[j][low : low + BLOCK]
+            assert abs(partial[number] - terms.sum()) <= 1e-13 * np.abs(terms).sum()
+
+
+# Few shapes of rests, so that few kernels are compiled, around chains and pairs of every kind.
+RESTS = ("plain", "starts late", "two chains", "exponentials")
+
+
+def random_sweep(draw: Any, shape: str, inputs: int, scalars: int) -> Sweep:
+    build = Builder(inputs, scalars)
+
+    def vector() -> int:
+        return draw(st.integers(0, inputs - 1))
+
+    def scalar() -> int:
+        return inputs + draw(st.integers(0, scalars - 1))
+
+    def operand() -> int:
+        form = draw(st.sampled_from(["x", "s*x", "x*s", "-x", "-(s*x)"]))
+        if form == "x":
+            return vector()
+        if form == "-x":
+            return build.step("negative", vector())
+        args = (vector(), scalar())
+        product = build.step("multiply", *(args if form == "x*s" else args[::-1]))
+        return build.step("negative", product) if form == "-(s*x)" else product
+
+    def chain(value: int, links: int) -> int:
+        for _ in range(links):
+            op = draw(
+                st.sampled_from(["add", "subtract", "radd", "rsubtract", "s", "/", "-", "+s"])
+            )
+            if op in ("add", "subtract"):
+                value = build.step(op, value, operand())
+            elif op in ("radd", "rsubtract"):
+                value = build.step(op[1:], operand(), value)
+            elif op == "-":
+                value = build.step("negative", value)
+            else:
+                name = {"s": "multiply", "/": "divide", "+s": "add"}[op]
+                value = build.step(name, value, scalar())
+        for _ in range(4):  # long enough to be taken out, whatever was drawn above
+            value = build.step("add", value, operand())
+        return value
+
+    links = draw(st.integers(0, 12))
+    reductions = [("sum", build.step("multiply", vector(), vector())) for _ in range(LEAST_DOTS)]
+    if shape == "plain":
+        value = chain(vector(), links)
+        return build.sweep([value], [*reductions, ("max", value)])
+    if shape == "starts late":
+        value = chain(build.step("abs", build.step("multiply", 0, 1)), links)
+        return build.sweep([build.step("abs", value), value], [("min", value), *reductions])
+    if shape == "two chains":
+        first = chain(vector(), links)
+        sign = build.step("less", first, 0, type=BOOL)
+        second = chain(build.step("where", sign, first, 1), links)
+        total = build.step("multiply", first, second)
+        return build.sweep([second], [*reductions, ("sum", total)])
+    first = chain(build.step("tanh", 0), links)
+    second = chain(build.step("exp", build.step("negative", build.step("abs", first))), links)
+    return build.sweep([build.step("log1p", build.step("abs", second)), first], reductions)
+
+
+@given(data=st.data(), shape=st.sampled_from(RESTS), length=st.integers(0, 4000))
+def test_random_chains_pairs_and_rests(data: st.DataObject, shape: str, length: int) -> None:
+    count = data.draw(st.integers(2, 12))
+    sweep = random_sweep(data.draw, shape, count, 3)
+    inputs = vectors(count, length, seed=count)
+    if length:
+        inputs[0][:: max(1, length // 3)] = [np.inf, -0.0, np.nan][count % 3]
+    assert_numpy(sweep, inputs, [0.7, -1.3, 3.0])
+
+
+@given(cuts=st.lists(st.integers(0, 7), max_size=3), history=st.integers(2, 6))
+@settings(max_examples=20)
+def test_ranges_do_not_change_a_bit(cuts: list[int], history: int) -> None:
+    length = 7 * BLOCK + 333
+    sweep = two_loop(history)
+    inputs = vectors(len(sweep.inputs), length)
+    scalars = [0.5] * len(sweep.scalars)
+    products = gram(5, [(0, 1), (0, 2), (1, 1), (3, 2), (4, 0), (2, 2)])
+    for kernel, given_scalars in ((kernel_of(sweep), scalars), (kernel_of(products), [])):
+        used = inputs[: len(kernel.sweep.inputs)]
+        whole = run(kernel, used, given_scalars, 0, length)
+        bounds = sorted({0, length, *(cut * BLOCK for cut in cuts)})
+        parts = [
+            run(kernel, used, given_scalars, low, high) for low, high in itertools.pairwise(bounds)
+        ]
+        for number, expected in enumerate(whole):
+            got = np.concatenate([part[number] for part in parts])
+            assert got.tobytes() == expected.tobytes()
+
+
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = two_loop(4)
+    inputs, scalars = vectors(10, 40_000), [0.25] * 9
+    results = []
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        results.append(run(kernel_of(sweep), inputs, scalars, 0, 40_000))
+    assert len({tuple(part.tobytes() for part in result) for result in results}) == 1
+
+
+def test_both_engines_agree() -> None:
+    sweep = two_loop(6)
+    inputs, scalars = vectors(14, 6000), [0.125 * k - 0.7 for k in range(13)]
+    ours = run(kernel_of(sweep), inputs, scalars, 0, 6000)
+    theirs = run(kernel_of(sweep, NumexprKernel), inputs, scalars, 0, 6000)
+    for got, expected in zip(ours[:2], theirs[:2], strict=True):
+        assert got.tobytes() == expected.tobytes()
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-11)
+    assert ours[3].tobytes() == theirs[3].tobytes()
