@@ -121,6 +121,7 @@ class LocalServers:
                 stderr=log,
                 env=environment,
                 bufsize=0,
+                process_group=0,  # Ctrl-C in the terminal is for the parent alone
             )
         orders = json.dumps({"token": self.token, "parent": os.getpid()}) + "\n"
         if process.stdin is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import Any
 
 from pyspark import SparkContext
@@ -13,6 +15,15 @@ _LOCAL = re.compile(r"local(\[.*\])?")
 def is_local(master: str | None) -> bool:
     """Do tasks run on the driver's machine (``local``, ``local[2]``; not ``local-cluster``)?"""
     return master is not None and _LOCAL.fullmatch(master) is not None
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Let local tasks run in the driver's Python unless the user chose one (PYSPARK_PYTHON).
+
+    Spark's own choice is the first ``python3`` on the path, which may know nothing of distvec.
+    """
+    if is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def has_stopped(spark_context: SparkContext) -> bool:

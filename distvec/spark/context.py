@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from distvec.session import Session
-from distvec.spark.application import context_of, has_stopped, is_local
+from distvec.spark.application import context_of, has_stopped, is_local, use_this_python
 from distvec.spark.evaluate import Access
 from ps_backend.client import Client
 from ps_backend.launcher import LocalServers, launch_local
@@ -39,6 +39,7 @@ class PSContext(Session):
         servers: LocalServers | None = None,
     ) -> None:
         super().__init__(client, owner=servers)
+        use_this_python(spark_context)
         self.spark_context = spark_context
         self._token = token
         self._servers = servers

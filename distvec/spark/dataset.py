@@ -71,10 +71,7 @@ class Dataset:
             raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        try:
-            return self._rdd.mapPartitions(task).collect()
-        except (PySparkException, Py4JJavaError) as error:
-            raise RuntimeError(f"a Spark job failed: {_cause_of(error)}") from error
+        return _collect(self._rdd.mapPartitions(task))
 
     def rebuild(self) -> None:
         """Read the data again: a block was not where its task ran."""
@@ -99,7 +96,7 @@ class Dataset:
 
     def _materialise(self) -> list[Descriptor]:
         self._rdd = self._source.rdd.persist(StorageLevel.MEMORY_AND_DISK)
-        known = [Descriptor(*row) for row in self._rdd.collect()]
+        known = [Descriptor(*row) for row in _collect(self._rdd)]
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
 
@@ -107,6 +104,19 @@ class Dataset:
         if self._rdd is not None and not has_stopped(self.spark.sparkContext):
             self._rdd.unpersist(blocking=wait)
         self._rdd = None
+
+
+def _collect(rdd: RDD[T]) -> list[T]:
+    try:
+        return rdd.collect()
+    except (PySparkException, Py4JJavaError) as error:
+        reason = _cause_of(error)
+        if "No module named" in reason:
+            reason += (
+                "; the workers' Python lacks it: start Spark with PYSPARK_PYTHON set to a Python "
+                "that has what the driver has"
+            )
+        raise RuntimeError(f"a Spark job failed: {reason}") from error
 
 
 def check(known: list[Descriptor], positive_label: float | None) -> None:
@@ -158,12 +168,14 @@ def _number(data: DataFrame, name: str, argument: str) -> Column:
 
 
 def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
+    absent = ValueError(f"{argument}={name!r}: the data has no such column, only {data.columns}")
+    # Spark logs the exceptions of its analysis, so it is asked about paths into structs only.
+    if "." not in name and name.strip("`").lower() not in map(str.lower, data.columns):
+        raise absent
     try:
         return data.select(F.col(name)).schema[0].dataType
     except AnalysisException as error:
-        raise ValueError(
-            f"{argument}={name!r}: the data has no such column, only {data.columns}"
-        ) from error
+        raise absent from error
 
 
 def _cause_of(error: PySparkException | Py4JJavaError) -> str:

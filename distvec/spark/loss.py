@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from typing import Self
 
 import numpy as np
@@ -51,6 +52,11 @@ class LogisticLoss:
         self.l2 = _penalty_factor(l2, "l2")
         self.intercept = intercept
         self.ps = PSContext.active() if ps is None else ps
+        if not hasattr(data, "sparkSession"):
+            raise TypeError(
+                f"data is {type(data).__name__}; it must be a Spark DataFrame: "
+                "spark.createDataFrame(...)"
+            )
         if data.sparkSession.sparkContext is not self.ps.spark_context:
             raise ValueError("the data belongs to another SparkContext than the PSContext")
         self.data = Dataset(data, features, label, weight, positive_label)
@@ -109,6 +115,11 @@ class LogisticLoss:
         return self.ps.arange(self.dimension) < self.data.size
 
     def _check_weights(self, w: object) -> None:
+        if self.ps.is_stopped:
+            raise RuntimeError(
+                "the PSContext of this loss was stopped; start one again by "
+                "PSContext.get_or_create(spark), and make a new LogisticLoss"
+            )
         if not isinstance(w, DistArray):
             raise TypeError(f"w is {type(w).__name__}; make a DistArray: ps.array(w)")
         if w.session is not self.ps:
@@ -136,6 +147,10 @@ class LogisticLoss:
                 target = client.new_id()
                 winners = [(one.partition, one.attempt) for one in outcomes]
                 client.commit(round_name, winners, space, w.dtype, target)
+            except errors.ServerLost:
+                # The driver would wait for that server, too, before it knew that it is lost.
+                threading.Thread(target=_drop, args=(client, round_name), daemon=True).start()
+                raise
             except BaseException:
                 _drop(client, round_name)
                 raise

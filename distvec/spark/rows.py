@@ -39,7 +39,7 @@ class SparseRows(NamedTuple):
 
 def features_of(column: pa.Array) -> SparseRows:
     """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row."""
-    _refuse_null(column, "the features are null")
+    _refuse_null(column, "the features are null; drop such rows: data.dropna()")
     if pa.types.is_struct(column.type):
         kind, size, indices, values = column.flatten()
         sparse = kind.to_numpy() == 0
@@ -60,9 +60,9 @@ def features_of(column: pa.Array) -> SparseRows:
 
 def labels_of(column: pa.Array) -> Floats:
     """The labels as they are; null and NaN are refused."""
-    _refuse_null(column, "the label is null")
+    _refuse_null(column, "the label is null; drop such rows: data.dropna()")
     labels: Floats = column.to_numpy(zero_copy_only=False)
-    _refuse_where(~np.isfinite(labels), labels, "the label is {}")
+    _refuse_where(~np.isfinite(labels), labels, "the label is {}; drop such rows: data.dropna()")
     return labels
 
 
@@ -139,7 +139,10 @@ def _refuse_not_finite(numbers: Floats, lengths: Ints, coordinates: npt.NDArray[
     bad = ~np.isfinite(numbers)
     if bad.any():
         position = int(np.argmax(bad))
-        reason = f"feature {coordinates[position]} is {numbers[position]}"
+        reason = (
+            f"feature {coordinates[position]} is {numbers[position]}; features are finite: drop "
+            "such rows, or fill them (pyspark.ml.feature.Imputer)"
+        )
         raise BadRow(_row_of(position, lengths), reason)
 
 

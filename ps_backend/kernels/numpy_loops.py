@@ -34,6 +34,16 @@ _capsules: list[Any] = []
 
 
 @cache
+def has_loop(op: str, dtype: str) -> bool:
+    """Whether this NumPy hands out the loop; the interface is not among its stable ones."""
+    try:
+        loop_of(op, dtype)
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return False
+    return True
+
+
+@cache
 def loop_of(op: str, dtype: str) -> npt.NDArray[np.int64]:
     """Addresses of the loop of unary ``op`` on contiguous ``dtype``, its context and its data."""
     ufunc: Any = ops.TABLE[op].numpy

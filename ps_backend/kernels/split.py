@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ps_backend.kernels.chains import Link, chains_of
+from ps_backend.kernels.numpy_loops import has_loop
 from ps_backend.program import Reduction, Step, Sweep, ValueType
 
 LEAST_DOTS = 5
@@ -68,7 +69,9 @@ def split(sweep: Sweep) -> Split:
     starts |= {
         value: step.args[0]
         for value, step in enumerate(sweep.steps, first)
-        if step.op in APPLIED and step.type == sweep.types[step.args[0]]
+        if step.op in APPLIED
+        and step.type == sweep.types[step.args[0]]
+        and has_loop(step.op, step.type.dtype)
     }
     kept = [r for k, r in enumerate(sweep.reductions) if k not in dots]
     used = _used(sweep, [*sweep.outputs, *(r.arg for r in kept)], starts)

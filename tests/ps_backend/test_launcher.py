@@ -77,6 +77,16 @@ def test_a_killed_parent_leaves_no_server(how):
         assert all(ended(pid, 5) for pid in pids)
 
 
+def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    with python("-c", ignore + PARENT, "alone", process_group=0) as parent:
+        pids = json.loads(parent.stdout.readline())
+        os.killpg(parent.pid, signal.SIGINT)
+        assert not any(ended(pid, 0.5) for pid in pids)
+        parent.kill()
+        assert all(ended(pid, 5) for pid in pids)
+
+
 def test_servers_that_nobody_stopped_end_with_the_interpreter():
     code = "from ps_backend.launcher import launch_local; s = launch_local(1, memory=1 << 26)"
     with python("-c", f"{code}; print(s.pids[0], s.logs)") as parent:

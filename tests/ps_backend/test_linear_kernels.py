@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from ps_backend.kernels import numpy_loops
+from ps_backend.kernels.numba_engine import NumbaKernel
 from ps_backend.kernels.numexpr_engine import NumexprKernel
-from ps_backend.kernels.split import LEAST_DOTS
-from ps_backend.program import Sweep
+from ps_backend.kernels.split import LEAST_DOTS, split
+from ps_backend.program import Step, Sweep, ValueType
 from tests.ps_backend.sweeps import (
     BLOCK,
     BOOL,
@@ -162,3 +164,20 @@ def test_both_engines_agree() -> None:
         assert got.tobytes() == expected.tobytes()
     np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-11)
     assert ours[3].tobytes() == theirs[3].tobytes()
+
+
+def test_a_numpy_that_hides_its_loops_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(op: str, dtype: str) -> None:
+        raise AttributeError("_get_strided_loop")
+
+    numpy_loops.has_loop.cache_clear()
+    monkeypatch.setattr(numpy_loops, "loop_of", hidden)
+    try:
+        value = ValueType("float64")
+        sweep = Sweep((value,), (), (Step("exp", (0,), value),), (1,), ())
+        assert split(sweep).calls == ()
+        x, out = np.linspace(-3, 3, 2000), np.empty(2000)
+        NumbaKernel(sweep)([x], [], [out], 0, len(x), 1024)
+        np.testing.assert_array_max_ulp(out, np.exp(x), 4)
+    finally:
+        numpy_loops.has_loop.cache_clear()
