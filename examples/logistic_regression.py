@@ -77,10 +77,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def start_spark(master: str) -> SparkSession:
     """A quiet SparkSession with room for the cached rows, its workers run by this Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log = Path(__file__).resolve().with_name("log4j2.properties")
     return (
         SparkSession.builder.appName("distvec: logistic regression")
         .master(master)
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log.as_uri()}")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
@@ -134,14 +136,16 @@ def run(
     """Train once, with a bar, and score the held-out rows."""
     first = ps.counters.messages
     began = time.perf_counter()
-    with tqdm(total=solver.max_iterations, desc=name, unit="it", dynamic_ncols=True) as bar:
+    pause = 0.1 if sys.stderr.isatty() else 5.0  # a log takes no hundred lines
+    with tqdm(total=solver.max_iterations, desc=name, unit="it", mininterval=pause) as bar:
 
         def show(state: Any) -> None:
-            bar.update(state.iteration - bar.n)
             bar.set_postfix_str(
                 f"value {state.value:.6f}, gradient {state.gradient_norm:.1e}, "
-                f"messages {ps.counters.messages - first}"
+                f"messages {ps.counters.messages - first}",
+                refresh=False,
             )
+            bar.update(state.iteration - bar.n)
 
         result = solver.minimize(fun, ps.zeros(fun.dimension), callback=show)
     seconds = time.perf_counter() - began

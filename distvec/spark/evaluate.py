@@ -1,13 +1,14 @@
 """The task side of one evaluation: pull what the rows touch, compute, stage what they touch.
 
-Two caches live as long as a Python worker of Spark does (it is reused by later jobs): its clients
-and its mapped blocks. They are the only module state here.
+Three caches live as long as a Python worker of Spark does (it is reused by later jobs): its
+clients, the sessions that it could not join, and its mapped blocks. There is no other module state.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,13 +20,15 @@ from distvec.spark.blocks import Block, Floats, Ints, load
 from distvec.spark.build import Descriptor
 from distvec.spark.kernels import logistic
 from ps_backend.client import Client
-from ps_backend.errors import PSError
+from ps_backend.errors import PSError, ServerLost
 from ps_backend.space import DenseSpace
 
 BLOCK_MISSING = "BlockMissing"
 _MOST_CLIENTS = 4
+_JOIN_SECONDS = 5.0
 
 _clients: dict[tuple[int, str], Client] = {}
+_not_joined: dict[tuple[int, str], tuple[float, ServerLost]] = {}
 _blocks: dict[str, Block] = {}
 
 
@@ -117,15 +120,33 @@ def pull(client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates
 
 
 def join(access: Access) -> Client:
-    """This process's client of the session; connects at the first call."""
+    """This process's client of the session; connects at the first call.
+
+    Raises ServerLost after some seconds, and then at once for as long again: a job has many tasks,
+    and they are not to wait one after the other.
+    """
     key = (os.getpid(), access.session)
     if key not in _clients:
+        until, error = _not_joined.pop(key, (0.0, None))
+        if error is not None and time.monotonic() < until:
+            _not_joined[key] = until, error
+            raise error
         while len(_clients) >= _MOST_CLIENTS:
             oldest = _clients.pop(next(iter(_clients)))
             # Its servers may be gone, and closing waits for them.
             threading.Thread(target=oldest.close, daemon=True).start()
-        _clients[key] = Client.connect(access.addresses, token=access.token, session=access.session)
+        _clients[key] = _connect(key, access)
     return _clients[key]
+
+
+def _connect(key: tuple[int, str], access: Access) -> Client:
+    try:
+        return Client.connect(
+            access.addresses, token=access.token, session=access.session, timeout=_JOIN_SECONDS
+        )
+    except ServerLost as error:
+        _not_joined[key] = time.monotonic() + 2 * _JOIN_SECONDS, error
+        raise
 
 
 def _block(path: str) -> Block:

@@ -111,7 +111,8 @@ def driver(tmp_path):
     def start(script):
         path = tmp_path / f"driver{len(started)}.py"
         path.write_text(script)
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        del environment["PYSPARK_PYTHON"]  # PSContext must see to it that the workers find distvec
         process = subprocess.Popen(
             [sys.executable, str(path)],
             stdin=subprocess.PIPE,
@@ -119,6 +120,7 @@ def driver(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            process_group=0,
         )
         started.append(process)
         return process

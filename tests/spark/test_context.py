@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 from distvec.spark import LogisticLoss, PSContext
+from distvec.spark.evaluate import Access, join
 from ps_backend.errors import ServerLost
 from ps_backend.launcher import launch_local
 
@@ -75,6 +78,18 @@ def test_a_cluster_needs_addresses(spark, monkeypatch):
 def test_something_without_a_spark_context():
     with pytest.raises(NotImplementedError, match="has no SparkContext"):
         PSContext.get_or_create(object())
+
+
+def test_many_tasks_wait_for_a_lost_server_once(monkeypatch):
+    monkeypatch.setattr("distvec.spark.evaluate._JOIN_SECONDS", 0.5)
+    access = Access(("127.0.0.1:1",), "token", "a session of nobody")
+    with pytest.raises(ServerLost, match=r"server 127\.0\.0\.1:1 does not answer"):
+        join(access)
+    began = time.monotonic()
+    for _ in range(10):
+        with pytest.raises(ServerLost, match=r"server 127\.0\.0\.1:1 does not answer"):
+            join(access)
+    assert time.monotonic() - began < 0.5
 
 
 def test_a_lost_server_is_server_lost(spark, ps, problem, kill):

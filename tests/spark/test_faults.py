@@ -1,11 +1,14 @@
-"""Whole drivers: retried tasks, and drivers that end without stopping anything."""
+"""Whole drivers: retried tasks, Ctrl-C, and drivers that end without stopping anything."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 import pytest
+
+from tests.conftest import QUICK_START
 
 pytestmark = pytest.mark.spark
 
@@ -19,8 +22,8 @@ from distvec.spark import LogisticLoss, PSContext
 
 warnings.simplefilter("ignore")
 builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
+builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
 spark = builder.getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
 ps = PSContext.get_or_create(spark, servers=2)
 
 def say(what):
@@ -56,17 +59,34 @@ say([
     float(value) == first[0],
     bool(np.array_equal(gradient.numpy(), first[1])),
 ])
+module.evaluate, loss.data.run = evaluate, run
 """
 
-WAITING = """
-x = ps.ones(5000).persist()
+INTERRUPTED = """
+from optim import SGD
+
+try:
+    begun = lambda state: say("begun") if state.iteration == 2 else None
+    SGD(step_size=1e-9, max_iterations=10**6).minimize(loss, w, callback=begun)
+except KeyboardInterrupt:
+    say([float(loss(w)[0]) == first[0], ps.server_pids])
+sys.stdin.readline()
+"""
+
+STOPPED_AND_STARTED = """
 say(ps.server_pids)
 sys.stdin.readline()
+spark.stop()
+sys.stdin.readline()
+spark = builder.getOrCreate()
+ps = PSContext.get_or_create(spark, servers=2)
+x = ps.ones(5000).persist()
+say([ps.server_pids, str(ps._servers.logs)])
 """
 
 
 def script(body, master="local[2]"):
-    return START.replace("MASTER", repr(master)) + body
+    return START.replace("MASTER", repr(master)).replace("QUICK_START", repr(QUICK_START)) + body
 
 
 def said(process):
@@ -75,32 +95,33 @@ def said(process):
     return json.loads(line)
 
 
-def test_a_task_that_fails_after_staging_counts_once(driver):
-    process = driver(script(RETRIED, "local[2,4]"))
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver, has_ended):
+    process = driver(script(RETRIED + INTERRUPTED, "local[2,4]"))
     assert said(process) == [["1", "0", "1"], True, True]
-
-
-def test_a_killed_driver_leaves_no_server(driver, has_ended):
-    process = driver(script(WAITING))
-    pids = said(process)
+    assert said(process) == "begun"
+    os.killpg(process.pid, signal.SIGINT)
+    same, pids = said(process)
+    assert same
     assert len(pids) == 2
+    assert not any(has_ended(pid, 0.0) for pid in pids)
     process.send_signal(signal.SIGKILL)
     assert all(has_ended(pid, 5.0) for pid in pids)
 
 
-def test_a_script_that_forgets_to_stop(driver, has_ended):
-    process = driver(script(WAITING))
+def test_servers_end_with_the_spark_context_or_the_script(driver, has_ended):
+    process = driver(script(STOPPED_AND_STARTED))
     pids = said(process)
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.wait(timeout=60) == 0, process.stderr.read()
-    assert all(has_ended(pid) for pid in pids)
-
-
-def test_servers_end_with_the_spark_context(driver, has_ended):
-    process = driver(script(WAITING + "spark.stop()\nsys.stdin.readline()"))
-    pids = said(process)
-    process.stdin.write("\n")
-    process.stdin.flush()
+    assert len(pids) == 2
+    go_on(process)
     assert all(has_ended(pid, 30.0) for pid in pids)
     assert process.poll() is None
+    go_on(process)
+    pids, logs = said(process)
+    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert all(has_ended(pid) for pid in pids)
+    assert not os.path.exists(logs)

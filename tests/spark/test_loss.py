@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from pyspark.sql import functions
 
 import distvec
 from distvec.spark import LogisticLoss, PSContext
@@ -149,6 +150,30 @@ def _fail(request, rows):
 def _raise(request, rows):
     list(rows)
     raise ArithmeticError("no luck at all")
+
+
+def test_a_loss_without_its_context_refuses_at_once(spark, problem):
+    with PSContext.get_or_create(spark) as ps:
+        loss = LogisticLoss(problem.frame)
+        w = ps.zeros(loss.dimension)
+    with pytest.raises(RuntimeError, match="the PSContext of this loss was stopped; start one"):
+        loss(w)
+    loss.close()
+
+
+def test_something_else_than_a_frame(ps):
+    with pytest.raises(TypeError, match="data is ndarray; it must be a Spark DataFrame"):
+        LogisticLoss(np.ones((3, 2)), ps=ps)
+
+
+def test_a_job_that_fails_while_the_data_is_read(ps, problem):
+    @functions.udf("double")
+    def broken(label):
+        raise ArithmeticError("no luck in a udf")
+
+    frame = problem.frame.withColumn("label", broken("label"))
+    with pytest.raises(RuntimeError, match="a Spark job failed: ArithmeticError: no luck in a udf"):
+        LogisticLoss(frame, ps=ps)
 
 
 def test_a_closed_loss_refuses(ps, problem):
