@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, metavar="FILE.svm", help="train on a LIBSVM file instead")
     add("--positive-label", type=float, help="the label that counts as 1, if not {0,1} or {-1,1}")
-    add("--rows", type=int, default=200_000, help="rows of the source corpus, about")
+    add("--rows", type=int, default=160_000, help="rows of the source corpus, about")
     add("--servers", type=int, default=2, help="parameter servers to start")
     add("--l2", type=float, default=1e-5, help="penalty l2/2 |w|^2 of L-BFGS and SGD")
     add("--l1", type=float, default=1e-5, help="penalty l1 |w|_1 of OWL-QN")
