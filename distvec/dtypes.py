@@ -20,7 +20,10 @@ _TESTS = frozenset("logical_and logical_or logical_xor logical_not isnan isfinit
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """``dtype`` as one of the five supported ones, or ``TypeError`` saying which those are."""
-    resolved: np.dtype[Any] = np.dtype(dtype)
+    try:
+        resolved: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"{dtype!r} is no dtype; use one of {', '.join(DTYPES)}") from None
     if resolved not in SUPPORTED:
         raise TypeError(
             f"dtype {resolved} is not supported on the servers; "

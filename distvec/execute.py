@@ -132,4 +132,5 @@ def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:
             continue
         a, b = values[factors[0]], values[factors[1]]
         if isinstance(a, Buffer) and isinstance(b, Buffer):
-            a.products[b.id] = b.products[a.id] = values[reduction]
+            a.remember_product(b.id, values[reduction])
+            b.remember_product(a.id, values[reduction])

@@ -20,6 +20,9 @@ Shape = tuple[int, ...]
 
 _FLOAT = np.dtype(np.float64)
 
+_MOST_PRODUCTS = 512
+"""Far more than the pairs of a quasi-Newton history, and little beside a vector."""
+
 REDUCTIONS = frozenset(("sum", "prod", "min", "max", "any", "all", "argmin", "argmax"))
 
 
@@ -37,6 +40,12 @@ class Buffer:
         self.products: dict[int, Any] = {}
         """Known inner products with other buffers, by id: buffers never change, so these hold."""
         self._free = free
+
+    def remember_product(self, other: int, value: Any) -> None:
+        """Keep the inner product with the buffer ``other``; the oldest are forgotten."""
+        if len(self.products) >= _MOST_PRODUCTS:
+            del self.products[next(iter(self.products))]
+        self.products[other] = value
 
     def __del__(self) -> None:
         self._free([self.id])

@@ -54,6 +54,9 @@ class Client(Connection):
             if not re.fullmatch(r".+:\d+", address):
                 raise ValueError(f"an address must be 'host:port', got {address!r}")
         owner = session is None  # workers that join may be many, and a pipe holds a thread
+        twice = [address for address in addresses if list(addresses).count(address) > 1]
+        if twice:
+            raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         transports = [OverGrpc(address, token=token, tls=tls, pipe=owner) for address in addresses]
         try:
             return cls(

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ps_backend.errors import PSError
+from ps_backend.interrupts import uninterrupted
 from ps_backend.link import Exchange, Link, Message
 from ps_backend.proto import ps_pb2 as pb
 
@@ -94,9 +95,10 @@ class FanOut:
         """
         if not messages:
             return {}
-        group = self._prepare(messages, recorded, after)
-        group.start(sorted(messages)[:-1])
-        return group.finish()
+        with uninterrupted():
+            group = self._prepare(messages, recorded, after)
+            group.start(sorted(messages)[:-1])
+            return group.finish()
 
     def send_unawaited(
         self,
@@ -105,19 +107,21 @@ class FanOut:
         after: After | None = None,
     ) -> None:
         """Send, and leave waiting (and raising) to the next message to any of these servers."""
-        group = self._prepare(messages, True, after)
-        group.start(messages)
-        with self._lock:
-            self._unawaited.update(dict.fromkeys(messages, group))
+        with uninterrupted():
+            group = self._prepare(messages, True, after)
+            group.start(messages)
+            with self._lock:
+                self._unawaited.update(dict.fromkeys(messages, group))
 
     def await_all(self, *, quietly: bool = False) -> None:
         """Wait for everything sent unawaited; raises the first error unless ``quietly``."""
-        for server in range(len(self.links)):
-            try:
-                self._await([server])
-            except Exception:
-                if not quietly:
-                    raise
+        with uninterrupted():
+            for server in range(len(self.links)):
+                try:
+                    self._await([server])
+                except Exception:
+                    if not quietly:
+                        raise
 
     def _prepare(
         self,

@@ -172,7 +172,8 @@ class Link:
         named = _buffers(request)
         held = f"; its part of buffers {named} is gone unless it comes back" if named else ""
         return ServerLost(
-            f"server {self.transport.address} does not answer ({said or cause}){held}"
+            f"server {self.transport.address} does not answer ({said or cause}){held}; start it "
+            f"again and connect anew to make the arrays again"
         )
 
 

@@ -163,3 +163,11 @@ def test_messages_of_an_iteration(ps: dv.Session, solver: Any, most: int) -> Non
     for ours, theirs in zip(result.history, on_numpy.history, strict=True):
         assert ours.value == pytest.approx(theirs.value, rel=1e-8)
     np.testing.assert_allclose(result.x.numpy(), on_numpy.x, rtol=1e-8, atol=1e-10)
+
+
+def test_remembered_products_do_not_grow_without_bound(ps: dv.Session) -> None:
+    x = ps.array(np.ones(4))
+    for k in range(700):
+        float(x @ ps.array(np.full(4, float(k))))
+    assert len(x.node.value.products) <= 512
+    assert float(x @ x) == 4.0

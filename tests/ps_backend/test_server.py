@@ -166,3 +166,8 @@ def test_tls(tmp_path):
             Client.connect([server.address], token=TOKEN, timeout=0.2)
     with pytest.raises(ValueError, match="both --tls-cert and --tls-key"):
         Server(Service(memory=1), token=TOKEN, tls_key=key)
+
+
+def test_an_address_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="localhost:7070 is given twice"):
+        Client.connect(["localhost:7070", "localhost:7070"], token="t")

@@ -1,0 +1,67 @@
+"""A first Ctrl-C waits for the request under way, a second one does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ps_backend.interrupts import uninterrupted
+
+
+@pytest.fixture(autouse=True)
+def _python_handles_interrupts() -> Iterator[None]:
+    """Also where the tests run in the background, with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_is_held_back_until_the_end() -> None:
+    reached = []
+
+    def request() -> None:
+        with uninterrupted():
+            interrupt()
+            reached.append("the end of the request")
+
+    with pytest.raises(KeyboardInterrupt):
+        request()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_second_passes_at_once() -> None:
+    reached = []
+
+    def request() -> None:
+        with uninterrupted():
+            interrupt()
+            interrupt()
+            reached.append("too far")
+
+    with pytest.raises(KeyboardInterrupt):
+        request()
+    assert not reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_pass_through() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def request() -> None:
+        with uninterrupted():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=request)
+    thread.start()
+    thread.join()
+    assert seen == [before]
