@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,53 +10,12 @@ import numpy.typing as npt
 
 from distvec import build, dispatch, dtypes, reductions
 from distvec.expr import Buffer, Node
+from distvec.operators import binary, bitwise, bitwise_in_place, in_place, reflected, unary
 
 if TYPE_CHECKING:
     from distvec.namespace import Namespace
     from distvec.session import Session
     from ps_backend.space import DenseSpace
-
-
-def _binary(name: str) -> Callable[[DistArray, Any], DistArray]:
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.elementwise(self.session, name, self, other)
-
-    return operator
-
-
-def _reflected(name: str) -> Callable[[DistArray, Any], DistArray]:
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.elementwise(self.session, name, other, self)
-
-    return operator
-
-
-def _in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return self.assign(build.elementwise(self.session, name, self, other), name)
-
-    return operator
-
-
-def _unary(name: str) -> Callable[[DistArray], DistArray]:
-    def operator(self: DistArray) -> DistArray:
-        return build.elementwise(self.session, name, self)
-
-    return operator
-
-
-def _bitwise(name: str) -> Callable[[DistArray, Any], DistArray]:
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.bitwise(self.session, name, self, other)
-
-    return operator
-
-
-def _bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return self.assign(build.bitwise(self.session, name, self, other), name)
-
-    return operator
 
 
 _FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}
@@ -137,32 +95,32 @@ class DistArray:
 
     # --- operators ----------------------------------------------------------------------------
 
-    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
-    __isub__ = _in_place("subtract")
-    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
-    __imul__ = _in_place("multiply")
-    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
-    __itruediv__ = _in_place("divide")
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
-    __ifloordiv__ = _in_place("floor_divide")
+    __add__, __radd__, __iadd__ = binary("add"), reflected("add"), in_place("add")
+    __sub__, __rsub__ = binary("subtract"), reflected("subtract")
+    __isub__ = in_place("subtract")
+    __mul__, __rmul__ = binary("multiply"), reflected("multiply")
+    __imul__ = in_place("multiply")
+    __truediv__, __rtruediv__ = binary("divide"), reflected("divide")
+    __itruediv__ = in_place("divide")
+    __floordiv__, __rfloordiv__ = binary("floor_divide"), reflected("floor_divide")
+    __ifloordiv__ = in_place("floor_divide")
     __mod__, __rmod__, __imod__ = (
-        _binary("remainder"),
-        _reflected("remainder"),
-        _in_place("remainder"),
+        binary("remainder"),
+        reflected("remainder"),
+        in_place("remainder"),
     )
-    __rpow__ = _reflected("pow")
-    __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
+    __rpow__ = reflected("pow")
+    __neg__, __pos__, __abs__ = unary("negative"), unary("positive"), unary("abs")
     # These commute, so the reflected ones are the same.
-    __and__ = __rand__ = _bitwise("logical_and")
-    __or__ = __ror__ = _bitwise("logical_or")
-    __xor__ = __rxor__ = _bitwise("logical_xor")
-    __iand__, __ior__ = _bitwise_in_place("logical_and"), _bitwise_in_place("logical_or")
-    __ixor__ = _bitwise_in_place("logical_xor")
-    __lt__, __le__ = _binary("less"), _binary("less_equal")
-    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
-    __eq__ = _binary("equal")  # type: ignore[assignment]
-    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+    __and__ = __rand__ = bitwise("logical_and")
+    __or__ = __ror__ = bitwise("logical_or")
+    __xor__ = __rxor__ = bitwise("logical_xor")
+    __iand__, __ior__ = bitwise_in_place("logical_and"), bitwise_in_place("logical_or")
+    __ixor__ = bitwise_in_place("logical_xor")
+    __lt__, __le__ = binary("less"), binary("less_equal")
+    __gt__, __ge__ = binary("greater"), binary("greater_equal")
+    __eq__ = binary("equal")  # type: ignore[assignment]
+    __ne__ = binary("not_equal")  # type: ignore[assignment]
 
     def __invert__(self) -> DistArray:
         return build.bitwise(self.session, "logical_not", self)

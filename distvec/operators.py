@@ -1,0 +1,65 @@
+"""Operators of arrays, made from the names of ops: each returns the method of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from distvec import build
+
+if TYPE_CHECKING:
+    from distvec.array import DistArray
+
+
+def binary(name: str) -> Callable[[DistArray, Any], DistArray]:
+    """``x OP other``."""
+
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return build.elementwise(self.session, name, self, other)
+
+    return operator
+
+
+def reflected(name: str) -> Callable[[DistArray, Any], DistArray]:
+    """``other OP x``."""
+
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return build.elementwise(self.session, name, other, self)
+
+    return operator
+
+
+def in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
+    """``x OP= other``: the handle stands for the result, in its own dtype."""
+
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return self.assign(build.elementwise(self.session, name, self, other), name)
+
+    return operator
+
+
+def unary(name: str) -> Callable[[DistArray], DistArray]:
+    """``OP x``."""
+
+    def operator(self: DistArray) -> DistArray:
+        return build.elementwise(self.session, name, self)
+
+    return operator
+
+
+def bitwise(name: str) -> Callable[[DistArray, Any], DistArray]:
+    """``x OP other`` for ``& | ^``, which take booleans only."""
+
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return build.bitwise(self.session, name, self, other)
+
+    return operator
+
+
+def bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
+    """``x OP= other`` for ``& | ^``."""
+
+    def operator(self: DistArray, other: Any) -> DistArray:
+        return self.assign(build.bitwise(self.session, name, self, other), name)
+
+    return operator
