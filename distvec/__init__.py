@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from distvec.array import DistArray
 from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like
+from distvec.profile import profile
 from distvec.reductions import (
     all,
     any,
@@ -69,6 +70,7 @@ __all__ = [
     "norm",
     "ones_like",
     "prod",
+    "profile",
     "sum",
     "vdot",
     "vecdot",

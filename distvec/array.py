@@ -11,6 +11,9 @@ import numpy.typing as npt
 from distvec import build, dispatch, dtypes, reductions
 from distvec.expr import Buffer, Node
 from distvec.operators import binary, bitwise, bitwise_in_place, in_place, reflected, unary
+from distvec.planner.draw import draw
+from distvec.planner.plan import Template
+from distvec.profile import measured
 
 if TYPE_CHECKING:
     from distvec.namespace import Namespace
@@ -194,7 +197,8 @@ class DistArray:
         self.session.evaluate(self)
         if self._node.space is None:
             return np.asarray(self._node.value)
-        return self.session.client.read(self._buffer.id, self._node.space, self.dtype)
+        with measured(self.session.counters):
+            return self.session.client.read(self._buffer.id, self._node.space, self.dtype)
 
     def item(self) -> Any:
         """The value of an array with one element as a Python scalar."""
@@ -268,13 +272,19 @@ class DistArray:
         ends = [str(v) for v in self.pull([*range(at_each_end), *range(-at_each_end, 0)])]
         return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
 
-    def explain(self) -> str:
-        """The programs that would compute this array now, or those that computed it."""
-        if not self._node.known:
-            return str(self.session.plan(self))
-        if self._node.origin is not None:
-            return f"computed by {self._node.origin}"
-        return "nothing to run: the values were put here, not computed"
+    def explain(self, format: str = "text") -> str:
+        """The programs that would compute this array now, or those that computed it.
+
+        ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
+        command ``dot``, which must be installed for it.
+        """
+        known = self._node.known
+        template: Template | None = self._node.origin if known else self.session.plan(self)
+        if format != "text":
+            return draw(template or Template([], []), format)
+        if template is None:
+            return "nothing to run: the values were put here, not computed"
+        return f"computed by {template}" if known else str(template)
 
     # --- single elements ----------------------------------------------------------------------
 
@@ -288,7 +298,9 @@ class DistArray:
         from distvec.session import as_indices
 
         wanted = as_indices(indices, len(self))
-        return self.session.client.gather(self.buffer_id, self.space, self.dtype, wanted)
+        source = self.buffer_id
+        with measured(self.session.counters):
+            return self.session.client.gather(source, self.space, self.dtype, wanted)
 
     def push(self, indices: Any, values: Any) -> DistArray:
         """Add ``values`` at ``indices``; repeated indices add up. Returns the array.
@@ -308,9 +320,11 @@ class DistArray:
             return self
         added = np.ascontiguousarray(np.broadcast_to(given, where.shape), self.dtype)
         buffer = self.session.new_buffer(self.space, self.dtype)
-        self.session.client.scatter_add(
-            source, buffer.id, self.space, self.dtype, where, added, donate=self._is_sole_owner()
-        )
+        sole = self._is_sole_owner()
+        with measured(self.session.counters):
+            self.session.client.scatter_add(
+                source, buffer.id, self.space, self.dtype, where, added, donate=sole
+            )
         self._node = self.session.graph.leaf(buffer)
         return self
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from distvec.expr import Buffer, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
+from distvec.profile import note_plan
 from ps_backend import ops
 from ps_backend.program import Program, SweepCall
 
@@ -35,7 +36,7 @@ def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
     """
     values = [node.value for node in plan.nodes]
     programs = plan.template.programs
-    limit = session.planner.cancellation
+    limit = session.planner.cancellation_limit
     _compute_scalars(plan, plan.template.before, values, limit)
     for number, program in enumerate(programs, 1):
         needs_answer = number < len(programs) or any(s.reductions for s in program.sweeps)
@@ -43,6 +44,7 @@ def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
         for sweep in program.sweeps:
             _remember_products(sweep, values)
         _compute_scalars(plan, program.scalars, values, limit)
+    note_plan(plan.template)
     for node, value in zip(plan.nodes, values, strict=True):
         if value is not None and not node.known:
             session.graph.settle(node, value, plan.template)

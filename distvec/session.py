@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from distvec.callsite import call_site
 from distvec.dtypes import check_dtype
 from distvec.execute import Cancelled, execute
 from distvec.expr import Buffer, Graph, Node
 from distvec.planner import Plan, Planner, Template
+from distvec.profile import measured
 from distvec.random import Random
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from distvec.array import DistArray
     from distvec.namespace import Namespace
     from ps_backend.counters import Counters
-
-_PACKAGE = str(Path(__file__).parent)
 
 
 class Session:
@@ -65,6 +63,21 @@ class Session:
         # what it can; weak, since what nobody holds need never be computed.
         self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
 
+    @property
+    def cancellation_limit(self) -> float:
+        """How far an expanded inner product may cancel before it is computed directly.
+
+        The sum of its terms' magnitudes over its own: at the default of 1e4 it has four digits less
+        than float64 can hold. ``inf`` switches the guard off; below 1 nothing is expanded.
+        """
+        return self.planner.cancellation_limit
+
+    @cancellation_limit.setter
+    def cancellation_limit(self, limit: float) -> None:
+        if not limit >= 0:
+            raise ValueError(f"cancellation_limit must be 0 or more, got {limit!r}")
+        self.planner.cancellation_limit = limit
+
     # --- making arrays ------------------------------------------------------------------------
 
     def array(self, values: Any, dtype: Any = None) -> DistArray:
@@ -83,7 +96,8 @@ class Session:
         if host.ndim == 0:
             return self.wrap(self.graph.constant(host[()], host.dtype))
         buffer = self.new_buffer(DenseSpace(len(host)), host.dtype)
-        self.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
+        with measured(self.counters):
+            self.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
         return self.wrap(self.graph.leaf(buffer))
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
@@ -203,7 +217,7 @@ class Session:
             return
         if self._strict:
             raise RuntimeError(
-                f"{what} at {_user_line()} evaluates an array, which session.strict() forbids; "
+                f"{what} at {call_site()} evaluates an array, which session.strict() forbids; "
                 f"call distvec.evaluate(...) or .persist() before"
             )
         self.implicit_evaluations += 1
@@ -241,11 +255,12 @@ class Session:
             missing = [node for node in dict.fromkeys(targets) if not node.known]
             if not missing:
                 return
-            try:
-                self._execute(missing, wait=wait)
-            except OutOfBudget:
-                # What was taken along must not make fail what was asked for.
-                self._execute(missing, wait=wait, alone=True)
+            with measured(self.counters):
+                try:
+                    self._execute(missing, wait=wait)
+                except OutOfBudget:
+                    # What was taken along must not make fail what was asked for.
+                    self._execute(missing, wait=wait, alone=True)
 
     def _execute(self, targets: Sequence[Node], *, wait: bool, alone: bool = False) -> None:
         while True:
@@ -338,16 +353,6 @@ def _space_of_shape(shape: Any) -> DenseSpace | None:
     if shape and shape[0] < 0:
         raise ValueError(f"negative dimensions are not allowed: {tuple(shape)}")
     return DenseSpace(int(shape[0])) if shape else None
-
-
-def _user_line() -> str:
-    """File and line of the innermost caller outside this package."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return (
-        f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown line"
-    )
 
 
 def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:

@@ -51,10 +51,10 @@ class Connection:
         self._closed = False
         self._transports = transports
         self._compose = Composer(self.session, self.client_id, self.servers)
-        opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose)))
+        opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
         # the first server counts the clients of a session, so no two make the same buffer ids
         self._numbers = itertools.count(opened[0].opened.number << _COUNTER_BITS)
-        self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose))
+        self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
         self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
         self.counters.reset()
 

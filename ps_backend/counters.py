@@ -29,6 +29,10 @@ class Counters:
             """Traversals of memory."""
             self.vectors_read = 0
             self.vectors_written = 0
+            self.seconds_waited = 0.0
+            """Time in which the client waited for answers."""
+            self.seconds_per_server = [0.0] * self._servers
+            """Time that each server worked."""
 
     @property
     def messages(self) -> int:
@@ -48,10 +52,11 @@ class Counters:
                 "vectors_written": self.vectors_written,
             }
 
-    def count_message(self, server: int, sent: int, received: int) -> None:
-        """One message to ``server`` and its reply, of so many bytes."""
+    def count_message(self, server: int, sent: int, received: int, seconds: float) -> None:
+        """One message to ``server`` and its reply, of so many bytes; it worked so long."""
         with self._lock:
             self.messages_per_server[server] += 1
+            self.seconds_per_server[server] += seconds
             self.bytes_sent += sent
             self.bytes_received += received
 
@@ -68,6 +73,11 @@ class Counters:
         with self._lock:
             self.vectors_read += read
             self.vectors_written += written
+
+    def count_wait(self, seconds: float) -> None:
+        """The client waited so long for answers."""
+        with self._lock:
+            self.seconds_waited += seconds
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={count}" for name, count in self.snapshot().items())

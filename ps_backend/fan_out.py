@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from ps_backend.counters import Counters
 from ps_backend.errors import PSError
 from ps_backend.interrupts import uninterrupted
 from ps_backend.link import Exchange, Link, Message
@@ -63,8 +66,9 @@ class Group:
 class FanOut:
     """The links of one client to all its servers. Thread-safe."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[Link], counters: Counters) -> None:
         self.links = links
+        self._counters = counters
         self._noted: deque[int] = deque()
         self._unawaited: dict[int, Group] = {}
         self._lock = threading.Lock()
@@ -97,8 +101,9 @@ class FanOut:
             return {}
         with uninterrupted():
             group = self._prepare(messages, recorded, after)
-            group.start(sorted(messages)[:-1])
-            return group.finish()
+            with self._waiting():
+                group.start(sorted(messages)[:-1])
+                return group.finish()
 
     def send_unawaited(
         self,
@@ -145,11 +150,20 @@ class FanOut:
             if group is None:
                 continue
             try:
-                group.finish()
+                with self._waiting():
+                    group.finish()
             finally:
                 with self._lock:
                     for other in [k for k, g in self._unawaited.items() if g is group]:
                         del self._unawaited[other]
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._counters.count_wait(time.perf_counter() - began)
 
     def _hand_out_frees(self, messages: Mapping[int, Message]) -> None:
         fresh = []

@@ -156,7 +156,9 @@ class Link:
     def check(self, answer: Answer) -> pb.Reply:
         """Count the message; raise the error that the reply carries, if any."""
         self.lost = False
-        self._counters.count_message(self._server, answer.sent, answer.received)
+        self._counters.count_message(
+            self._server, answer.sent, answer.received, answer.reply.seconds
+        )
         if answer.reply.HasField("error"):
             error = decode_error(answer.reply.error, self.transport.address)
             if isinstance(error, UnknownSweep):

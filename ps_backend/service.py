@@ -61,6 +61,12 @@ class Service:
 
         Frees that came along are applied even if the request fails.
         """
+        began = time.perf_counter()
+        outcome = self._outcome(request, payload)
+        outcome.reply.seconds = time.perf_counter() - began
+        return outcome
+
+    def _outcome(self, request: pb.Request, payload: Payload) -> Outcome:
         try:
             kind = request.WhichOneof("body")
             if request.frees and request.session in self._sessions:

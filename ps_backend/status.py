@@ -66,7 +66,9 @@ def server_status(
         for k, transport in enumerate(transports)
     ]
     try:
-        replies = FanOut(links).send(Composer("", "", len(addresses)).status(), recorded=False)
+        replies = FanOut(links, counters).send(
+            Composer("", "", len(addresses)).status(), recorded=False
+        )
         return [decode_status(address, replies[k].status) for k, address in enumerate(addresses)]
     finally:
         for transport in transports:

@@ -34,6 +34,9 @@ __all__ = ["Plan", "Planner", "Template"]
 _MOST_TEMPLATES = 1024
 _MOST_RIDERS = 64
 
+_EXPANDED = "{} inner products of linear combinations follow from those of stored vectors"
+_DIRECT = "{} inner products are computed directly: expanded, they lose digits (cancellation_limit)"
+
 
 class Planner:
     """Plans for the nodes of one graph."""
@@ -42,8 +45,8 @@ class Planner:
         self._graph = graph
         self._templates: dict[Any, Template] = {}
         self._exact: weakref.WeakSet[Node] = weakref.WeakSet()
-        self.cancellation = 1e4
-        """How many times larger than an inner product the sum of its terms' magnitudes may be."""
+        self.cancellation_limit = 1e4
+        """As ``Session.cancellation_limit``."""
 
     def plan(self, targets: Sequence[Node], pending: Sequence[Node] = ()) -> Plan:
         """The programs that compute ``targets``.
@@ -52,15 +55,19 @@ class Planner:
         they are computed, and the latest of the others come along where that reads nothing new.
         """
         simplify(self._graph, targets)
-        goals = [*targets, *free_riders(targets, pending[-_MOST_RIDERS:])]
+        riders = free_riders(targets, pending[-_MOST_RIDERS:])
+        goals = [*targets, *riders]
+        notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
         roots = list(dict.fromkeys(goals))
         kept = {id(node) for node in pending if node.space is not None}
         order = topological(roots, _is_known)
         replaced: dict[int, Node] = {}
-        if _depth(order) > 1:
+        if _depth(order) > 1 and self.cancellation_limit >= 1:
             stored = {id(root) for root in roots} | kept
-            expansion = Expansion(self._graph, stored, self._exact, self.cancellation)
+            expansion = Expansion(self._graph, stored, self._exact, self.cancellation_limit)
             replaced = expansion.run(order)
+            if expansion.expanded:
+                notes.append(_EXPANDED.format(expansion.expanded))
             kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
             roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
             order = topological(roots, _is_known)
@@ -68,7 +75,10 @@ class Planner:
         if extra:
             order = topological([*roots, *extra], _is_known)
         aliases = [(node, replaced[id(node)]) for node in goals if id(node) in replaced]
-        return Plan(self._template(order, {id(root) for root in roots}, kept), order, aliases)
+        if self._exact and (direct := sum(node in self._exact for node in order)):
+            notes.append(_DIRECT.format(direct))
+        template = self._template(order, {id(root) for root in roots}, kept)
+        return Plan(template.with_notes(notes), order, aliases)
 
     def compute_directly(self, product: Node) -> None:
         """Never again expand this inner product: its terms cancel."""
@@ -80,7 +90,8 @@ class Planner:
         if found is None:
             if len(self._templates) >= _MOST_TEMPLATES:
                 self._templates.clear()
-            found = emit(order, schedule(fuse(order, goals, kept)))
+            fused = fuse(order, goals, kept)
+            found = emit(order, schedule(fused)).with_notes(fused.notes)
             self._templates[shape] = found
         return found
 

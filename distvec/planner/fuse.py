@@ -38,6 +38,8 @@ class Fused:
     loops: list[Loop]
     scalars: list[Node]
     levels: dict[int, int]
+    notes: list[str]
+    """Why vectors that several programs need are not stored."""
 
 
 def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
@@ -54,6 +56,7 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
         if id(node) in kept and id(node) not in wanted and not node.known and buffers([node]):
             wanted[id(node)] = "held by a variable"
     loops: dict[tuple[int, DenseSpace], Loop] = {}
+    notes: list[str] = []
     needed: dict[int, set[int]] = defaultdict(set)
 
     def loop(level: int, space: DenseSpace) -> Loop:
@@ -72,8 +75,14 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
             reason = wanted.get(id(node))
             if reason is not None:
                 computed.add(levels[id(node)])
-            elif len(computed) > 1 and _is_worth_storing(node):
-                reason = f"needed by {len(computed)} programs"
+            elif len(computed) > 1:
+                if _is_worth_storing(node):
+                    reason = f"needed by {len(computed)} programs"
+                elif node.args:
+                    notes.append(
+                        f"{node!r} is computed again in {len(computed)} programs: "
+                        f"cheaper than to store it and read it back"
+                    )
             if reason is not None:
                 first = min(computed)
                 computed = {first}
@@ -87,7 +96,7 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
         one.stores.reverse()
         one.reductions.reverse()
     scalars = [n for n in order if n.space is None and not n.known and not n.is_reduction]
-    return Fused(ordered, scalars, levels)
+    return Fused(ordered, scalars, levels, notes)
 
 
 def _is_known(node: Node) -> bool:

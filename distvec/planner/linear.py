@@ -11,7 +11,7 @@ one compares it with the sum of its terms' magnitudes and falls back on the prod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, MutableSet, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,9 @@ def cancels(total: Any, magnitude: Any, limit: float) -> bool:
 class Expansion:
     """One walk over a graph, from its leaves up; what depends on expanded products is rebuilt."""
 
-    def __init__(self, graph: Graph, stored: Set[int], exact: Set[Node], limit: float) -> None:
+    def __init__(
+        self, graph: Graph, stored: Set[int], exact: MutableSet[Node], limit: float
+    ) -> None:
         """``stored``: ids of vectors that will be stored; ``exact``: products not to expand."""
         self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
         self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
@@ -56,6 +58,8 @@ class Expansion:
         self._forms: dict[int, Form] = {}
         # Ids are keys here: what they name must live as long.
         self._made: list[Node] = []
+        self.expanded = 0
+        """How many inner products were expanded."""
 
     def run(self, order: Sequence[Node]) -> dict[int, Node]:
         """The node that replaces each node of ``order`` (arguments first), by its id."""
@@ -72,6 +76,7 @@ class Expansion:
         if product_of(node) is not None and node.dtype == _FLOAT and node not in self._exact:
             expanded = self._expanded(node, *self._factors(args[0]))
             if expanded is not None:
+                self.expanded += 1
                 return expanded
         if node.space is None and not node.is_reduction and all(arg.known for arg in args):
             return self._folded(node, args)
@@ -162,6 +167,7 @@ class Expansion:
         if all(argument.known for argument in arguments):
             total, magnitude = inner_of_terms([argument.value for argument in arguments])
             if cancels(total, magnitude, self._limit):
+                self._exact.add(node)
                 return None
             return self._graph.constant(total, _FLOAT)
         expanded = self._make("inner", tuple(arguments), _FLOAT, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,12 @@ class Template:
 
     programs: list[PlannedProgram]
     before: list[int]
+    notes: tuple[str, ...] = ()
+    """What was decided beside the programs, and why."""
+
+    def with_notes(self, notes: Sequence[str]) -> Template:
+        """The same with further notes."""
+        return replace(self, notes=(*self.notes, *notes)) if notes else self
 
     @property
     def messages(self) -> int:
@@ -109,12 +115,32 @@ class Template:
             f"{self.vectors_read} vectors read ({self.bytes_read:,} bytes), "
             f"{self.vectors_written} written ({self.bytes_written:,} bytes)"
         )
-        for number, program in enumerate(self.programs, 1):
-            yield f"program {number}"
-            for sweep in program.sweeps:
+        for number, program in enumerate(self.programs):
+            yield f"program {number + 1}{self._why_not_before(number)}"
+            for place, sweep in enumerate(program.sweeps):
+                if place:
+                    yield "  another sweep, as its vectors have another length"
                 yield from (f"  {line}" for line in sweep.lines())
             if program.scalars:
                 yield f"  then {len(program.scalars)} scalar operations on the client"
+        yield from (f"note: {note}" for note in self.notes)
+
+    def _why_not_before(self, number: int) -> str:
+        """What a program waits for, and so cannot be fused with those before it."""
+        if not number:
+            return ""
+        sweeps = self.programs[number].sweeps
+        read = {position for sweep in sweeps for position in sweep.scalars}
+        for earlier in range(number - 1, -1, -1):
+            if waits := len(read & self.answers(earlier)):
+                return f", as {waits} of its scalars follow from program {earlier + 1}"
+        return ", as it reads what the one before stores"
+
+    def answers(self, number: int) -> set[int]:
+        """Positions of the scalars that are known once a program has answered."""
+        program = self.programs[number]
+        reductions = {position for sweep in program.sweeps for position in sweep.reductions}
+        return reductions | set(program.scalars)
 
 
 @dataclass

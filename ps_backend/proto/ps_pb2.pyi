@@ -53,20 +53,22 @@ class Request(_message.Message):
     def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
     payload: int
     opened: Opened
     status: Status
+    seconds: float
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")

@@ -89,7 +89,7 @@ def test_cancellation_is_noticed_counted_and_mended(ps: dv.Session) -> None:
     host = x - ((x @ y) / (y @ y)) * y
     assert abs(float(product) - host @ y) <= 1e-12 * np.abs(host * y).sum()
     assert ps.cancellations == 1
-    ps.planner.cancellation = np.inf
+    ps.cancellation_limit = np.inf
     again = float((ps.array(x) - ((a @ b) / (b @ b)) * b) @ b)
     assert abs(again - host @ y) <= 1e-10 * np.abs(x * y).sum(), "digits lost, as allowed"
     assert ps.cancellations == 1, "the bound is an option"

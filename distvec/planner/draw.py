@@ -1,0 +1,99 @@
+"""Plans as drawings: text in the DOT language, and SVG where Graphviz is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+from distvec.planner.plan import PlannedSweep, Template
+
+_SECONDS = 60.0
+
+
+def draw(template: Template, format: str) -> str:
+    """``template`` as ``"dot"`` or ``"svg"``.
+
+    ``ValueError`` for another format, ``RuntimeError`` where Graphviz is missing or fails.
+    """
+    text = "\n".join(_lines(template))
+    if format == "dot":
+        return text
+    if format != "svg":
+        raise ValueError(f"format={format!r} is none of 'text', 'dot', 'svg'")
+    command = shutil.which("dot")
+    if command is None:
+        raise RuntimeError(
+            "format='svg' needs Graphviz: install it (Debian, Ubuntu: apt install graphviz), or "
+            "take format='dot' and render it elsewhere"
+        )
+    done = subprocess.run(
+        [command, "-Tsvg"], input=text, capture_output=True, text=True, timeout=_SECONDS
+    )
+    if done.returncode:
+        raise RuntimeError(f"Graphviz failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _lines(template: Template) -> Iterator[str]:
+    yield "digraph plan {"
+    yield '  node [fontname="Helvetica", fontsize=10, shape=box];'
+    # Where a scalar comes from: by its position the drawn node that gives it.
+    sources: dict[int, str] = {}
+    stored: dict[int, str] = {}
+    for number, program in enumerate(template.programs):
+        yield f"  subgraph cluster_{number} {{"
+        yield f'    label="program {number + 1}: one message per server";'
+        answers: dict[int, str] = {}
+        edges: list[str] = []
+        for place, sweep in enumerate(program.sweeps):
+            prefix = f"p{number}s{place}"
+            yield from (f"    {line}" for line in _nodes(sweep, prefix))
+            edges += _edges(sweep, prefix, sources, stored)
+            for k, position in enumerate(sweep.reductions):
+                answers[position] = f"{prefix}r{k}"
+            for k, position in enumerate(sweep.stores):
+                stored[position] = f"{prefix}o{k}"
+        yield "  }"
+        yield from (f"  {edge};" for edge in edges)
+        sources |= answers
+        if program.scalars:
+            client = f"client{number}"
+            yield f'  {client} [label="{len(program.scalars)} scalar operations", shape=ellipse];'
+            yield from (f"  {answer} -> {client};" for answer in answers.values())
+            sources |= dict.fromkeys(program.scalars, client)
+    yield "}"
+
+
+def _nodes(sweep: PlannedSweep, prefix: str) -> Iterator[str]:
+    kinds = sweep.structure
+    first = len(kinds.inputs) + len(kinds.scalars)
+    for k, value in enumerate(kinds.inputs):
+        yield f'{prefix}v{k} [label="load {value.dtype}[{sweep.space.length}]", style=filled];'
+    for k, value in enumerate(kinds.scalars, len(kinds.inputs)):
+        yield f'{prefix}v{k} [label="scalar {value.dtype}", shape=ellipse];'
+    for k, step in enumerate(kinds.steps, first):
+        yield f'{prefix}v{k} [label="{step.op} {step.type.dtype}"];'
+    for k, reason in enumerate(sweep.reasons):
+        yield f'{prefix}o{k} [label="store: {reason}", style=filled];'
+    for k, reduction in enumerate(kinds.reductions):
+        yield f'{prefix}r{k} [label="{reduction.op}", shape=invtriangle];'
+
+
+def _edges(
+    sweep: PlannedSweep, prefix: str, sources: dict[int, str], stored: dict[int, str]
+) -> Iterator[str]:
+    kinds = sweep.structure
+    first = len(kinds.inputs) + len(kinds.scalars)
+    for k, position in enumerate(sweep.inputs):
+        if position in stored:
+            yield f"{stored[position]} -> {prefix}v{k}"
+    for k, position in enumerate(sweep.scalars, len(kinds.inputs)):
+        if position in sources:
+            yield f"{sources[position]} -> {prefix}v{k}"
+    for k, step in enumerate(kinds.steps, first):
+        yield from (f"{prefix}v{arg} -> {prefix}v{k}" for arg in step.args)
+    for k, value in enumerate(kinds.outputs):
+        yield f"{prefix}v{value} -> {prefix}o{k}"
+    for k, reduction in enumerate(kinds.reductions):
+        yield f"{prefix}v{reduction.arg} -> {prefix}r{k}"

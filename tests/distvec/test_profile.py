@@ -1,0 +1,149 @@
+"""Looking at plans and costs: explain, drawings, profiles."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import distvec as dv
+
+N = 5000
+
+
+def direction(ps: dv.Session) -> dv.DistArray:
+    """A pair of L-BFGS: two inner products, one after the other before the algebra."""
+    s, y, g = (ps.random.normal(N, seed=seed).persist() for seed in range(3))
+    q = g - (s @ g) / (s @ y) * y
+    return q - (y @ q) / (s @ y) * s
+
+
+def line_of(text: str) -> int:
+    """Number of the line of this file that ends with ``text``."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = (k for k, line in enumerate(lines, 1) if line.endswith(text))
+    return number
+
+
+def test_explain_says_what_was_expanded_and_what_waits(ps: dv.Session) -> None:
+    text = direction(ps).explain()
+    assert "\nprogram 2, as 2 of its scalars follow from program 1\n" in text
+    assert (
+        "note: 1 inner products of linear combinations follow from those of stored vectors" in text
+    )
+
+
+def test_explain_says_what_was_computed_directly(ps: dv.Session) -> None:
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal(N)
+    a, b = ps.array(y + 1e-9 * rng.standard_normal(N)), ps.array(y)
+    product = (a - (a @ b) / (b @ b) * b) @ b
+    assert "cancel" not in product.explain()
+    float(product)
+    assert ps.cancellations == 1
+    assert "1 inner products are computed directly" in product.explain()
+
+
+def test_below_one_the_limit_switches_expansion_off(ps: dv.Session) -> None:
+    ps.cancellation_limit = 0
+    assert direction(ps).explain().startswith("3 programs")
+    with pytest.raises(ValueError, match="must be 0 or more"):
+        ps.cancellation_limit = -1
+
+
+def test_explain_says_why_vectors_are_stored_or_not(ps: dv.Session) -> None:
+    x = ps.array(np.linspace(0, 1, N))
+    unnamed = np.exp(x) / np.exp(x).sum()
+    assert "is stored: needed by 2 programs" in unnamed.explain()
+    shifted = (x + 2.0) / (x + 2.0).sum()
+    assert "cheaper than to store it" in shifted.explain()
+
+
+def test_pending_arrays_that_come_along_are_told(ps: dv.Session) -> None:
+    x = ps.array(np.ones(N))
+    total, largest = x.sum(), x.max()
+    assert "note: 1 pending arrays come along" in total.explain()
+    assert largest.node.value is None
+
+
+def test_a_plan_in_the_dot_language(ps: dv.Session) -> None:
+    d = direction(ps)
+    text = d.explain("dot")
+    assert text.startswith("digraph plan {") and text.endswith("}")
+    assert text.count("subgraph cluster_") == 2
+    assert text.count("{") == text.count("}")
+    assert 'label="store: asked for"' in text
+    assert "client0 -> p1s0v" in text, "the scalars of the second program come from the first"
+    d.persist()
+    assert d.explain("dot") == text
+    assert "cluster" not in ps.array([1.0]).explain("dot")
+    with pytest.raises(ValueError, match="none of 'text', 'dot', 'svg'"):
+        d.explain("pdf")
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_a_plan_as_a_drawing(ps: dv.Session) -> None:
+    root = ElementTree.fromstring(direction(ps).explain("svg"))
+    assert root.tag.endswith("svg")
+
+
+def test_without_graphviz_the_error_says_what_to_do(
+    ps: dv.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RuntimeError, match="install graphviz"):
+        direction(ps).explain("svg")
+
+
+def test_a_profile_has_a_line_per_call_site(ps: dv.Session) -> None:
+    x = ps.array(np.ones(N))
+    out = io.StringIO()
+    began = time.perf_counter()
+    with dv.profile(file=out) as found:
+        for k in range(3):
+            float((x * float(k)).sum())  # first site
+        x.pull([1, 2])  # second site
+        ps.array(np.zeros(10))  # third site
+    elapsed = time.perf_counter() - began
+    sites = {int(site.rsplit(":", 1)[1]): cost for site, cost in found.sites.items()}
+    first = sites[line_of("# first site")]
+    assert (first.calls, first.messages, first.sweeps) == (3, 3, 3)
+    assert first.memory == 3 * 8 * N
+    second, third = sites[line_of("# second site")], sites[line_of("# third site")]
+    assert (second.calls, second.messages, second.sweeps) == (1, 1, 0)
+    assert third.messages == 1
+    assert third.network > 80
+    total = found.total
+    assert total.messages == 5
+    assert 0 < total.client + total.wire + total.server <= elapsed
+    assert min(total.client, total.wire, total.server) > 0
+    assert len(found.plans) == 3
+    table = out.getvalue().splitlines()
+    assert table[0].split()[:3] == ["call", "site", "calls"]
+    assert any("# first site" in line or "float((x" in line for line in table)
+    assert table[-1].startswith("total")
+
+
+def test_a_profile_is_over_at_its_end(ps: dv.Session) -> None:
+    x = ps.array(np.ones(N))
+    with dv.profile(show=False) as outer, dv.profile(show=False) as inner:
+        float(x.sum())
+    float(x.max())
+    assert (outer.total.calls, inner.total.calls) == (0, 1)
+
+
+def test_helpers_of_other_libraries_are_not_the_call_site(ps: dv.Session) -> None:
+    x = ps.array(np.ones(N))
+
+    def helper() -> None:
+        __tracebackhide__ = True
+        (x + 1.0).persist()
+
+    with dv.profile(show=False) as found:
+        helper()  # here
+    assert [int(site.rsplit(":", 1)[1]) for site in found.sites] == [line_of("# here")]
