@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from distvec.donation import find_donors
 from distvec.expr import Buffer, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
@@ -39,8 +40,10 @@ def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
     limit = session.planner.cancellation_limit
     _compute_scalars(plan, plan.template.before, values, limit)
     for number, program in enumerate(programs, 1):
-        needs_answer = number < len(programs) or any(s.reductions for s in program.sweeps)
-        _run(session, plan, program, values, wait=wait or needs_answer)
+        last = number == len(programs)
+        needs_answer = not last or any(s.reductions for s in program.sweeps)
+        donors = find_donors(plan, values) if last else {}
+        _run(session, plan, program, values, donors, wait=wait or needs_answer)
         for sweep in program.sweeps:
             _remember_products(sweep, values)
         _compute_scalars(plan, program.scalars, values, limit)
@@ -54,7 +57,13 @@ def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
 
 
 def _run(
-    session: Session, plan: Plan, program: PlannedProgram, values: list[Any], *, wait: bool
+    session: Session,
+    plan: Plan,
+    program: PlannedProgram,
+    values: list[Any],
+    donors: Mapping[int, int],
+    *,
+    wait: bool,
 ) -> None:
     calls = []
     for sweep in program.sweeps:
@@ -68,6 +77,7 @@ def _run(
                 inputs=tuple([values[position].id for position in sweep.inputs]),
                 scalars=tuple([values[position].item() for position in sweep.scalars]),
                 outputs=tuple([values[position].id for position in sweep.stores]),
+                donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
             )
         )
     partials = session.client.run(Program(tuple(calls)), wait=wait)

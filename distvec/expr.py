@@ -162,6 +162,7 @@ class Graph:
         # The key holds ids of arguments, which may be reused from here on.
         self._nodes.pop(node.key, None)
         node.args = ()
+        node.direct = None
         node.op = "buffer" if node.space is not None else "scalar"
         node.depth = 0
 

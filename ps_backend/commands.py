@@ -14,7 +14,7 @@ import numpy as np
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.memory import Block, Memory
-from ps_backend.program import SweepCall, ValueType
+from ps_backend.program import SweepCall, ValueType, verify_call
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.rounds import Contribution
 from ps_backend.session import Session
@@ -63,6 +63,10 @@ class Runner:
     def run(self, session: Session, request: pb.Request, _: Payload) -> Outcome:
         """Run the sweeps in order; all their outputs become visible at the end, or none."""
         calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
+        for call in calls:  # compiled first, so that nothing fails once memory was given away
+            if call.donors:
+                verify_call(call)
+            session.kernel(call.sweep, call.space.length)
         made = _outputs(session, calls)
         visible: dict[int, Buffer] = {}
         partials: list[bytes] = []
@@ -71,21 +75,25 @@ class Runner:
                 outputs = {number: made[number] for number in call.outputs}
                 partials += _sweep(session, call, visible, list(outputs.values()))
                 visible |= outputs
-        session.store.put(made)
+        session.store.put(made, instead_of=[donor for call in calls for donor in call.donors])
         return Outcome(pb.Reply(partials=partials))
 
 
 def _outputs(session: Session, calls: Sequence[SweepCall]) -> dict[int, Buffer]:
     """Buffers for all that the calls write; ``OutOfBudget`` and none if they are too large."""
     parts: dict[int, Part] = {}
+    donors: dict[int, int] = {}
     for call in calls:
+        donors |= zip(call.outputs, call.donors, strict=False)
         for number, value in zip(call.outputs, call.sweep.outputs, strict=True):
             if number in parts:
                 raise InvalidProgram(f"buffer {number} is written twice by the program")
             parts[number] = session.part_of(call.space.length, call.sweep.types[value])
     session.store.refuse_taken(parts)
-    buffers = session.store.new(parts.values(), "the program")
-    return dict(zip(parts, buffers, strict=True))
+    given = {number: session.store.get(donors[number], parts[number]) for number in donors}
+    fresh = {number: part for number, part in parts.items() if number not in donors}
+    buffers = session.store.new(fresh.values(), "the program")
+    return given | dict(zip(fresh, buffers, strict=True))
 
 
 def _sweep(
@@ -188,7 +196,7 @@ def scatter_add(session: Session, request: pb.Request, payload: Payload) -> Outc
         (target,) = store.new([part], "adding to an array")
         np.copyto(target.array, source.array)
     pairs.add_to(target.array)
-    store.put({body.target: target}, instead_of=body.array.buffer if body.donate else None)
+    store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
     return Outcome(pb.Reply())
 
 

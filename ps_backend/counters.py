@@ -29,6 +29,8 @@ class Counters:
             """Traversals of memory."""
             self.vectors_read = 0
             self.vectors_written = 0
+            self.vectors_in_place = 0
+            """Those of them that took over the memory of a vector that nobody held any more."""
             self.seconds_waited = 0.0
             """Time in which the client waited for answers."""
             self.seconds_per_server = [0.0] * self._servers
@@ -50,6 +52,7 @@ class Counters:
                 "sweeps": self.sweeps,
                 "vectors_read": self.vectors_read,
                 "vectors_written": self.vectors_written,
+                "vectors_in_place": self.vectors_in_place,
             }
 
     def count_message(self, server: int, sent: int, received: int, seconds: float) -> None:
@@ -60,13 +63,14 @@ class Counters:
             self.bytes_sent += sent
             self.bytes_received += received
 
-    def count_program(self, sweeps: int, read: int, written: int) -> None:
+    def count_program(self, sweeps: int, read: int, written: int, in_place: int) -> None:
         """One program of ``sweeps`` traversals that reads and writes so many vectors."""
         with self._lock:
             self.programs += 1
             self.sweeps += sweeps
             self.vectors_read += read
             self.vectors_written += written
+            self.vectors_in_place += in_place
 
     def count_vectors(self, *, read: int = 0, written: int = 0) -> None:
         """Whole vectors pulled or pushed."""

@@ -20,6 +20,7 @@ from ps_backend.errors import OutOfBudget
 
 _SMALLEST_KEPT = 1 << 16
 _MOST_KEPT = 64
+_LINE = 64
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -72,6 +73,13 @@ class Block:
         self._home.append(self.bytes)  # may run anywhere, so it must take no lock
 
 
+def _aligned(size: int) -> npt.NDArray[np.uint8]:
+    """``size`` bytes that begin at a cache line, as vector stores past the caches need it."""
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + size]
+
+
 class Memory:
     """Hands out blocks within a budget of bytes. Thread-safe."""
 
@@ -117,7 +125,7 @@ class Memory:
             kept = [self._reuse(size) for size in sizes]
             self._shrink_to(self.budget - self._used - needed)
             found = [
-                np.empty(size, np.uint8) if memory is None else memory
+                _aligned(size) if memory is None else memory
                 for size, memory in zip(sizes, kept, strict=True)
             ]
             self._used += needed

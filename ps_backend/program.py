@@ -105,6 +105,9 @@ class SweepCall:
     inputs: tuple[int, ...]
     scalars: tuple[Scalar, ...]
     outputs: tuple[int, ...]
+    donors: tuple[int, ...] = ()
+    """The input whose memory each output takes over, and which then ceases to exist; or nothing.
+    The sender knows that nobody else will use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +163,25 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
 )
 
+
+def _donors_fit(call: SweepCall) -> bool:
+    """Also that no output is an input as it is: it would be read after others were stored."""
+    given = dict(zip(call.inputs, call.sweep.inputs, strict=True))
+    computed = len(call.sweep.inputs)
+    return all(
+        given.get(donor) == call.sweep.types[value] and value >= computed
+        for donor, value in zip(call.donors, call.sweep.outputs, strict=False)
+    )
+
+
 _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("one buffer id per input", lambda c: len(c.inputs) == len(c.sweep.inputs)),
     ("one value per runtime scalar", lambda c: len(c.scalars) == len(c.sweep.scalars)),
     ("one buffer id per output", lambda c: len(c.outputs) == len(c.sweep.outputs)),
     ("no buffer is both read and written", lambda c: not set(c.inputs) & set(c.outputs)),
+    ("one donor per output, or none at all", lambda c: len(c.donors) in (0, len(c.outputs))),
+    ("no donor gives twice", lambda c: len(set(c.donors)) == len(c.donors)),
+    ("donors are inputs of their outputs' type", _donors_fit),
     ("no buffer is written twice", lambda c: len(set(c.outputs)) == len(c.outputs)),
 )
 
@@ -176,10 +193,15 @@ def verify_sweep(sweep: Sweep) -> None:
             raise InvalidProgram(f"a sweep breaks the rule {rule!r}:\n{sweep}")
 
 
+def verify_call(call: SweepCall) -> None:
+    """Raise ``InvalidProgram`` naming the first rule that ``call`` of a legal sweep breaks."""
+    for rule, holds in _CALL_RULES:
+        if not holds(call):
+            raise InvalidProgram(f"a sweep call breaks the rule {rule!r}:\n{call.sweep}")
+
+
 def verify(program: Program) -> None:
     """Raise ``InvalidProgram`` naming the first rule that ``program`` breaks."""
     for call in program.calls:
         verify_sweep(call.sweep)
-        for rule, holds in _CALL_RULES:
-            if not holds(call):
-                raise InvalidProgram(f"a sweep call breaks the rule {rule!r}:\n{call.sweep}")
+        verify_call(call)

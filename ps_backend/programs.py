@@ -77,6 +77,7 @@ class Dispatcher:
                 len(calls),
                 sum([len(call.inputs) for call in calls]),
                 sum([len(call.outputs) for call in calls]),
+                sum([len(call.donors) for call in calls]),
             )
 
         return after

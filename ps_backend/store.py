@@ -106,13 +106,16 @@ class Store:
             if number in self._buffers:
                 raise InvalidProgram(f"buffer {number} exists already; buffers are written once")
 
-    def put(self, buffers: dict[int, Buffer], *, instead_of: int | None = None) -> None:
-        """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken."""
+    def put(self, buffers: dict[int, Buffer], *, instead_of: Iterable[int] = ()) -> None:
+        """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.
+
+        Those that they were made ``instead_of`` cease to exist.
+        """
         with self._lock:
             self.refuse_taken(buffers)
             self._buffers.update(buffers)
-            if instead_of is not None:
-                self._buffers.pop(instead_of, None)
+            for number in instead_of:
+                self._buffers.pop(number, None)
 
     def free(self, numbers: Iterable[int]) -> None:
         """Drop buffers; ids that are not here are no error, as a free may come twice."""

@@ -152,6 +152,7 @@ def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
         inputs=call.inputs,
         scalars=encode_scalars(call.sweep.scalars, call.scalars),
         outputs=call.outputs,
+        donors=call.donors,
     )
 
 
@@ -171,6 +172,7 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
         inputs=tuple(message.inputs),
         scalars=decode_scalars(sweep.scalars, message.scalars),
         outputs=tuple(message.outputs),
+        donors=tuple(message.donors),
     )
 
 

@@ -42,7 +42,8 @@ class Kernel(Protocol):
     ) -> list[npt.NDArray[np.generic]]:
         """Run over the local range of one server, in one pass.
 
-        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length``; ``offset`` is
+        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length``; an output that
+        is computed may be the very array of an input of its dtype. ``offset`` is
         the global index of the first element, a multiple of ``block_size``. Returns the partial
         results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
         two arrays, values and global indices.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ps_backend.kernels.machine_code import load
 from ps_backend.kernels.numpy_loops import loop_of
+from ps_backend.kernels.simd import LINE
 from ps_backend.kernels.source import source_of
 from ps_backend.kernels.split import CHAIN, split
 from ps_backend.kernels.tables import ChainTable, DotTable
@@ -73,6 +74,7 @@ class NumbaKernel:
         partials = [np.empty(blocks, dtype) for dtype in self._partials]
         products = np.empty((self._dots.length, blocks))
         arguments = [
+            _may_stream(inputs, outputs),
             *self._tables(inputs, scalars, products),
             *(inputs[k] for k in self._parts.inputs),
             *(self._scalar_types[k](scalars[k]) for k in self._parts.scalars),
@@ -113,6 +115,13 @@ class NumbaKernel:
             return
         cuts = [blocks * part // threads for part in range(threads + 1)]
         list(_pool().map(run, cuts[:-1], cuts[1:]))
+
+
+def _may_stream(inputs: Arrays, outputs: Arrays) -> bool:
+    """Whether outputs are stored past the caches: not where they lie in memory just read."""
+    read = {array.ctypes.data for array in inputs}
+    written = [array.ctypes.data for array in outputs]
+    return not read.intersection(written) and all(address % LINE == 0 for address in written)
 
 
 def thread_count() -> int:

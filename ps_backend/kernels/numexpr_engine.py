@@ -74,13 +74,14 @@ class NumexprKernel:
                 high = min(low + chunk, length)
                 values = [array[low:high] for array in inputs] + typed + self._unknown
                 self._compute(values, offset + low, high - low)
-                for array, value in zip(outputs, sweep.outputs, strict=True):
-                    array[low:high] = values[value]
                 for done, reduction in zip(partials, sweep.reductions, strict=True):
                     operand = values[reduction.arg]
                     if operand.ndim == 0:
                         operand = np.broadcast_to(operand, (high - low,))
                     done.append(_reduce_blocks(reduction, operand, offset + low, block_size))
+                # Last, as an output may lie where an input was.
+                for array, value in zip(outputs, sweep.outputs, strict=True):
+                    array[low:high] = values[value]
         return self._join(partials)
 
     def _compute(self, values: list[Any], index: int, length: int) -> None:

@@ -8,7 +8,15 @@ import numpy as np
 from numba import njit
 
 from ps_backend import philox
-from ps_backend.kernels.simd import LANES, call_loop, lane_sum
+from ps_backend.kernels.simd import (
+    LANES,
+    LINE,
+    call_loop,
+    copy_past_caches,
+    fence,
+    lane_dot,
+    lane_sum,
+)
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
 _M1 = np.uint64(philox.MULTIPLIERS[1])
@@ -50,6 +58,35 @@ def _sum(values):  # type: ignore[no-untyped-def]
     for i in range(whole, len(values)):
         total += values[i]
     return total
+
+
+@_inline
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """The bits are those of the ``_sum`` of the products."""
+    whole = len(x) // LANES * LANES
+    total = lane_dot(x.ctypes.data, y.ctypes.data, whole)
+    for i in range(whole, len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@_inline
+def _put(target, values, stream):  # type: ignore[no-untyped-def]
+    """Copy; with ``stream`` past the caches, where ``target`` must begin at a cache line."""
+    whole = 0
+    if stream:
+        line = LINE // values.itemsize
+        whole = len(values) // line * line
+        copy_past_caches(target.ctypes.data, values.ctypes.data, whole * values.itemsize)
+    for i in range(whole, len(values)):
+        target[i] = values[i]
+    return values[0]  # a use after the call: numba frees an array after its last one
+
+
+@_inline
+def _settle():  # type: ignore[no-untyped-def]
+    """Let nobody see anything later before what ``_put`` has stored."""
+    fence()
 
 
 @_reordered

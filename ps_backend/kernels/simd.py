@@ -24,12 +24,15 @@ WIDTH = 8
 TOGETHER = 4
 """Inner products with one vector that are computed in one go: more would not fit registers."""
 
+LINE = 64
+"""Bytes of a cache line."""
+
 # What is decorated takes one argument less than it seems to, which type checkers cannot know.
 intrinsic: Any = _numba_intrinsic
 
 _I32, _I64, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _BYTE_POINTER = ir.IntType(8).as_pointer()
-_ELEMENT, _LINE = 8, 64  # bytes
+_ELEMENT = 8  # bytes
 
 
 def scaled_adder(count: int, fresh: bool = False) -> Any:
@@ -72,7 +75,7 @@ def dotter(count: int) -> Any:
         partial = [_partial_sums(builder) for _ in vectors]
         following = builder.add(x, ahead)
         with cgutils.for_range_slice(builder, _I64(0), n, _I64(LANES), intp=_I64) as (i, _):
-            for byte in range(0, LANES * _ELEMENT, _LINE):
+            for byte in range(0, LANES * _ELEMENT, LINE):
                 _prefetch(builder, builder.add(following, _I64(byte)), i)
             mine = _load(builder, x, i, LANES)
             for y, lanes in zip(vectors, partial, strict=True):
@@ -100,6 +103,54 @@ def lane_sum(typing, x, n):  # type: ignore[no-untyped-def]
         return _combined(builder, lanes)
 
     return types.float64(types.int64, types.int64), generate
+
+
+@intrinsic
+def lane_dot(typing, x, y, n):  # type: ignore[no-untyped-def]
+    """The inner product of ``n`` float64 at each of two addresses, added up as ``dotter`` does."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = _partial_sums(builder)
+        with cgutils.for_range_slice(builder, _I64(0), args[2], _I64(LANES), intp=_I64) as (i, _):
+            factors = (_load(builder, address, i, LANES) for address in args[:2])
+            builder.store(builder.fadd(builder.load(lanes), builder.fmul(*factors)), lanes)
+        return _combined(builder, lanes)
+
+    return types.float64(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_past_caches(typing, target, source, size):  # type: ignore[no-untyped-def]
+    """Copy ``size`` bytes, a multiple of ``LINE``, to an address that is one.
+
+    A store through the caches first reads what it will overwrite; this one does not.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source, size = args
+        mark = builder.module.add_metadata([_I32(1)])
+        line = ir.VectorType(_I64, LINE // _ELEMENT)
+        with cgutils.for_range_slice(builder, _I64(0), size, _I64(LINE), intp=_I64) as (i, _):
+            there, here = (
+                builder.inttoptr(builder.add(address, i), line.as_pointer())
+                for address in (target, source)
+            )
+            store = builder.store(builder.load(here, align=_ELEMENT), there, align=LINE)
+            store.set_metadata("nontemporal", mark)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def fence(typing):  # type: ignore[no-untyped-def]
+    """All stores before become visible before anything after."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @intrinsic

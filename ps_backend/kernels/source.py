@@ -1,8 +1,9 @@
 """Source text of a kernel, in the subset of Python that numba compiles.
 
 A block is walked in chunks that fit the innermost cache. Within a chunk, elementwise loops take
-turns with calls that fill an array: a linear combination, an exponential (see ``split``). The last
-loop leaves the operands of the reductions in scratch arrays.
+turns with calls that fill an array: a linear combination, an exponential (see ``split``). All that
+is kept of a value goes to a scratch array of one chunk: reductions read it there, and only at the
+end of the chunk are outputs stored, so an output may take over the memory of an input.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from ps_backend.kernels.split import CHAIN, Split
 from ps_backend.kernels.stages import stages_of
 from ps_backend.program import Step, partial_dtypes
 
-_CHUNK = 1024
+_CHUNK = 512
 
 _HEADER = """\
 import math
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, njit
 from ps_backend.kernels.scalar_math import (
-    _apply, _argmax, _argmin, _floor_divide, _int_floor_divide, _int_pow, _int_remainder, _int_sum,
-    _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _remainder, _rint, _sigmoid,
-    _sign, _smallest, _sum, _uniform,
+    _apply, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow, _int_remainder,
+    _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put, _remainder,
+    _rint, _settle, _sigmoid, _sign, _smallest, _sum, _uniform,
 )
 """
 _LINEAR = "from distvec_linear import chain, multi_dot\n"
@@ -57,6 +58,7 @@ def source_of(parts: Split) -> str:
         *(f"            {line}" for line in writer.chunk()),
         *(f"        {line}" for k, r, _ in numbered for line in reductions.end(k, r)),
         *(["        products[:, b] = totals"] if parts.dots else []),
+        *(["    _settle()"] if parts.rest.outputs else []),
     ]
     header = _HEADER + (_LINEAR if parts.dots or parts.chains else "")
     return "\n".join([header, "", *lines, ""])
@@ -65,8 +67,8 @@ def source_of(parts: Split) -> str:
 class _Writer:
     """Writes the parts of one kernel.
 
-    Of value ``k``, ``vk`` is an element, ``ink`` the whole input, ``xk`` the chunk that is read:
-    of the input, of the result of a call, or of a step that an earlier loop computed.
+    Of value ``k``, ``vk`` is an element, ``ink`` the whole input, ``xk`` one chunk: of the input,
+    or of what was computed and is kept.
     """
 
     def __init__(self, parts: Split) -> None:
@@ -75,18 +77,17 @@ class _Writer:
         self._own = len(sweep.inputs) - len(parts.calls)
         self._called = range(self._own, len(sweep.inputs))
         self._stages = stages_of(sweep, parts.calls)
-        self._operands = reductions.operands(sweep)
-        # The result of a call that is an output is computed where it will be stored.
-        outputs = reversed(list(enumerate(sweep.outputs)))
-        self._direct = {value: k for k, value in outputs if value in self._called}
-        self._stored = [
-            (k, v) for k, v in enumerate(sweep.outputs) if self._direct.get(v, None) != k
-        ]
+        at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
+        self._operands = reductions.operands(sweep, at_hand)
+        kept = {*self._called, *self._stages.carried, *sweep.outputs}
+        kept.update(v for operand in self._operands for v in operand.values)
+        self._kept = sorted(kept - set(range(self._own)))
 
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Name and type of each parameter."""
         sweep = self._sweep
         yield from ((name, "int64") for name in ("b0", "b1", "size", "offset", "n"))
+        yield "stream", "boolean"
         if self._parts.dots:
             yield from ((name, "int64[::1]") for name in ("firsts", "counts", "seconds"))
             yield "products", "float64[:, ::1]"
@@ -108,33 +109,34 @@ class _Writer:
 
     def scratch(self) -> Iterator[str]:
         """Arrays of one chunk each."""
-        for name, dtype, _ in self._operands.values():
+        for value in self._kept:
+            dtype = self._sweep.types[value].dtype
+            yield f"t{value} = np.empty({_CHUNK}, np.{'bool_' if dtype == 'bool' else dtype})"
+        for _, (name, dtype, _) in self._conversions():
             yield f"{name} = np.empty({_CHUNK}, np.{dtype})"
-        for value in (*self._called, *self._stages.carried):
-            if value not in self._direct:
-                dtype = self._sweep.types[value].dtype
-                dtype = "bool_" if dtype == "bool" else dtype
-                yield f"t{value} = np.empty({_CHUNK}, np.{dtype})"
         if self._parts.dots:
             yield "totals = np.empty(len(seconds))"
+
+    def _conversions(self) -> list[tuple[int, reductions.Converted]]:
+        """The values that reductions take in another dtype, each with what it becomes."""
+        wanted = zip(self._sweep.reductions, self._operands, strict=True)
+        return list(dict.fromkeys((r.arg, o.converted) for r, o in wanted if o.converted))
 
     def chunk(self) -> Iterator[str]:
         """What is done to one chunk."""
         # Indices count from the start of the chunk: then the compiler sees that none is negative,
         # which in Python would mean another element.
-        yield from (f"y{k} = out{k}[c0:c1]" for k in range(len(self._sweep.outputs)))
         yield from (f"x{value} = in{value}[c0:c1]" for value in range(self._own))
-        for value in (*self._called, *self._stages.carried):
-            direct = self._direct.get(value)
-            yield f"x{value} = " + (f"t{value}[:c1 - c0]" if direct is None else f"y{direct}")
+        yield from (f"x{value} = t{value}[:c1 - c0]" for value in self._kept)
         for stage in range(self._stages.last + 1):
             yield from self._calls(stage)
             yield from self._loop(stage)
-        for k, r in enumerate(self._sweep.reductions):
-            operand = self._operands[reductions.key(r)][0]
+        for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
             yield from reductions.fold(k, r, self._sweep.types[r.arg], operand)
         if self._parts.dots:
             yield "multi_dot(firsts, counts, seconds, totals, c0, c1 - c0)"
+        for k, value in enumerate(self._sweep.outputs):
+            yield f"_put(out{k}[c0:c1], x{value}, stream)"
 
     def _calls(self, stage: int) -> Iterator[str]:
         for value, call, its in zip(
@@ -151,7 +153,7 @@ class _Writer:
         sweep, stages = self._sweep, self._stages
         first = len(sweep.inputs) + len(sweep.scalars)
         steps = [v for v in range(first, len(sweep.types)) if stages.of_step[v] == stage]
-        stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in stages.carried]
+        stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in self._kept]
         for value, call, its in zip(
             self._called, self._parts.calls, self._stages.of_call, strict=True
         ):
@@ -159,18 +161,22 @@ class _Writer:
             in_place = call.op == CHAIN or call.start not in range(self._own)
             if its == stage + 1 and call.start is not None and in_place:
                 stores.append((f"x{value}[i] = v{call.start}", call.start))
+        scalars = range(len(sweep.inputs), first)
         if stage == stages.last:
-            stores += [(f"y{k}[i] = v{value}", value) for k, value in self._stored]
-            stores += [(f"{s}[i] = {text}", v) for (v, _), (s, _, text) in self._operands.items()]
+            stores += [(f"x{v}[i] = v{v}", v) for v in scalars if v in self._kept]
+            stores += [(f"{name}[i] = {text}", v) for v, (name, _, text) in self._conversions()]
         if not stores:
             return
         needed = {value for _, value in stores}
-        needed.update(arg for value in steps for arg in sweep.steps[value - first].args)
-        scalars = range(len(sweep.inputs), first)
+        for value in reversed(steps):
+            if value in needed:
+                needed.update(sweep.steps[value - first].args)
         yield "for i in range(c1 - c0):"
         yield "    _index = offset + c0 + i"
         yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *scalars}))
-        yield from (f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps)
+        yield from (
+            f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps if v in needed
+        )
         yield from (f"    {store}" for store, _ in stores)
 
 

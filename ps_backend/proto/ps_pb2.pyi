@@ -195,20 +195,22 @@ class Sweep(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., scalars: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., reductions: _Optional[_Iterable[_Union[Reduction, _Mapping]]] = ...) -> None: ...
 
 class SweepCall(_message.Message):
-    __slots__ = ("digest", "sweep", "length", "inputs", "scalars", "outputs")
+    __slots__ = ("digest", "sweep", "length", "inputs", "scalars", "outputs", "donors")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     SCALARS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    DONORS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     sweep: Sweep
     length: int
     inputs: _containers.RepeatedScalarFieldContainer[int]
     scalars: bytes
     outputs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., length: _Optional[int] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ...) -> None: ...
+    donors: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., length: _Optional[int] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ..., donors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("calls",)

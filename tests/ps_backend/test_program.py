@@ -19,11 +19,17 @@ GOOD = Sweep(
     (4,),
     (Reduction("sum", 3),),
 )
+_STORES_AN_INPUT = dataclasses.replace(GOOD, outputs=(0,))
+_STORES_A_TRUTH = dataclasses.replace(
+    GOOD, steps=(*GOOD.steps, Step("isnan", (4,), B)), outputs=(5,)
+)
+_STORES_TWO = dataclasses.replace(GOOD, outputs=(3, 4))
 CALL = SweepCall(GOOD, DenseSpace(10), (1, 2), (0.5,), (3,))
 
 
 def test_a_good_program_passes_and_prints() -> None:
     verify(Program((CALL,), frees=(1,)))
+    verify(Program((dataclasses.replace(CALL, donors=(2,)),)))
     assert str(GOOD).splitlines() == [
         "%0 = load float64",
         "%1 = load float64",
@@ -62,6 +68,11 @@ def test_each_rule_of_a_sweep(change: dict[str, Any], rule: str) -> None:
         ({"scalars": ()}, "one value per runtime scalar"),
         ({"outputs": ()}, "one buffer id per output"),
         ({"outputs": (1,)}, "both read and written"),
+        ({"donors": (1, 2)}, "one donor per output"),
+        ({"donors": (7,)}, "donors are inputs"),
+        ({"donors": (1,), "inputs": (1, 2), "sweep": _STORES_AN_INPUT}, "donors are inputs"),
+        ({"donors": (1,), "sweep": _STORES_A_TRUTH}, "donors are inputs"),
+        ({"donors": (1, 1), "outputs": (3, 4), "sweep": _STORES_TWO}, "no donor gives twice"),
     ],
 )
 def test_each_rule_of_a_call(change: dict[str, Any], rule: str) -> None:
