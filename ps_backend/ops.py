@@ -31,7 +31,7 @@ class Op:
     numpy: Callable[..., Any]
     """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
     numba: str
-    """Scalar expression of the compiled kernel."""
+    """Scalar expression of the compiled kernel; empty where ``kernels/lower.py`` replaces the op."""
     numexpr: str | None = None
     """The same for numexpr, where it computes exactly what NumPy does on floats."""
     on_bool: str | None = None
@@ -42,6 +42,10 @@ class Op:
 
 def _select(condition: Any, first: Any, second: Any) -> Any:
     return np.where(condition, first, second)
+
+
+def _sigmoid_of_exp(x: Any, e: Any) -> Any:
+    return np.where(x >= 0, 1, e) / (1 + e)
 
 
 def _source(*_: Any) -> Any:
@@ -85,7 +89,9 @@ _ROWS = (
     Op("tanh", 1, np.tanh, "math.tanh({0})"),
     Op("sin", 1, np.sin, "math.sin({0})"),
     Op("cos", 1, np.cos, "math.cos({0})"),
-    Op("sigmoid", 1, expit, "_sigmoid({0})"),
+    Op("sigmoid", 1, expit, ""),
+    # of an x, given exp(-|x|): what sigmoid comes down to where NumPy computes the exponential
+    Op("sigmoid_of_exp", 2, _sigmoid_of_exp, "(1 if {0} >= 0 else {1}) / (1 + {1})"),
     # comparisons and tests
     Op("equal", 2, np.equal, "{0} == {1}", "({0} == {1})"),
     Op("not_equal", 2, np.not_equal, "{0} != {1}", "({0} != {1})"),
@@ -119,7 +125,15 @@ TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
 
 INTERNAL = frozenset(
     name for row in _ROWS for name in (row.on_bool, row.on_int) if name and name not in ("copy",)
-) - {"logical_or", "logical_and"} | {"copy", "cast", "fill", "iota", "uniform", "where"}
+) - {"logical_or", "logical_and"} | {
+    "copy",
+    "cast",
+    "fill",
+    "iota",
+    "sigmoid_of_exp",
+    "uniform",
+    "where",
+}
 """Ops that have no function of their own: other rows, or the planner, use them."""
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.lower import lower
 from ps_backend.kernels.split import split
 from ps_backend.program import Scalar, Sweep, verify_sweep
 
@@ -57,7 +58,7 @@ def engine_for(sweep: Sweep, length: int) -> str:
     """
     if length < NUMBA_FROM_LENGTH or not importlib.util.find_spec("numba"):
         return "numexpr"
-    return "numba" if split(sweep).steps <= NUMBA_MOST_STEPS else "numexpr"
+    return "numba" if split(lower(sweep)).steps <= NUMBA_MOST_STEPS else "numexpr"
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:

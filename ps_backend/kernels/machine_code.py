@@ -6,12 +6,14 @@ digest and numba keeps the machine code beside it: a restarted server compiles n
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,8 +57,22 @@ def _imported(name: str, source: str) -> Any:
         raise ImportError(f"cannot import the kernel in {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # numba looks the module up by name when it loads machine code
-    spec.loader.exec_module(module)
+    with _once_per_machine(path):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _once_per_machine(path: Path) -> Iterator[None]:
+    """Let one process compile what is in ``path``; the others wait and find the machine code."""
+    done = path.with_suffix(".compiled")
+    if done.exists():
+        yield
+        return
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with the process, however that ends
+        yield
+        done.touch()
 
 
 def _text_of(helper: str) -> str:

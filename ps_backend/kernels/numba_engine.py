@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.lower import lower
 from ps_backend.kernels.machine_code import load
 from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.simd import LINE
@@ -30,6 +31,7 @@ class NumbaKernel:
     """One compiled loop; blocks are shared out over the threads that this process may use."""
 
     def __init__(self, sweep: Sweep) -> None:
+        sweep = lower(sweep)
         self._parts = parts = split(sweep)
         self.source = source_of(parts)
         self._function = load(self.source)

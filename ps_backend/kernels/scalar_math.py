@@ -188,12 +188,6 @@ def _log(a):  # type: ignore[no-untyped-def]
 
 
 @_inline
-def _sigmoid(a):  # type: ignore[no-untyped-def]
-    e = math.exp(-abs(a))
-    return 1 / (1 + e) if a >= 0 else (a if a != a else e / (1 + e))
-
-
-@_inline
 def _remainder(a, b):  # type: ignore[no-untyped-def]
     mod = np.fmod(a, b)
     if b == 0:

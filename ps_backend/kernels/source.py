@@ -25,7 +25,7 @@ from numba import boolean, float32, float64, int32, int64, njit
 from ps_backend.kernels.scalar_math import (
     _apply, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow, _int_remainder,
     _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put, _remainder,
-    _rint, _settle, _sigmoid, _sign, _smallest, _sum, _uniform,
+    _rint, _settle, _sign, _smallest, _sum, _uniform,
 )
 """
 _LINEAR = "from distvec_linear import chain, multi_dot\n"
