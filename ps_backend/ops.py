@@ -31,7 +31,7 @@ class Op:
     numpy: Callable[..., Any]
     """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
     numba: str
-    """Scalar expression of the compiled kernel; empty where ``kernels/lower.py`` replaces the op."""
+    """Scalar expression of the compiled kernel; empty for what ``kernels/lower.py`` replaces."""
     numexpr: str | None = None
     """The same for numexpr, where it computes exactly what NumPy does on floats."""
     on_bool: str | None = None

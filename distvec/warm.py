@@ -1,0 +1,95 @@
+"""Compile the kernels of common programs ahead of time: ``python -m distvec.warm``.
+
+A kernel is compiled where it is first needed, which takes about a second, and kept on disk. This
+does it beforehand for what most programs run, for instance while the image of a server is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from distvec.array import DistArray
+from distvec.functions import evaluate
+from distvec.session import Session, local
+from optim import minimize
+from ps_backend.kernels import NUMBA_FROM_LENGTH
+
+METHODS = ("L-BFGS", "OWL-QN", "SGD")
+_ITERATIONS = 4
+
+
+def _made(ps: Session) -> None:
+    for name in ("zeros", "ones", "arange"):
+        getattr(ps, name)(NUMBA_FROM_LENGTH).persist()
+    ps.linspace(0.0, 1.0, NUMBA_FROM_LENGTH).persist()
+    for name in ("uniform", "normal"):
+        getattr(ps.random, name)(NUMBA_FROM_LENGTH, seed=0).persist()
+
+
+def _combined(ps: Session) -> None:
+    x, y = _vectors(ps)
+    for result in (x + y, x - y, x * y, 0.5 * x, x + 1.0, x + 0.5 * y, 2.0 * x + 0.5 * y):
+        result.persist()
+    updated = x.copy()
+    updated += 0.5 * y
+    updated.persist()
+
+
+def _reduced(ps: Session) -> None:
+    x, y = _vectors(ps)
+    for scalar in (x.sum(), x.max(), x.min(), abs(x).max(), x @ y, np.linalg.norm(x - y)):
+        float(scalar)
+    moved = x + 0.5 * y
+    evaluate(moved, moved @ x, moved @ moved)
+
+
+def _minimised(method: str) -> Callable[[Session], None]:
+    def run(ps: Session) -> None:
+        x, y = _vectors(ps)
+
+        def fun(w: DistArray) -> tuple[float, DistArray]:
+            """As over Spark, the gradient comes as a vector of its own."""
+            difference = w - y
+            gradient = (2.0 * difference * (1.0 + x * x)).persist()
+            return float(gradient @ difference), gradient
+
+        options: dict[str, Any] = {"max_iterations": _ITERATIONS}
+        if method == "SGD":
+            options |= {"momentum": 0.9, "step_size": 0.01}
+        if method == "OWL-QN":
+            options |= {"l1": 0.1}
+        minimize(fun, ps.zeros(NUMBA_FROM_LENGTH).persist(), method=method, options=options)
+
+    return run
+
+
+def _vectors(ps: Session) -> tuple[DistArray, DistArray]:
+    x, y = (ps.random.normal(NUMBA_FROM_LENGTH, seed=seed) for seed in range(2))
+    return x.persist(), y.persist()
+
+
+PROGRAMS: Mapping[str, Callable[[Session], None]] = {
+    "making arrays": _made,
+    "linear combinations": _combined,
+    "reductions": _reduced,
+    **{method: _minimised(method) for method in METHODS},
+}
+
+
+def warm(programs: Mapping[str, Callable[[Session], None]] = PROGRAMS) -> None:
+    """Run each of ``programs`` once, on vectors just long enough to be compiled for."""
+    with tqdm(programs.items(), unit="program") as bar:
+        for name, run in bar:
+            bar.set_postfix_str(name)
+            with local(servers=1, in_process=True) as ps:
+                run(ps)
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
+    warm()
