@@ -5,6 +5,8 @@ BIN      := $(VENV)/bin
 PY       := $(BIN)/python
 # Written once everything is installed, in the versions of constraints.txt.
 STAMP    := $(VENV)/.installed
+# And this one once the peers that only benchmarks need are.
+PEERS    := $(VENV)/.installed-peers
 
 # PySpark starts its workers with PYSPARK_PYTHON; they need what the driver has.
 export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
@@ -36,6 +38,11 @@ $(STAMP): pyproject.toml constraints.txt
 	  --constraint constraints.txt --editable '.[spark,plot,test]'
 	@touch $@
 
+$(PEERS): $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
 java:
 	@set -e; java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 	version=$$("$$java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' | head -1); \
@@ -61,13 +68,13 @@ lint: env  ## Style, types, layers, and whether the generated code is up to date
 	  cmp build/proto/$$file $$file || { echo "the generated code is old: make proto" >&2; exit 1; }; \
 	done
 
-bench: env java  ## All benchmarks, each beside its peer; JSON in build/bench/
+bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build/bench/
 	@mkdir -p build/bench
 	@set -e; for name in $(BENCHMARKS); do \
 	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes latency fused direction transfer logistic
+BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation transfer logistic
 
 proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: interleaved repetitions, ratios, a table, a JSON file."""
+"""What all benchmarks share: interleaved repetitions, ratios, tables, a JSON file."""
 
 from __future__ import annotations
 
@@ -58,6 +58,15 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Numbers by row and column; ``None`` where nothing was measured. Units are in the names."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of one benchmark."""
 
@@ -65,6 +74,7 @@ class Report:
     timings: Sequence[Timing]
     ratios: Sequence[Ratio]
     facts: Mapping[str, object] = field(default_factory=dict)
+    tables: Sequence[Table] = ()
 
 
 def interleaved(cases: Sequence[Case], repeat: int, warm_up: int = 1) -> dict[str, Timing]:
@@ -103,18 +113,22 @@ def main(
     if configure is not None:
         configure(parser)
     options = parser.parse_args()
+    load = os.getloadavg()[0]  # before: what we add to it ourselves is no disturbance
     report = measure(options)
     print(render(report))
+    print(f"load average before: {load:.2f}")
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        content = {"quick": options.quick, "machine": machine(), **asdict(report)}
+        content = {"quick": options.quick, "machine": machine(load), **asdict(report)}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def render(report: Report) -> str:
-    """The report as text: times, rates, ratios with their targets, facts."""
-    width = max(len(name) for name in [t.name for t in report.timings] + _names(report))
-    lines = [f"\n{report.title}", f"{'':{width}}  {'median':>10}  {'best':>10}"]
+    """The report as text: times, rates, ratios with their targets, facts, tables."""
+    width = max((len(name) for name in _names(report)), default=0)
+    lines = [f"\n{report.title}"]
+    if report.timings:
+        lines.append(f"{'':{width}}  {'median':>10}  {'best':>10}")
     for timing in report.timings:
         median, best = (readable(t / timing.operations) for t in (timing.median, timing.best))
         lines.append(f"{timing.name:{width}}  {median:>10}  {best:>10}{_rate(timing)}")
@@ -122,11 +136,24 @@ def render(report: Report) -> str:
         wanted = f"  (target: {ratio.target})" if ratio.target else ""
         lines.append(f"{ratio.name:{width}}  {ratio.value:>10.2f}{wanted}")
     lines += [f"{name:{width}}  {value}" for name, value in report.facts.items()]
-    return "\n".join(lines)
+    return "\n".join(lines + [_rendered(table) for table in report.tables])
 
 
 def _names(report: Report) -> list[str]:
-    return [ratio.name for ratio in report.ratios] + list(report.facts)
+    rows: list[Timing | Ratio] = [*report.timings, *report.ratios]
+    return [row.name for row in rows] + list(report.facts)
+
+
+def _rendered(table: Table) -> str:
+    """The table, aligned, under its name."""
+    rows = [("", *table.columns)]
+    for name, numbers in table.rows.items():
+        rows.append((name, *("-" if x is None else f"{x:.3g}" for x in numbers)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+    return "\n".join([f"\n{table.name}", *lines])
 
 
 def _rate(timing: Timing) -> str:
@@ -141,12 +168,13 @@ def readable(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def machine() -> dict[str, object]:
-    """Where the numbers come from."""
-    packages = ("numpy", "numba", "numexpr", "grpcio", "protobuf", "pyspark")
+def machine(load: float) -> dict[str, object]:
+    """Where the numbers come from; ``load`` is the load average before them."""
+    packages = ("numpy", "scipy", "numba", "numexpr", "grpcio", "protobuf", "pyspark")
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
+        "load average before": load,
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in packages},

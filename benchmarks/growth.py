@@ -1,0 +1,189 @@
+"""How cost grows: seconds per element with the length, client time with the number of servers.
+
+Two evaluations: the fused expression ``2*a + b*c - 0.5`` with two dots of it, and the direction of
+L-BFGS with two pairs (the vectors of ten would not fit at the greatest length). Both should take
+time in proportion to the length, messages and client time whatever the length, and client time in
+proportion to the servers. Client time is CPU time of the calling thread and, beside it, of the
+whole client process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import distvec as dv
+from benchmarks.direction import two_loop
+from benchmarks.harness import Ratio, Report, Table, main
+
+SERVERS = 2
+PAIRS = 2
+LENGTHS = (10**6, 10**7, 10**8, 2 * 10**8)
+QUICK_LENGTHS = (10**5, 10**6)
+COUNTS = (1, 2, 4, 8, 16)
+QUICK_COUNTS = (1, 2, 4)
+FAN_OUT_LENGTH = 10**6
+ELEMENTS = 2 * 10**8
+FEWEST, MOST = 5, 200
+"""An evaluation is repeated until it has gone over about ``ELEMENTS``, within these bounds."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one evaluation: medians of seconds, and messages to each server."""
+
+    wall: float
+    thread: float
+    process: float
+    messages: int
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """First the lengths on two servers, then the numbers of servers at one length."""
+    lengths = QUICK_LENGTHS if options.quick else LENGTHS
+    counts = QUICK_COUNTS if options.quick else COUNTS
+    with dv.local(servers=SERVERS) as ps:
+        by_length = {n: costs(ps, n) for n in lengths}
+    by_count = {}
+    for count in counts:
+        with dv.local(servers=count) as ps:
+            by_count[count] = costs(ps, FAN_OUT_LENGTH)
+    ratios, tables = [], []
+    for name in EVALUATIONS:
+        grown = {n: found[name] for n, found in by_length.items()}
+        fanned = {count: found[name] for count, found in by_count.items()}
+        ratios += [*judged_by_length(name, grown), judged_by_count(name, fanned)]
+        tables += [length_table(name, grown), count_table(name, fanned)]
+    return Report("growth with length and servers, float64", [], ratios, tables=tables)
+
+
+# --- what is evaluated ----------------------------------------------------------------------------
+
+
+def fused_expression(ps: dv.Session, n: int) -> Callable[[], object]:
+    """Reads three vectors, writes one, returns two dots."""
+    a, b, c = vectors(ps, n, 3)
+
+    def run() -> tuple[float, float]:
+        r = 2 * a + b * c - 0.5
+        first, second = r @ a, r @ b
+        dv.evaluate(r, first, second)
+        return float(first), float(second)
+
+    return run
+
+
+def direction(ps: dv.Session, n: int) -> Callable[[], object]:
+    """Algorithm 7.4 of Nocedal and Wright with ``PAIRS`` pairs; a new gradient each time.
+
+    As the gradient is new, none of its dots is known before. Making it is timed too: one vector
+    read, one written, one message.
+    """
+    g, *rest = vectors(ps, n, 1 + 2 * PAIRS)
+    pairs = [
+        (s, (s * y).persist(), 1.0 / float(s @ (s * y)))
+        for s, y in zip(rest[:PAIRS], rest[PAIRS:], strict=True)
+    ]
+    del rest
+
+    def run() -> Any:
+        gradient = (g * 1.0).persist()
+        return two_loop(gradient, pairs, 0.05).persist()
+
+    return run
+
+
+EVALUATIONS = {"fused expression": fused_expression, "L-BFGS direction": direction}
+
+
+def vectors(ps: dv.Session, n: int, count: int) -> list[dv.DistArray]:
+    """Random vectors, drawn by the servers: the client has no room for them."""
+    made = [ps.random.uniform(n, low=0.5, high=1.5, seed=seed) for seed in range(count)]
+    return [vector.persist() for vector in made]
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def costs(ps: dv.Session, n: int) -> dict[str, Cost]:
+    """What each evaluation costs at length ``n``."""
+    return {name: cost_of(ps, make(ps, n), _repeat(n)) for name, make in EVALUATIONS.items()}
+
+
+def cost_of(ps: dv.Session, run: Callable[[], object], repeat: int) -> Cost:
+    """Medians of ``repeat`` runs, after two to warm up."""
+    for _ in range(2):
+        run()
+    clocks = (time.perf_counter, time.thread_time, time.process_time)
+    seconds, before = [], ps.counters.messages
+    for _ in range(repeat):
+        began = [clock() for clock in clocks]
+        run()
+        seconds.append([clock() - start for clock, start in zip(clocks, began, strict=True)])
+    messages = ps.counters.messages - before
+    wall, thread, process = (float(x) for x in np.median(seconds, axis=0))
+    return Cost(wall, thread, process, round(messages / repeat))
+
+
+def _repeat(n: int) -> int:
+    return min(max(FEWEST, ELEMENTS // n), MOST)
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def judged_by_length(name: str, grown: Mapping[int, Cost]) -> list[Ratio]:
+    """The greatest over the least, which is 1 for what does not depend on the length."""
+    per_element = [c.wall / n for n, c in grown.items()]
+    return [
+        Ratio(f"{name}: seconds per element, spread", spread(per_element), "under 1.2"),
+        Ratio(f"{name}: the same but for the least length", spread(per_element[1:]), "under 1.2"),
+        Ratio(f"{name}: messages, spread", spread([c.messages for c in grown.values()]), "1"),
+        Ratio(f"{name}: client time, spread", spread([c.thread for c in grown.values()])),
+    ]
+
+
+def judged_by_count(name: str, fanned: Mapping[int, Cost]) -> Ratio:
+    """How far client time is from a straight line in the number of servers, relative to it."""
+    seconds = np.array([c.thread for c in fanned.values()])
+    counts = np.array(list(fanned))
+    line = np.polyval(np.polyfit(counts, seconds, 1), counts)
+    off = float(np.max(np.abs(seconds / line - 1.0)))
+    return Ratio(f"{name}: client time off a line in servers", off, "under 0.2")
+
+
+def spread(values: Sequence[float]) -> float:
+    """The greatest over the least."""
+    return max(values) / min(values)
+
+
+def length_table(name: str, grown: Mapping[int, Cost]) -> Table:
+    """One row per length."""
+    columns = ["ns/element", "ms", "messages", "client thread us", "client process us"]
+    rows = {
+        f"n = {n:.0e}": [1e9 * c.wall / n, 1e3 * c.wall, c.messages, *_client(c)]
+        for n, c in grown.items()
+    }
+    return Table(f"{name}, {SERVERS} servers", columns, rows)
+
+
+def count_table(name: str, fanned: Mapping[int, Cost]) -> Table:
+    """One row per number of servers."""
+    columns = ["ms", "messages", "client thread us", "client process us"]
+    rows = {
+        f"{count} servers": [1e3 * c.wall, c.messages, *_client(c)] for count, c in fanned.items()
+    }
+    return Table(f"{name}, n = {FAN_OUT_LENGTH:.0e}", columns, rows)
+
+
+def _client(cost: Cost) -> tuple[float, float]:
+    return 1e6 * cost.thread, 1e6 * cost.process
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)
