@@ -7,6 +7,8 @@ PY       := $(BIN)/python
 STAMP    := $(VENV)/.installed
 # And this one once the peers that only benchmarks need are.
 PEERS    := $(VENV)/.installed-peers
+# And this one once PyTorch is, which only tests need.
+TORCH    := $(VENV)/.installed-torch
 
 # PySpark starts its workers with PYSPARK_PYTHON; they need what the driver has.
 export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
@@ -38,9 +40,11 @@ $(STAMP): pyproject.toml constraints.txt
 	  --constraint constraints.txt --editable '.[spark,plot,test]'
 	@touch $@
 
-$(PEERS): $(STAMP)
+$(PEERS): EXTRA := bench
+$(TORCH): EXTRA := torch
+$(PEERS) $(TORCH): $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --editable '.[bench]'
+	  --constraint constraints.txt --editable '.[$(EXTRA)]'
 	@touch $@
 
 java:
@@ -54,7 +58,7 @@ java:
 demo: env java  ## Train the example on Spark with two parameter servers
 	$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint  ## Lint, then all the tests (those that need Java are skipped without it)
+test: lint $(TORCH)  ## Lint, then all the tests (those that need Java are skipped without it)
 	$(PY) -m pytest $(PYTEST)
 
 lint: env  ## Style, types, layers, and whether the generated code is up to date
