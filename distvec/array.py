@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from distvec import build, dispatch, dtypes, reductions
+from distvec import build, dispatch, dtypes, elements, reductions
 from distvec.expr import Buffer, Node
-from distvec.operators import binary, bitwise, bitwise_in_place, in_place, reflected, unary
+from distvec.operators import (
+    binary,
+    bitwise,
+    bitwise_in_place,
+    in_place,
+    reflected,
+    unary,
+    updated,
+)
 from distvec.planner.draw import draw
 from distvec.planner.plan import Template
 from distvec.profile import measured
@@ -143,7 +150,7 @@ class DistArray:
         return build.elementwise(self.session, "pow", self, exponent)
 
     def __ipow__(self, exponent: Any) -> DistArray:
-        return self.assign(self**exponent, "pow")
+        return updated(self, self**exponent, "pow")
 
     def __matmul__(self, other: Any) -> DistArray:
         return self._product(other, reflected=False)
@@ -160,6 +167,13 @@ class DistArray:
         if self.ndim == 0 or other.ndim == 0:
             raise ValueError("@ needs two vectors; multiply by a scalar with *")
         return reductions.dot(other, self) if reflected else reductions.dot(self, other)
+
+    def become(self, node: Node) -> DistArray:
+        """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
+        self._node = node
+        if not node.known:
+            self.session.note_pending(self)
+        return self
 
     def assign(self, value: DistArray, name: str = "assign") -> DistArray:
         """Let this handle stand for ``value`` cast to its own dtype, as ``out=`` and ``+=`` do.
@@ -180,10 +194,7 @@ class DistArray:
                 )
             scalar = build.scalar_of(self.session, node) if value.ndim else node
             node = self.session.graph.make("fill", (scalar,), value.dtype, self._node.space)
-        self._node = build.cast(self.session, node, self.dtype)
-        if not self._node.known:
-            self.session.note_pending(self)
-        return self
+        return self.become(build.cast(self.session, node, self.dtype))
 
     # --- evaluation ---------------------------------------------------------------------------
 
@@ -258,19 +269,12 @@ class DistArray:
 
     def __str__(self) -> str:
         self.session.evaluate_implicitly(self, "str()")
-        return str(self._node.value) if self.ndim == 0 else f"[{self._few_elements()}]"
+        return str(self._node.value) if self.ndim == 0 else f"[{elements.shown(self)}]"
 
     def __repr__(self) -> str:
         self.session.evaluate_implicitly(self, "repr()")
-        inner = str(self._node.value) if self.ndim == 0 else f"[{self._few_elements()}]"
+        inner = str(self._node.value) if self.ndim == 0 else f"[{elements.shown(self)}]"
         return f"DistArray({inner}, dtype={self.dtype}, shape={self.shape})"
-
-    def _few_elements(self, at_each_end: int = 3) -> str:
-        """The first and last elements: a sparse pull, whatever the length."""
-        if self.size <= 2 * at_each_end:
-            return ", ".join(str(value) for value in self.numpy())
-        ends = [str(v) for v in self.pull([*range(at_each_end), *range(-at_each_end, 0)])]
-        return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
 
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.
@@ -288,51 +292,7 @@ class DistArray:
 
     # --- single elements ----------------------------------------------------------------------
 
-    def pull(self, indices: Any = None) -> npt.NDArray[Any]:
-        """The elements at ``indices`` (any order, repeats allowed), or all of them.
-
-        Evaluation if need be, then one message to each server that holds some.
-        """
-        if indices is None:
-            return self.numpy()
-        from distvec.session import as_indices
-
-        wanted = as_indices(indices, len(self))
-        source = self.buffer_id
-        with measured(self.session.counters):
-            return self.session.client.gather(source, self.space, self.dtype, wanted)
-
-    def push(self, indices: Any, values: Any) -> DistArray:
-        """Add ``values`` at ``indices``; repeated indices add up. Returns the array.
-
-        One message to each server. Other arrays that share the old values keep them.
-        """
-        from distvec.session import as_indices
-
-        where = as_indices(indices, len(self))
-        given = np.asarray(values)
-        if given.shape not in ((), where.shape):
-            raise ValueError(f"push: {len(where)} indices but values of shape {given.shape}")
-        if not np.can_cast(given.dtype, self.dtype, "same_kind"):
-            raise TypeError(f"push: cannot add {given.dtype} values to a {self.dtype} array")
-        source = self.buffer_id
-        if not len(where):
-            return self
-        added = np.ascontiguousarray(np.broadcast_to(given, where.shape), self.dtype)
-        buffer = self.session.new_buffer(self.space, self.dtype)
-        sole = self._is_sole_owner()
-        with measured(self.session.counters):
-            self.session.client.scatter_add(
-                source, buffer.id, self.space, self.dtype, where, added, donate=sole
-            )
-        self._node = self.session.graph.leaf(buffer)
-        return self
-
-    def _is_sole_owner(self) -> bool:
-        """Whether nobody else holds this buffer, so that its memory may be given away."""
-        node, buffer = self._node, self._buffer
-        # References: this handle's (the node's), the local name, and the argument of getrefcount.
-        return sys.getrefcount(node) <= 3 and sys.getrefcount(buffer) <= 3
+    pull, push = elements.pull, elements.push
 
     def __getitem__(self, key: Any) -> DistArray:
         if key is Ellipsis or (isinstance(key, tuple) and not key) or self._is_all(key):
@@ -344,7 +304,8 @@ class DistArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is Ellipsis or self._is_all(key):
-            self.assign(value if isinstance(value, DistArray) else self.session.full((), value))
+            new = value if isinstance(value, DistArray) else self.session.full((), value)
+            self.assign(new.astype(self.dtype))  # item assignment casts as it must, as in NumPy
             return
         raise TypeError(
             "item assignment is not supported; use x.push(indices, values) to add at indices, "

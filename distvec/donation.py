@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from distvec.planner.plan import Plan
@@ -20,6 +21,11 @@ LEAST_BYTES = 1 << 20
 _probe = [object()]
 _IN_LIST = sys.getrefcount(_probe[0])
 """The count of an object that a list alone holds, while it is asked for."""
+
+
+def references(items: Sequence[object], k: int) -> int:
+    """How many references there are to ``items[k]`` besides that of the list ``items``."""
+    return sys.getrefcount(items[k]) - _IN_LIST
 
 
 def find_donors(plan: Plan, values: list[Any]) -> dict[int, int]:
@@ -72,11 +78,11 @@ def _dying(plan: Plan, values: list[Any]) -> set[int]:
     accounted = Counter(id(node) for pair in plan.aliases for node in pair)
     dying = set()
     for position in range(len(nodes) - 1, -1, -1):
-        alone = sys.getrefcount(nodes[position]) == _IN_LIST + accounted[id(nodes[position])]
+        alone = references(nodes, position) == accounted[id(nodes[position])]
         if position in settled or alone:
             accounted.update(map(id, nodes[position].args))
         is_vector = nodes[position].known and nodes[position].space is not None
-        # The buffer, likewise: held by its node and by ``values``.
-        if alone and is_vector and sys.getrefcount(values[position]) == _IN_LIST + 1:
+        # The buffer, likewise: its node alone holds it, besides ``values``.
+        if alone and is_vector and references(values, position) == 1:
             dying.add(position)
     return dying

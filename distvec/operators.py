@@ -33,9 +33,14 @@ def in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
     """``x OP= other``: the handle stands for the result, in its own dtype."""
 
     def operator(self: DistArray, other: Any) -> DistArray:
-        return self.assign(build.elementwise(self.session, name, self, other), name)
+        return updated(self, build.elementwise(self.session, name, self, other), name)
 
     return operator
+
+
+def updated(x: DistArray, result: DistArray, name: str) -> DistArray:
+    """What ``x OP= other`` leaves in x; a scalar never changes, as in NumPy: the name moves on."""
+    return x.assign(result, name) if x.ndim else result
 
 
 def unary(name: str) -> Callable[[DistArray], DistArray]:
@@ -60,6 +65,6 @@ def bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
     """``x OP= other`` for ``& | ^``."""
 
     def operator(self: DistArray, other: Any) -> DistArray:
-        return self.assign(build.bitwise(self.session, name, self, other), name)
+        return updated(self, build.bitwise(self.session, name, self, other), name)
 
     return operator

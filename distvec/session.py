@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from distvec.callsite import call_site
 from distvec.dtypes import check_dtype
@@ -353,20 +352,3 @@ def _space_of_shape(shape: Any) -> DenseSpace | None:
     if shape and shape[0] < 0:
         raise ValueError(f"negative dimensions are not allowed: {tuple(shape)}")
     return DenseSpace(int(shape[0])) if shape else None
-
-
-def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
-    """``indices`` as int64 in ``0..length-1``; negative ones count from the end, as in NumPy."""
-    given = np.asarray(indices)
-    if given.size == 0:
-        return np.empty(0, np.int64)
-    if given.dtype.kind not in "iu" or given.ndim != 1:
-        raise IndexError(
-            f"indices must be a vector of integers, got shape {given.shape} of dtype {given.dtype}"
-        )
-    result = given.astype(np.int64)
-    low, high = int(result.min()), int(result.max())
-    if low < -length or high >= length:
-        bad = low if low < -length else high
-        raise IndexError(f"index {bad} is out of bounds for a vector of length {length}")
-    return np.where(result < 0, result + length, result) if low < 0 else result

@@ -7,6 +7,7 @@ where a decision is taken, together with the vectors needed later, by one call o
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -18,8 +19,26 @@ Namespace: TypeAlias = Any  # a module that follows the array API standard
 
 
 def namespace(x: Array) -> Namespace:
-    """The array API namespace of `x`; NumPy for anything that does not say."""
-    return x.__array_namespace__() if hasattr(x, "__array_namespace__") else np
+    """The array API namespace of `x`; NumPy for anything that does not say.
+
+    PyTorch's tensors do not say; they need the package array-api-compat.
+    """
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    return _namespace_of_torch() if _is_tensor(x) else np
+
+
+def _is_tensor(x: Any) -> bool:
+    return any(cls.__module__.partition(".")[0] == "torch" for cls in type(x).__mro__)
+
+
+def _namespace_of_torch() -> Namespace:
+    try:
+        return importlib.import_module("array_api_compat.torch")
+    except ImportError as error:
+        raise ImportError(
+            "PyTorch's tensors need array-api-compat here: pip install array-api-compat"
+        ) from error
 
 
 def _materialise(values: Iterable[Any]) -> None:
@@ -58,6 +77,11 @@ def machine_epsilon(x: Array) -> float:
     return float(namespace(x).finfo(x.dtype).eps)
 
 
+def smallest_normal(x: Array) -> float:
+    """The smallest positive number of full precision in the dtype of `x`: no divisor is less."""
+    return float(namespace(x).finfo(x.dtype).smallest_normal)
+
+
 def quiet() -> np.errstate:
     """A context where NumPy does not warn of inf and nan: solvers probe far points and check.
 
@@ -71,7 +95,8 @@ def as_start(x0: Any) -> Array:
 
     Sequences become NumPy arrays; integers become float64; anything else is refused.
     """
-    x = x0 if hasattr(x0, "__array_namespace__") else np.asarray(x0)
+    known = hasattr(x0, "__array_namespace__") or _is_tensor(x0)
+    x: Any = x0 if known else np.asarray(x0)
     xp = namespace(x)
     if len(x.shape) != 1 or x.shape[0] == 0:
         raise ValueError(
@@ -84,6 +109,8 @@ def as_start(x0: Any) -> Array:
         return xp.astype(x, xp.float64)
     if not xp.isdtype(x.dtype, "real floating"):
         raise _wrong_dtype(x)
+    if _is_tensor(x):
+        return x.detach().clone()
     return np.array(x) if isinstance(x, np.ndarray) else x
 
 

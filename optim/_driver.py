@@ -9,15 +9,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from scipy.optimize import OptimizeResult
 
 from ._arrays import Array, as_start, machine_epsilon
 from ._outcome import Outcome
 from ._plateau import rounding_of
 from ._problem import Problem
+from ._result import Records, Result, record_of
 from ._state import State
 
 if TYPE_CHECKING:
@@ -27,28 +26,15 @@ Callback: TypeAlias = Callable[[State], Any]
 Progress: TypeAlias = bool | Callable[[State], Any]
 
 
-@dataclass(frozen=True)
-class Record:
-    """One line of a run's history."""
+def states(solver: Solver, problem: Problem, start: Array | State) -> Iterator[State]:
+    """Run `solver` lazily; ends after the first state with an outcome.
 
-    value: float
-    gradient_norm: float
-    step_size: float
-    evaluations: int
-    seconds: float
-
-
-class Records(list[Record]):
-    """The records of a run, the start first; prints as their number."""
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records of value, gradient_norm, step_size, evaluations, seconds>"
-
-
-def states(solver: Solver, problem: Problem, x0: Array) -> Iterator[State]:
-    """Run `solver` lazily; ends after the first state with an outcome."""
+    From a state, the run goes on as if it had never been interrupted: the same steps bit for bit,
+    and iterations, evaluations and seconds count from the run's first start.
+    """
     begin = time.perf_counter()
-    state = solver.init(problem, as_start(x0))
+    state = _begun(solver, problem, start)
+    begin -= state.seconds
     while True:
         state = replace(state, evaluations=problem.evaluations, seconds=time.perf_counter() - begin)
         state = replace(state, outcome=_outcome(solver, problem, state))
@@ -56,6 +42,19 @@ def states(solver: Solver, problem: Problem, x0: Array) -> Iterator[State]:
         if state.outcome is not None:
             return
         state = solver.step(problem, state)
+
+
+def _begun(solver: Solver, problem: Problem, start: Array | State) -> State:
+    name = type(solver).__name__
+    if not isinstance(start, State):
+        return replace(solver.init(problem, as_start(start)), solver=name)
+    if start.solver != name:
+        raise ValueError(
+            f"resume: the state was made by {start.solver}, so {name} cannot go on from it; resume "
+            f"it with {start.solver}(...), or start {name} at state.x"
+        )
+    problem.evaluations += start.evaluations
+    return replace(start, outcome=None)
 
 
 def _outcome(solver: Solver, problem: Problem, state: State) -> Outcome | None:
@@ -79,21 +78,23 @@ def _over(seconds: float, limit: float | None) -> bool:
 def run(
     solver: Solver,
     problem: Problem,
-    x0: Array,
+    start: Array | State,
     callback: Callback | None = None,
     progress: Progress = False,
-) -> OptimizeResult:
+) -> Result:
     """Run `solver` to its end and return the best point."""
     history = Records()
     best: State | None = None
+    reached: int | None = None
     with _shown(progress, solver.max_iterations) as show:
-        for last in states(solver, problem, x0):
-            if last.iteration < len(history):
+        for last in states(solver, problem, start):
+            if last.iteration == reached:
                 break  # the same point again, now with the reason why no step could be made
             show(last)
-            history.append(_record(last))
+            history.append(record_of(last))
             best = last if best is None or _better(last, best) else best
-            stop = last.iteration > 0 and _wants_stop(callback, last)
+            stop = reached is not None and _wants_stop(callback, last)
+            reached = last.iteration
             if stop and last.outcome is None:
                 break
     outcome = last.outcome or Outcome.STOPPED_BY_CALLBACK  # the only way out without one
@@ -104,7 +105,8 @@ def run(
         elif solver.done(best) is not outcome:
             # The values are so noisy that the stationary point is not the lowest seen.
             outcome = Outcome.STALLED
-    return _result(solver.finish(problem, best, last), last, outcome, problem, history)
+    chosen = solver.finish(problem, best, last)
+    return Result.of(chosen, last, outcome, problem.evaluations, history)
 
 
 def _better(state: State, best: State) -> bool:
@@ -117,12 +119,6 @@ def _equal(state: State, other: State) -> bool:
     return abs(state.value - other.value) <= rounding_of(other.value, machine_epsilon(other.x))
 
 
-def _record(state: State) -> Record:
-    return Record(
-        state.value, state.gradient_norm, state.step_size, state.evaluations, state.seconds
-    )
-
-
 def _wants_stop(callback: Callback | None, state: State) -> bool:
     if callback is None:
         return False
@@ -130,27 +126,6 @@ def _wants_stop(callback: Callback | None, state: State) -> bool:
         return callback(state) is True
     except StopIteration:
         return True
-
-
-def _result(
-    chosen: State, last: State, outcome: Outcome, problem: Problem, history: Records
-) -> OptimizeResult:
-    fields: dict[str, Any] = {
-        "x": chosen.x,
-        "fun": chosen.value,
-        "jac": chosen.gradient,
-        "nit": last.iteration,
-        "nfev": problem.evaluations,
-        "njev": problem.evaluations,
-        "status": outcome.value,
-        "success": outcome.success,
-        "message": outcome.sentence,
-        "outcome": outcome,
-        "history": history,
-    }
-    result = OptimizeResult()
-    result.update(fields)
-    return result
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ._arrays import Array
+from ._arrays import Array, fetch
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,19 @@ class History:
         if self.capacity == 0 or not pair.sy > epsilon * pair.yy > 0.0:
             return self
         return History(self.capacity, (*self.pairs, pair)[-self.capacity :])
+
+    def restricted(self, part: Callable[[Array], Array], epsilon: float) -> History:
+        """The pairs on a subspace, where `part` is the projection on it; one message.
+
+        Pairs without positive curvature there are left out.
+        """
+        vectors = [(part(pair.s), part(pair.y)) for pair in self.pairs]
+        dots = [dot for s, y in vectors for dot in (s @ y, y @ y)]
+        numbers = iter(fetch(*dots, also=tuple(v for pair in vectors for v in pair)))
+        history = History(self.capacity)
+        for (s, y), sy, yy in zip(vectors, numbers, numbers, strict=False):
+            history = history.push(Pair(s, y, sy, yy), epsilon)
+        return history
 
     def inverse_hessian_times(
         self, q: Array, restrict: Callable[[Array], Array] = lambda v: v

@@ -9,15 +9,50 @@ from typing import Any
 
 from scipy.optimize import OptimizeResult
 
+from ._adadelta import AdaDelta
+from ._adagrad import AdaGrad
+from ._adam import Adam, AdamW
+from ._admm import ADMM
 from ._arrays import Array
+from ._conjugate_gradient import ConjugateGradient
 from ._driver import Callback, Progress
+from ._ftrl import FTRL
+from ._gradient_descent import GradientDescent
 from ._lbfgs import LBFGS
+from ._lbfgsb import LBFGSB
 from ._owlqn import OWLQN
+from ._projected_quasi_newton import ProjectedQuasiNewton
+from ._proximal_gradient import ProximalGradient
+from ._rmsprop import RMSProp
+from ._sag import SAG
 from ._sgd import SGD
 from ._solver import Solver
+from ._spectral_projected_gradient import SpectralProjectedGradient
 from ._state import State
+from ._svrg import SVRG
+from ._truncated_newton import TruncatedNewton
 
-METHODS: dict[str, type[Solver]] = {"L-BFGS": LBFGS, "OWL-QN": OWLQN, "SGD": SGD}
+METHODS: dict[str, type[Solver]] = {
+    "L-BFGS": LBFGS,
+    "L-BFGS-B": LBFGSB,
+    "CG": ConjugateGradient,
+    "trust-ncg": TruncatedNewton,
+    "OWL-QN": OWLQN,
+    "SGD": SGD,
+    "AdaGrad": AdaGrad,
+    "AdaDelta": AdaDelta,
+    "RMSProp": RMSProp,
+    "Adam": Adam,
+    "AdamW": AdamW,
+    "FTRL": FTRL,
+    "SAG": SAG,
+    "SVRG": SVRG,
+    "gradient-descent": GradientDescent,
+    "SPG": SpectralProjectedGradient,
+    "PQN": ProjectedQuasiNewton,
+    "proximal-gradient": ProximalGradient,
+    "ADMM": ADMM,
+}
 
 # What SciPy calls the options of its L-BFGS-B, to tell a user what to type.
 _NAMES_IN_SCIPY = {
@@ -34,7 +69,7 @@ def minimize(
     fun: Callable[..., Any],
     x0: Array,
     args: Sequence[Any] = (),
-    method: str = "L-BFGS",
+    method: str | None = None,
     jac: bool | Callable[..., Array] = True,
     tol: float | None = None,
     callback: Callback | None = None,
@@ -48,47 +83,68 @@ def minimize(
 ) -> OptimizeResult:
     """Minimise `fun(x, *args)` from `x0`.
 
-    method      "L-BFGS", "OWL-QN" (penalty in options={"l1": ...}) or "SGD"
+    method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
+                that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
+                options, for instance method="OWL-QN", options={"l1": 0.1}
     jac         True: fun returns (value, gradient); or a callable jac(x, *args)
     tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
     callback    as callback(state), or as callback(intermediate_result=OptimizeResult) if its
                 parameter has that name; True or StopIteration stops the run
-    options     parameters of the solver's class: LBFGS, OWLQN or SGD
+    options     parameters of the method's class, such as LBFGS
     progress    True for a progress bar, or a callable(state)
+    hessp       for "trust-ncg": hessp(x, v, *args), the Hessian at x times v
+    bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class takes
     """
-    _refuse(hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
-    solver = _solver(method, tol, options or {})
+    if method is None:
+        method = "L-BFGS" if bounds is None else "L-BFGS-B"
+    cls = _solver_class(method)
+    _refuse(cls, method, hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
+    given: dict[str, Any] = {} if tol is None else {"gradient_tolerance": tol}
+    if bounds is not None:
+        given["bounds"] = bounds
+    if hessp is not None:
+        rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        given["hessp"] = lambda x, v: hessp(x, v, *rest)
+    _check_options(cls, method, options or {})
+    solver = cls(**{**given, **(options or {})})
     return solver.minimize(
         fun, x0, args=args, jac=jac, callback=_adapted(callback), progress=progress
     )
 
 
-def _refuse(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None and not (isinstance(value, (tuple, list)) and not value):
-            what = "no second derivatives" if name.startswith("hess") else "unconstrained problems"
-            raise NotImplementedError(
-                f"minimize({name}=...) is not available: the methods here use {what} only; "
-                f"leave {name} out and choose a method of {', '.join(METHODS)}"
-            )
-
-
-def _solver(method: str, tol: float | None, options: Mapping[str, Any]) -> Solver:
+def _solver_class(method: str) -> type[Solver]:
     wanted = _plain(method) if isinstance(method, str) else method
     known = {_plain(name): cls for name, cls in METHODS.items()}
     if wanted not in known:
-        hint = " (without bounds, use L-BFGS)" if wanted == "lbfgsb" else ""
-        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}{hint}")
-    cls = known[wanted]
-    allowed = [field.name for field in fields(cls)]
+        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")
+    return known[wanted]
+
+
+def _refuse(cls: type[Solver], method: str, **given: Any) -> None:
+    """Arguments of SciPy's that the method has no use for."""
+    for name, value in given.items():
+        absent = value is None or (isinstance(value, (tuple, list)) and not value)
+        if absent or name in _fields(cls):
+            continue
+        methods = [known for known, other in METHODS.items() if name in _fields(other)]
+        instead = f"use method {' or '.join(methods)}" if methods else f"leave {name} out"
+        if name == "hess":
+            instead = "give products with it, hessp=lambda x, v: hess(x) @ v, to method trust-ncg"
+        raise NotImplementedError(
+            f"minimize({name}=...) is not available with method {method}; {instead}"
+        )
+
+
+def _check_options(cls: type[Solver], method: str, options: Mapping[str, Any]) -> None:
     for name in options:
-        if name not in allowed:
+        if name not in _fields(cls):
             hint = f"; {name} is called {_NAMES_IN_SCIPY[name]}" if name in _NAMES_IN_SCIPY else ""
-            raise ValueError(
-                f"unknown option {name!r} for {method}{hint}; allowed are {', '.join(allowed)}"
-            )
-    tolerance = {} if tol is None else {"gradient_tolerance": tol}
-    return cls(**{**tolerance, **options})
+            allowed = ", ".join(_fields(cls))
+            raise ValueError(f"unknown option {name!r} for {method}{hint}; allowed are {allowed}")
+
+
+def _fields(cls: type[Solver]) -> list[str]:
+    return [field.name for field in fields(cls)]
 
 
 def _plain(name: str) -> str:

@@ -21,6 +21,10 @@ class Outcome(Enum):
     NOT_FINITE_AT_START = (7, "Failed: the objective or its gradient is not finite at x0.")
     NOT_FINITE = (8, "Failed: the objective became not finite; the best finite point is returned.")
     STOPPED_BY_CALLBACK = (9, "Stopped: the callback asked for it.")
+    CONVERGED_RESIDUALS = (
+        10,
+        "Converged: the primal and dual residuals are within their tolerances.",
+    )
 
     sentence: str
 
@@ -37,4 +41,5 @@ class Outcome(Enum):
             Outcome.CONVERGED_GRADIENT,
             Outcome.CONVERGED_VALUE,
             Outcome.CONVERGED_STEP,
+            Outcome.CONVERGED_RESIDUALS,
         )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from ._arrays import Array, fetch, machine_epsilon, max_norm, quiet
+from ._arrays import Array, fetch, max_norm, quiet
+from ._descent import Direction, advanced, ray_along
 from ._history import History, Pair
 from ._l1 import L1
-from ._line_search import Backtracking, Ray, Sample, Search, Trial
+from ._line_search import Backtracking, Ray, Search, Trial
 from ._outcome import Outcome
-from ._plateau import Plateau, rounding_of
+from ._plateau import Plateau
 from ._problem import Point, Problem
-from ._quasi_newton import Memory, advanced, first_step
+from ._quasi_newton import Memory, attempts, first_step
 from ._solver import ToleranceSolver
 from ._state import State
 
@@ -52,15 +53,17 @@ class OWLQN(ToleranceSolver):
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
-        pairs = state.memory.history
-        for history in (pairs, History(self.history)) if pairs else (pairs,):
-            ray = _projected_descent(problem, state, history)
+        for history in attempts(state.memory.history):
+            ray = _projected_ray(problem, state, _descent(state, history))
             trial = self.search(ray) if ray.start.slope < 0.0 else None
             if trial is not None:
-                moved = advanced(state, ray, trial, history)
-                point = cast(PenalisedPoint, trial.point)
-                memory = replace(moved.memory, smooth_gradient=point.smooth_gradient)
-                return replace(moved, memory=memory)
+                return advanced(
+                    state,
+                    ray,
+                    trial,
+                    history=history.push(trial.pair, ray.epsilon),
+                    smooth_gradient=cast(PenalisedPoint, trial.point).smooth_gradient,
+                )
         return replace(state, outcome=Outcome.STALLED)
 
 
@@ -82,15 +85,21 @@ def _evaluated(problem: Problem, penalty: L1, x: Array) -> PenalisedPoint:
     return PenalisedPoint(x, smooth + added, pseudo, norm, gradient)
 
 
-def _projected_descent(problem: Problem, state: State, history: History) -> Ray:
-    """The penalised objective along the aligned direction, projected on the orthant of x."""
-    x, pseudo, memory = state.x, state.gradient, state.memory
-    penalty = memory.penalty
+def _descent(state: State, history: History) -> Direction:
+    """The quasi-Newton direction, aligned with the orthant."""
+    x, pseudo, penalty = state.x, state.gradient, state.memory.penalty
     with quiet():
         newton = history.inverse_hessian_times(pseudo, lambda v: penalty.movable(v, x, pseudo))
         d = penalty.aligned(-newton, x, pseudo)
         also = (d, *history.newest)
         slope, d_norm, x_norm = fetch(d @ pseudo, max_norm(d), max_norm(x), also=also)
+    return Direction(d, slope, d_norm, x_norm, first_step(slope, history, state.memory.history))
+
+
+def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
+    """The penalised objective along the direction, projected on the orthant of x."""
+    x, pseudo, memory, d = state.x, state.gradient, state.memory, direction.vector
+    penalty = memory.penalty
 
     def at(step_size: float) -> Trial:
         with quiet():
@@ -112,14 +121,4 @@ def _projected_descent(problem: Problem, state: State, history: History) -> Ray:
         pair = Pair(s, y, sy, yy)
         return Trial(step_size, smooth + added, new_slope, foretold, point, pair)
 
-    epsilon = machine_epsilon(x)
-    return Ray(
-        start=Sample(0.0, state.value, slope),
-        first=first_step(slope, history, state.memory.history),
-        at=at,
-        rounding=rounding_of(state.value, epsilon),
-        x_norm=x_norm,
-        d_norm=d_norm,
-        epsilon=epsilon,
-        budget=problem.remaining,
-    )
+    return ray_along(problem, state, direction, at)

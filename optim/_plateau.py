@@ -18,16 +18,20 @@ def rounding_of(value: float, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Plateau:
-    """The lowest value and gradient norm so far, and for how many iterations both stood still."""
+    """The lowest value and gradient norm so far, and for how many iterations both stood still.
+
+    patience    how many such iterations are too many; more where values may rise for a while
+    """
 
     value: float
     gradient_norm: float
     length: int = 0
+    patience: int = _PATIENCE
 
     @classmethod
-    def start(cls, point: Point) -> Plateau:
+    def start(cls, point: Point, patience: int = _PATIENCE) -> Plateau:
         """Before the first iteration."""
-        return cls(point.value, point.gradient_norm)
+        return cls(point.value, point.gradient_norm, patience=patience)
 
     def after(self, point: Point, rounding: float) -> Plateau:
         """With the iterate `point`."""
@@ -35,9 +39,10 @@ class Plateau:
         smaller = point.gradient_norm < 0.9 * self.gradient_norm
         length = 0 if lower or smaller else self.length + 1
         value = min(self.value, point.value)
-        return Plateau(value, min(self.gradient_norm, point.gradient_norm), length)
+        norm = min(self.gradient_norm, point.gradient_norm)
+        return Plateau(value, norm, length, self.patience)
 
     @property
     def stalled(self) -> bool:
         """Whether to give up."""
-        return self.length >= _PATIENCE
+        return self.length >= self.patience

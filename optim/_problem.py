@@ -71,11 +71,14 @@ class Problem:
         else:
             value, gradient = _pair(self._fun(x, *self._args))
         _check_value(value)
-        _check_gradient(gradient, x)
-        if isinstance(gradient, np.ndarray):
-            # An objective may fill the same buffer each time; a history must not change with it.
-            gradient = np.array(gradient)
-        return value, gradient
+        return value, _own(gradient, x)
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient alone; an evaluation all the same."""
+        if not callable(self._jac):
+            return self(x)[1]
+        self.evaluations += 1
+        return _own(self._jac(x, *self._args), x)
 
     def at(self, x: Array) -> Point:
         """The objective at `x`, read with the max norm of its gradient in one message."""
@@ -96,6 +99,13 @@ def _pair(returned: Any) -> tuple[Scalar, Array]:
         )
     value, gradient = returned
     return value, gradient
+
+
+def _own(gradient: Array, x: Array) -> Array:
+    """`gradient`, checked, and copied where an objective may fill the same buffer each time."""
+    _check_gradient(gradient, x)
+    # A history must not change with the buffer.
+    return np.array(gradient) if isinstance(gradient, np.ndarray) else gradient
 
 
 def _check_value(value: Scalar) -> None:

@@ -1,15 +1,12 @@
-"""What L-BFGS and OWL-QN share: how a ray is bounded and what follows an accepted step."""
+"""What the solvers with pairs share: their memory, the first step size, and a second attempt."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ._history import History
-from ._line_search import Ray, Trial
-from ._outcome import Outcome
 from ._plateau import Plateau
-from ._state import State
 
 
 @dataclass(frozen=True)
@@ -18,6 +15,11 @@ class Memory:
 
     history: History
     plateau: Plateau
+
+
+def attempts(history: History) -> tuple[History, ...]:
+    """The histories to make a direction of: if the pairs mislead the search, none of them."""
+    return (history, History(history.capacity)) if history else (history,)
 
 
 def first_step(slope: float, history: History, known: History) -> float:
@@ -31,17 +33,3 @@ def first_step(slope: float, history: History, known: History) -> float:
     if known:
         return known.scale
     return 1.0 / math.sqrt(-slope) if slope < 0.0 else 1.0
-
-
-def advanced(state: State, ray: Ray, trial: Trial, history: History) -> State:
-    """The state after the accepted `trial`; its outcome is set when nothing improves any more."""
-    plateau = state.memory.plateau.after(trial.point, ray.rounding)
-    memory = replace(state.memory, history=history.push(trial.pair, ray.epsilon), plateau=plateau)
-    moved = state.moved(
-        trial.point,
-        memory=memory,
-        step_size=trial.step_size,
-        step_length=trial.step_size * ray.d_norm / max(ray.x_norm, 1.0),
-        gain=max(state.value - trial.value, -0.5 * trial.foretold),
-    )
-    return replace(moved, outcome=Outcome.STALLED) if plateau.stalled else moved

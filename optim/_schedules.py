@@ -61,8 +61,30 @@ class StepDecay:
     factor: float = 0.5
     every: int = 100
 
+    def __post_init__(self) -> None:
+        _check_count(self, "every")
+
     def __call__(self, k: int) -> float:
         return self.initial * math.pow(self.factor, k // self.every)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From initial to final over so many iterations, along half a cosine, then final.
+
+    I. Loshchilov, F. Hutter, SGDR, ICLR 2017, equation 5, without restarts.
+    """
+
+    initial: float
+    iterations: int
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_count(self, "iterations")
+
+    def __call__(self, k: int) -> float:
+        fraction = min(k / self.iterations, 1.0)
+        return self.final + 0.5 * (self.initial - self.final) * (1.0 + math.cos(math.pi * fraction))
 
 
 @dataclass(frozen=True)
@@ -72,5 +94,14 @@ class Warmup:
     schedule: Schedule
     iterations: int
 
+    def __post_init__(self) -> None:
+        _check_count(self, "iterations")
+
     def __call__(self, k: int) -> float:
         return self.schedule(k) * min(1.0, (k + 1) / self.iterations)
+
+
+def _check_count(schedule: object, name: str) -> None:
+    given = getattr(schedule, name)
+    if not given >= 1:
+        raise ValueError(f"{type(schedule).__name__}({name}={given!r}): must be 1 or more")

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from scipy.optimize import OptimizeResult
-
 from . import _driver
 from ._arrays import Array
 from ._outcome import Outcome
 from ._problem import Problem
+from ._result import Result
 from ._state import State
 
 
@@ -56,35 +55,47 @@ class Solver(ABC):
     def minimize(
         self,
         fun: Callable[..., Any],
-        x0: Array,
+        x0: Array | None = None,
         *,
         args: Sequence[Any] = (),
         jac: bool | Callable[..., Array] = True,
         callback: _driver.Callback | None = None,
         progress: _driver.Progress = False,
-    ) -> OptimizeResult:
+        resume: State | None = None,
+    ) -> Result:
         """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
 
         callback    called as callback(state) after each iteration; stops the run by returning
                     True or raising StopIteration
         progress    True for a tqdm bar with value and gradient norm, or a callable(state)
+        resume      instead of x0, a state of this solver to go on from, with the same further
+                    steps bit for bit; the best point is then that of the states from there on
 
         The result has SciPy's fields (x, fun, jac, nit, nfev, njev, status, success, message),
-        `outcome` (an `Outcome`) and `history` (one `Record` per state). A run ends in an outcome,
-        never in an exception, unless the objective itself raises or returns nonsense.
+        `outcome` (an `Outcome`), `history` (one `Record` per state) and `plot()`. A run ends in an
+        outcome, never in an exception, unless the objective itself raises or returns nonsense.
         """
         problem = Problem(fun, args, jac, self.max_evaluations)
-        return _driver.run(self, problem, x0, callback, progress)
+        if (x0 is None) is (resume is None):
+            raise ValueError(
+                "minimize: give either x0, or resume=state to go on from a state, "
+                f"but {'neither' if x0 is None else 'both'} was given"
+            )
+        start = x0 if resume is None else resume
+        return _driver.run(self, problem, start, callback, progress)
 
     def iterations(
         self,
         fun: Callable[..., Any],
-        x0: Array,
+        x0: Array | State,
         *,
         args: Sequence[Any] = (),
         jac: bool | Callable[..., Array] = True,
     ) -> Iterator[State]:
-        """The initial state, then one state per iteration; the last one has its outcome set."""
+        """The initial state, then one state per iteration; the last one has its outcome set.
+
+        Given a state instead of `x0`, the run goes on from it.
+        """
         return _driver.states(self, Problem(fun, args, jac, self.max_evaluations), x0)
 
 
@@ -108,8 +119,9 @@ class ToleranceSolver(Solver):
         allowed = max(self.gradient_tolerance, self.gradient_rtol * state.initial_gradient_norm)
         if state.gradient_norm <= allowed:
             return Outcome.CONVERGED_GRADIENT
-        # |f_k| <= |f_k+1| + gain; at the start nothing is gained yet and the gain is inf.
-        scale = max(abs(state.value) + state.gain, 1.0)
+        # |f_k| is about |f_k+1| unless the gain is larger than both; at the start the gain is inf,
+        # as nothing is gained yet, and the quotient nan.
+        scale = max(abs(state.value), state.gain, 1.0)
         if self.value_tolerance and state.gain / scale <= self.value_tolerance:
             return Outcome.CONVERGED_VALUE
         if self.step_tolerance and state.step_length <= self.step_tolerance:

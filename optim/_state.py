@@ -21,6 +21,10 @@ class State:
                          foretold by the gradient: noise that hides a gain is not convergence
     evaluations, seconds since the start of the run
     outcome              set in the last state of a run only
+    solver               the name of the class that made it, and that can go on from it
+
+    A state is all that a solver needs to go on: `solver.minimize(fun, resume=state)`. On NumPy
+    arrays it can be pickled.
     """
 
     x: Array
@@ -36,6 +40,7 @@ class State:
     evaluations: int = 0
     seconds: float = 0.0
     outcome: Outcome | None = None
+    solver: str = ""
 
     @classmethod
     def start(cls, point: Point, memory: Any = None) -> State:

@@ -52,8 +52,9 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
     wanted = {
         id(node): "asked for" for node in order if id(node) in goals and node.space is not None
     }
+    sources = _sources(order)
     for node in order:
-        if id(node) in kept and id(node) not in wanted and not node.known and buffers([node]):
+        if id(node) in kept and id(node) not in wanted and not node.known and sources[id(node)][0]:
             wanted[id(node)] = "held by a variable"
     loops: dict[tuple[int, DenseSpace], Loop] = {}
     notes: list[str] = []
@@ -76,7 +77,7 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
             if reason is not None:
                 computed.add(levels[id(node)])
             elif len(computed) > 1:
-                if _is_worth_storing(node):
+                if _is_worth_storing(sources[id(node)]):
                     reason = f"needed by {len(computed)} programs"
                 elif node.args:
                     notes.append(
@@ -117,13 +118,27 @@ def _levels(order: Sequence[Node]) -> dict[int, int]:
     return levels
 
 
-def _is_worth_storing(node: Node) -> bool:
+Source = tuple[tuple[int, ...], bool]
+"""Of a node: ids of stored vectors below it, two at most, and whether a costly op is there too."""
+
+
+def _sources(order: Sequence[Node]) -> dict[int, Source]:
+    """By id of the node."""
+    found: dict[int, Source] = {}
+    for node in order:
+        if node.known:
+            found[id(node)] = ((id(node),) if node.space is not None else (), False)
+            continue
+        below = [found[id(arg)] for arg in node.args]
+        vectors = dict.fromkeys(vector for inputs, _ in below for vector in inputs)
+        costly = node.op in _COSTLY or any(costly for _, costly in below)
+        found[id(node)] = (tuple(vectors)[:2], costly)
+    return found
+
+
+def _is_worth_storing(source: Source) -> bool:
     """Whether reading the stored value back costs less than computing it again."""
-    inputs, costly = set(), False
-    for below in topological([node], _is_known):
-        costly = costly or below.op in _COSTLY
-        if below.known and below.space is not None:
-            inputs.add(id(below))
+    inputs, costly = source
     return costly or len(inputs) > 1
 
 

@@ -8,4 +8,9 @@ from ._ray import Sample as Sample
 from ._ray import Search as Search
 from ._ray import Trial as Trial
 from .backtracking import Backtracking as Backtracking
+from .hager_zhang import HagerZhang as HagerZhang
+from .non_monotone import HighestOf as HighestOf
+from .non_monotone import MeanOf as MeanOf
+from .non_monotone import NonMonotone as NonMonotone
+from .non_monotone import Reference as Reference
 from .strong_wolfe import StrongWolfe as StrongWolfe

@@ -11,6 +11,7 @@ from .._history import Pair
 from .._problem import Point
 
 # Relative to the value at the start: above this a change is not taken for noise, whatever its sign.
+# The size that Hager and Zhang recommend.
 _NOISE = 1e-6
 
 
@@ -36,11 +37,13 @@ class Trial(Sample):
                 step_size * slope on a straight ray, (x_new - x) @ gradient on a projected one
     point       where the step leads, for the solver
     pair        the change of x and of the gradient from the ray's start, for the history
+    measured    what else the solver asked to read there
     """
 
     foretold: float
     point: Point
     pair: Pair
+    measured: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,14 @@ class Ray:
         return c1 * foretold <= self.rounding
 
     def doubtful(self, trial: Trial) -> bool:
-        """Whether noise in the values, as of float32 sums, may hide what the slope foretold.
-
-        The bound has the size of the epsilon that Hager and Zhang recommend.
-        """
+        """Whether noise in the values, as of float32 sums, may hide what the slope foretold."""
         change = max(abs(trial.value - self.start.value), abs(trial.foretold))
-        return change <= _NOISE * abs(self.start.value)
+        return change <= self.noise
+
+    @property
+    def noise(self) -> float:
+        """A change of the value that may be noise; epsilon_k of Hager and Zhang."""
+        return _NOISE * abs(self.start.value)
 
 
 class Search(Protocol):

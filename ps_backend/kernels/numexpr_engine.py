@@ -30,6 +30,9 @@ _NUMEXPR_LOCK = threading.Lock()
 
 Array = npt.NDArray[np.generic]
 
+_NUMEXPR_TYPES = {"float64": np.float64, "float32": float}
+"""What numexpr calls the dtypes that it is given."""
+
 _FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
@@ -179,7 +182,7 @@ def _joined(sweep: Sweep, root: int, inner: set[int]) -> _Instruction:
                 arguments.append(arg)
         template = ops.TABLE[step.op].numexpr or ""
         text[value] = template.format(*(text[arg] for arg in step.args))
-    signature = [(f"v{arg}", np.dtype(sweep.types[arg].dtype).type) for arg in arguments]
+    signature = [(f"v{arg}", _NUMEXPR_TYPES[sweep.types[arg].dtype]) for arg in arguments]
     function = numexpr.NumExpr(text[root], signature)
 
     def apply(*values: Any) -> Any:

@@ -41,7 +41,19 @@ class LazyNamespace:
         return self.apply(lambda a: a.astype(dtype), x)
 
     def __getattr__(self, name: str) -> Callable[..., LazyArray]:
-        if name not in {"abs", "exp", "log1p", "max", "min", "maximum", "sign", "sum", "where"}:
+        if name not in {
+            "abs",
+            "exp",
+            "log1p",
+            "max",
+            "maximum",
+            "min",
+            "minimum",
+            "sign",
+            "sqrt",
+            "sum",
+            "where",
+        }:
             raise AttributeError(name)
         function = getattr(np, name)
         return lambda *args: self.apply(function, *args)

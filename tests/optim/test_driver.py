@@ -11,10 +11,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optim import LBFGS, OWLQN, SGD, Outcome
+from optim import (
+    ADMM,
+    LBFGS,
+    LBFGSB,
+    OWLQN,
+    SGD,
+    Box,
+    ConjugateGradient,
+    GradientDescent,
+    Outcome,
+    ProjectedQuasiNewton,
+    ProximalGradient,
+    SpectralProjectedGradient,
+    TruncatedNewton,
+)
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
 
-SOLVERS = [LBFGS(), OWLQN(l1=1e-3), SGD(step_size=1e-4)]
+SOLVERS = [
+    LBFGS(),
+    LBFGSB(),
+    OWLQN(l1=1e-3),
+    ConjugateGradient(),
+    TruncatedNewton(),
+    SGD(step_size=1e-4),
+    GradientDescent(),
+    SpectralProjectedGradient(projection=Box()),
+    ProjectedQuasiNewton(projection=Box()),
+    ProximalGradient(penalty=Box()),
+    ADMM(penalty=Box()),
+]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)

@@ -10,27 +10,13 @@ from optim import LBFGS, Outcome
 from tests.optim.problems import (
     NAMED,
     breeze_start,
+    logistic,
     quadratic,
     quartic,
     rosenbrock,
     start_of,
 )
 from tests.optim.reference_data import read_json
-
-
-def logistic(rounded_value: bool, rounded_gradient: bool):
-    rng = np.random.default_rng(7)
-    features = rng.normal(size=(1000, 30)) * 10.0 ** rng.uniform(-1.0, 1.0, 30)
-    signed = features * np.sign(features @ rng.normal(size=30) + rng.normal(size=1000))[:, None]
-
-    def fun(w):
-        margins = signed @ w
-        value = np.logaddexp(0.0, -margins).mean() + 5e-4 * w @ w
-        gradient = signed.T @ (-0.5 * (1.0 - np.tanh(0.5 * margins))) / 1000 + 1e-3 * w
-        value = float(np.float32(value)) if rounded_value else value
-        return value, gradient.astype(np.float32).astype(float) if rounded_gradient else gradient
-
-    return fun
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optim import Backtracking, StrongWolfe
+from optim import Backtracking, HagerZhang, StrongWolfe
 from optim._history import History, Pair
 from optim._line_search import Ray, Sample, Trial
 from optim._problem import Point
@@ -55,6 +55,50 @@ def test_strong_wolfe_from_any_first_step(name, first):
     assert tried == list(dict.fromkeys(tried))
 
 
+def approximate_wolfe(ray, trial, c1, c2):
+    """Wolfe's conditions, or the approximate ones of Hager and Zhang with their epsilon."""
+    slope, value = ray.start.slope, ray.start.value
+    curvature = trial.slope >= c2 * slope
+    armijo = trial.value <= value + c1 * trial.step_size * slope
+    approximate = trial.slope <= (2.0 * c1 - 1.0) * slope
+    return curvature and (armijo or (approximate and trial.value <= value + 1e-6 * abs(value)))
+
+
+@pytest.mark.parametrize("first", [1e-6, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("c2", [0.1, 0.9])
+def test_hager_zhang_from_any_first_step(name, first, c2):
+    ray, tried = ray_of(FUNCTIONS[name], first)
+    trial = HagerZhang(c1=0.05, c2=c2)(ray)
+    assert approximate_wolfe(ray, trial, 0.05, c2)
+    assert len(tried) <= 25
+    assert tried == list(dict.fromkeys(tried))
+
+
+def test_hager_zhang_ends_where_values_are_flat_but_slopes_are_not():
+    """A parabola whose values are lost in a large constant: only slopes tell where it ends."""
+
+    def phi(t):
+        return float(np.float32(1e4 + (t - 1.0) ** 2)), 2.0 * (t - 1.0)
+
+    ray, tried = ray_of(lambda t: (phi(t)[0], 1e-6 * phi(t)[1]), first=7.0)
+    trial = HagerZhang()(ray)
+    assert abs(trial.step_size - 1.0) < 0.9
+    assert len(tried) <= 5
+
+
+def bowl(minimum, power, wave):
+    """A bowl with waves on it, along a ray."""
+
+    def phi(t):
+        u = t / minimum - 1.0
+        value = u ** (2 * power) + wave * math.cos(u)
+        slope = 2 * power * u ** (2 * power - 1) - wave * math.sin(u)
+        return value, slope / minimum
+
+    return phi
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     minimum=st.floats(1e-8, 1e8),
@@ -62,17 +106,14 @@ def test_strong_wolfe_from_any_first_step(name, first):
     first=st.floats(1e-3, 1e3),
     wave=st.floats(0.0, 0.5),
 )
-def test_strong_wolfe_on_wavy_bowls(minimum, power, first, wave):
-    def phi(t):
-        u = t / minimum - 1.0
-        value = u ** (2 * power) + wave * math.cos(u)
-        slope = 2 * power * u ** (2 * power - 1) - wave * math.sin(u)
-        return value, slope / minimum
-
-    ray, _ = ray_of(phi, first)
+def test_wavy_bowls(minimum, power, first, wave):
+    ray, _ = ray_of(bowl(minimum, power, wave), first)
     trial = StrongWolfe()(ray)
     assert trial is not None
     assert wolfe(ray, trial)
+    trial = HagerZhang()(ray)
+    assert trial is not None
+    assert approximate_wolfe(ray, trial, 0.1, 0.9)
 
 
 def test_bracketing_reaches_far():
@@ -82,7 +123,7 @@ def test_bracketing_reaches_far():
     assert len(tried) <= 40
 
 
-@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking()])
+@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking(), HagerZhang()])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_not_finite_counts_as_high(search, bad):
     ray, _ = ray_of(lambda t: ((t - 1) ** 2, 2 * (t - 1)) if t < 1.5 else (bad, bad), first=1e4)
@@ -97,14 +138,14 @@ def test_the_best_armijo_point_is_kept():
     assert trial.value < 0.1 * 5.0
 
 
-@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking()])
+@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking(), HagerZhang()])
 def test_uphill_everywhere_gives_none(search):
     ray, tried = ray_of(lambda t: (1.0 + t, 1.0 if t else -1.0))
     assert search(ray) is None
     assert len(tried) <= 60
 
 
-@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking()])
+@pytest.mark.parametrize("search", [StrongWolfe(), Backtracking(), HagerZhang()])
 def test_budget(search):
     ray, tried = ray_of(lambda t: (1.0 + t, 1.0 if t else -1.0), budget=3)
     assert search(ray) is None

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+
 import array_api_strict as strict
 import numpy as np
 import pytest
 
-from optim import LBFGS, OWLQN, SGD, minimize
+from optim import (
+    ADMM,
+    LBFGS,
+    LBFGSB,
+    OWLQN,
+    SGD,
+    Box,
+    ConjugateGradient,
+    Counted,
+    GradientDescent,
+    HagerZhang,
+    L1Ball,
+    L1Norm,
+    L2Ball,
+    ProjectedQuasiNewton,
+    ProximalGradient,
+    Simplex,
+    SpectralProjectedGradient,
+    StrongWolfe,
+    TruncatedNewton,
+    conjugate_gradient,
+    minimize,
+)
 from optim._arrays import fetch, persist
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.problems import quadratic, quartic
@@ -15,10 +39,24 @@ SOLVERS = [
     LBFGS(gradient_tolerance=1e-8),
     LBFGS(history=3),
     LBFGS(history=0, max_iterations=50),
+    LBFGSB(),
+    LBFGSB(bounds=Box(-1.0, 0.5)),
+    LBFGSB(bounds=[(-1.0, 0.5 if i % 2 else None) for i in range(12)], history=3),
     OWLQN(l1=0.3),
     OWLQN(l1=0.0),
+    ConjugateGradient(),
+    ConjugateGradient(search=HagerZhang(c2=0.4)),
+    TruncatedNewton(),
     SGD(step_size=1e-9, max_iterations=40),
     SGD(step_size=1e-9, momentum=0.9, nesterov=True, average=True, max_iterations=40),
+    GradientDescent(max_iterations=60),
+    SpectralProjectedGradient(projection=Box(-1.0, 0.5)),
+    SpectralProjectedGradient(projection=Simplex()),
+    ProjectedQuasiNewton(projection=L2Ball()),
+    ProjectedQuasiNewton(projection=L1Ball(2.0)),
+    ProximalGradient(penalty=L1Norm(0.3)),
+    ProximalGradient(penalty=Simplex(), accelerated=False),
+    ADMM(penalty=L1Norm(0.3)),
 ]
 
 
@@ -30,11 +68,19 @@ def ill_conditioned(x):
     return xp.sum(weights * (up + down)), weights * (up - down)
 
 
+def hessian_of_ill_conditioned(x):
+    """Its diagonal."""
+    xp = x.__array_namespace__()
+    return xp.asarray(np.logspace(0.0, 2.0, 12)) * (xp.exp(x) + xp.exp(-x))
+
+
 STRICT_WEIGHTS = strict.asarray(np.logspace(0.0, 2.0, 12).tolist())
 START = np.linspace(-2.0, 3.0, 12)
 
 
-@pytest.mark.parametrize("solver", [LBFGS(), OWLQN(l1=0.5), OWLQN(l1=0.0)], ids=repr)
+@pytest.mark.parametrize(
+    "solver", [LBFGS(), LBFGSB(), OWLQN(l1=0.5), OWLQN(l1=0.0)], ids=lambda s: type(s).__name__
+)
 def test_two_messages_per_iteration(solver):
     """One to judge each trial, one per direction; nothing else."""
     xp = LazyNamespace()
@@ -43,7 +89,50 @@ def test_two_messages_per_iteration(solver):
     assert result.nit > 10
     assert xp.messages == result.nfev + result.nit
     assert xp.messages <= 1 + 2.2 * result.nit
-    assert xp.deepest < 30 + 8 * solver.history
+    assert xp.deepest < 40 + 8 * solver.history
+
+
+@pytest.mark.parametrize("search", [StrongWolfe(c2=0.2), HagerZhang(c2=0.2)])
+def test_conjugate_gradients_take_a_message_per_trial_and_one_per_direction(search):
+    xp = LazyNamespace()
+    result = ConjugateGradient(search=search).minimize(ill_conditioned, xp.array(START))
+    assert result.success
+    assert result.nit > 10
+    assert xp.messages == result.nfev + result.nit
+    assert xp.deepest < 12
+
+
+def test_bounds_cost_a_message_more_where_other_coordinates_are_held():
+    xp = LazyNamespace()
+    solver = LBFGSB(bounds=[(low, None) for low in np.linspace(-0.5, 0.5, 12)])
+    states = list(solver.iterations(ill_conditioned, xp.array(START)))
+    last = states[-1]
+    masks = [state.memory.held.compute() for state in states]
+    changes = sum(np.any(a != b) for a, b in itertools.pairwise(masks))
+    assert 1 < changes < last.iteration / 2
+    assert xp.messages == 1 + last.evaluations + last.iteration + changes  # bounds are checked once
+
+
+def test_a_message_per_product_with_the_hessian():
+    xp = LazyNamespace()
+    products = Counted(lambda x, v: hessian_of_ill_conditioned(x) * v)
+    solver = TruncatedNewton(hessp=products)
+    result = solver.minimize(ill_conditioned, xp.array(START))
+    assert result.success
+    assert result.nfev - 1 <= 1.5 * result.nit
+    # The start takes two, a trial two, a product one, and one more at the region's boundary.
+    least = 2 + 2 * (result.nfev - 1) + products.calls
+    assert least <= xp.messages <= least + result.nfev - 1
+
+
+@pytest.mark.parametrize("max_norm", [float("inf"), 0.1])
+def test_a_message_per_iteration_of_linear_conjugate_gradients(max_norm):
+    xp = LazyNamespace()
+    diagonal, b = xp.array(np.logspace(0.0, 2.0, 12)), xp.array(START)
+    solved = conjugate_gradient(lambda v: diagonal * v, b, max_norm=max_norm)
+    assert solved.success is (max_norm == float("inf"))
+    assert xp.messages == 1 + solved.iterations + (not solved.success)
+    assert xp.deepest < 12
 
 
 def test_vector_weights_cost_one_message_more():

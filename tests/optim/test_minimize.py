@@ -11,7 +11,17 @@ import pytest
 from scipy.optimize import OptimizeResult
 
 import optim
-from optim import LBFGS, OWLQN, SGD, Outcome, minimize
+from optim import (
+    LBFGS,
+    LBFGSB,
+    OWLQN,
+    SGD,
+    Box,
+    ConjugateGradient,
+    Outcome,
+    TruncatedNewton,
+    minimize,
+)
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
 
 
@@ -37,6 +47,9 @@ def test_result_has_scipys_shape():
         ("OWL-QN", {"l1": 0.5}, OWLQN(l1=0.5)),
         ("owlqn", {"l1": 0.5, "max_iterations": 3}, OWLQN(l1=0.5, max_iterations=3)),
         ("SGD", {"step_size": 1e-4}, SGD(step_size=1e-4)),
+        ("CG", {"max_iterations": 9}, ConjugateGradient(max_iterations=9)),
+        ("trust-ncg", {"max_inner_iterations": 1}, TruncatedNewton(max_inner_iterations=1)),
+        ("L-BFGS-B", {"bounds": Box(0.0, 2.0)}, LBFGSB(bounds=Box(0.0, 2.0))),
     ],
 )
 def test_options_are_the_constructors(method, options, solver):
@@ -57,6 +70,23 @@ def test_args_and_a_separate_gradient():
     assert result.fun == pytest.approx(1.0)
     pair = minimize(lambda x, a: quadratic(x - a), np.zeros(3), args=1.0)
     np.testing.assert_allclose(pair.x, 4.0)
+
+
+def test_hessp_gets_the_arguments_too():
+    result = minimize(
+        lambda x, a: (np.sum(a * np.cosh(x)), a * np.sinh(x)),
+        np.ones(3),
+        args=(2.0,),
+        method="trust-ncg",
+        hessp=lambda x, v, a: a * np.cosh(x) * v,
+    )
+    assert result.success
+    np.testing.assert_allclose(result.x, 0.0, atol=1e-6)
+
+
+def test_bounds_choose_the_method():
+    result = minimize(quadratic, np.zeros(2), bounds=[(None, 1), (None, None)])
+    np.testing.assert_allclose(result.x, [1.0, 3.0])
 
 
 def test_tol():
@@ -90,13 +120,16 @@ def print_nothing(state):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"bounds": [(0, 1)]}, NotImplementedError, "bounds.*L-BFGS, OWL-QN, SGD"),
-        ({"constraints": [{}]}, NotImplementedError, "constraints"),
-        ({"hess": np.eye(2)}, NotImplementedError, "hess.*no second derivatives"),
-        ({"hessp": abs}, NotImplementedError, "hessp"),
-        ({"method": "BFGS"}, ValueError, "'BFGS' is not one of L-BFGS, OWL-QN, SGD"),
-        ({"method": "L-BFGS-B"}, ValueError, "without bounds, use L-BFGS"),
-        ({"method": None}, ValueError, "is not one of"),
+        (
+            {"bounds": [(0, 1)], "method": "CG"},
+            NotImplementedError,
+            r"minimize\(bounds=...\) is not available with method CG; use method L-BFGS-B",
+        ),
+        ({"constraints": [{}]}, NotImplementedError, "constraints.*leave constraints out"),
+        ({"hess": np.eye(2)}, NotImplementedError, "hess.*give products with it.*trust-ncg"),
+        ({"hessp": abs}, NotImplementedError, "hessp.*use method trust-ncg"),
+        ({"method": "BFGS"}, ValueError, "'BFGS' is not one of L-BFGS, L-BFGS-B, CG, trust-ncg"),
+        ({"method": 3}, ValueError, "method=3 is not one of"),
         ({"jac": None}, ValueError, r"return \(value, gradient\)"),
         ({"jac": "2-point"}, ValueError, "none is made up by differences"),
         ({"options": {"maxiter": 3}}, ValueError, "maxiter is called max_iterations"),

@@ -111,15 +111,16 @@ def test_momentum_helps_on_an_ill_conditioned_quadratic():
 
 
 def test_update_is_pure():
-    solver = SGD(step_size=0.1, momentum=0.9, average=True)
-    state = list(
-        SGD(momentum=0.9, average=True, max_iterations=3).iterations(quadratic, np.ones(2))
-    )[-1]
-    before = [np.array(v) for v in (state.x, state.gradient, state.memory.velocity)]
-    first, second = (solver.update(state, state.gradient)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    after = (state.x, state.gradient, state.memory.velocity)
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    solver = SGD(step_size=0.1, momentum=0.9, average=True, max_iterations=3)
+    state = list(solver.iterations(quadratic, np.ones(2)))[-1]
+    arguments = (*state.memory.vectors, state.x, state.gradient)
+    before = [np.array(v) for v in arguments]
+    (x, memory), (again, also) = (
+        solver.update(state.memory.vectors, state.x, state.gradient, 3) for _ in range(2)
+    )
+    np.testing.assert_array_equal(x, again)
+    np.testing.assert_array_equal(memory, also)
+    assert all(np.array_equal(a, b) for a, b in zip(before, arguments, strict=True))
 
 
 def test_divergence_ends_at_the_best_finite_point():

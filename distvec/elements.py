@@ -1,0 +1,81 @@
+"""Single elements of vectors, by index: a message to each server that holds some of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.donation import references
+from distvec.profile import measured
+
+if TYPE_CHECKING:
+    from distvec.array import DistArray
+
+
+def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
+    """The elements at ``indices`` (any order, repeats allowed), or all of them.
+
+    Evaluation if need be, then one message to each server that holds some.
+    """
+    if indices is None:
+        return x.numpy()
+    wanted = as_indices(indices, len(x))
+    source = x.buffer_id
+    with measured(x.session.counters):
+        return x.session.client.gather(source, x.space, x.dtype, wanted)
+
+
+def push(x: DistArray, indices: Any, values: Any) -> DistArray:
+    """Add ``values`` at ``indices``; repeated indices add up. Returns the array.
+
+    One message to each server. Other arrays that share the old values keep them.
+    """
+    where = as_indices(indices, len(x))
+    given = np.asarray(values)
+    if given.shape not in ((), where.shape):
+        raise ValueError(f"push: {len(where)} indices but values of shape {given.shape}")
+    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"push: cannot add {given.dtype} values to a {x.dtype} array")
+    source = x.buffer_id
+    if not len(where):
+        return x
+    added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
+    buffer = x.session.new_buffer(x.space, x.dtype)
+    donate = _is_sole_owner(x)
+    with measured(x.session.counters):
+        x.session.client.scatter_add(
+            source, buffer.id, x.space, x.dtype, where, added, donate=donate
+        )
+    return x.become(x.session.graph.leaf(buffer))
+
+
+def shown(x: DistArray, at_each_end: int = 3) -> str:
+    """The first and last elements in print: a sparse pull, whatever the length."""
+    if x.size <= 2 * at_each_end:
+        return ", ".join(str(value) for value in x.numpy())
+    ends = [str(v) for v in pull(x, [*range(at_each_end), *range(-at_each_end, 0)])]
+    return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
+
+
+def _is_sole_owner(x: DistArray) -> bool:
+    """Whether nobody but this handle holds its buffer, so that its memory may be given away."""
+    return references([x.node], 0) == 1 and references([x.node.value], 0) == 1
+
+
+def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
+    """``indices`` as int64 in ``0..length-1``; negative ones count from the end, as in NumPy."""
+    given = np.asarray(indices)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise IndexError(
+            f"indices must be a vector of integers, got shape {given.shape} of dtype {given.dtype}"
+        )
+    result = given.astype(np.int64)
+    low, high = int(result.min()), int(result.max())
+    if low < -length or high >= length:
+        bad = low if low < -length else high
+        raise IndexError(f"index {bad} is out of bounds for a vector of length {length}")
+    return np.where(result < 0, result + length, result) if low < 0 else result

@@ -1,0 +1,78 @@
+"""To test what is written for distributed arrays: strategies, a differential check, costs.
+
+* ``same_on_all_backends(function, *arrays)``: NumPy and servers give the same.
+* ``assert_plan(x @ y, messages=1, sweeps=1)``: cost as an assertion.
+* ``vectors``, ``lengths``, ``server_counts``, ``expressions``, ``programs``, ...: Hypothesis
+  strategies.
+* ``PROBLEMS``: functions with known minima, for optimizers.
+
+Needs Hypothesis: ``pip install distvec[test]``.
+"""
+
+try:
+    import hypothesis as _hypothesis  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "distvec.testing needs Hypothesis, which is not installed; pip install distvec[test]"
+    ) from error
+
+from distvec.testing.backends import engine, same_on_all_backends
+from distvec.testing.bounded import Bounded
+from distvec.testing.compare import assert_close, assert_within, outcome
+from distvec.testing.error_bounds import Undecidable
+from distvec.testing.expression import Expression, expressions
+from distvec.testing.lossy import FAULTS, faults, lossy_session
+from distvec.testing.operations import ELEMENTWISE, REDUCTIONS, Operation
+from distvec.testing.plans import assert_plan
+from distvec.testing.problems import PROBLEMS, TestProblem
+from distvec.testing.program import (
+    Machine,
+    Program,
+    Refused,
+    assert_same_reads,
+    bounded_machine,
+    server_machine,
+)
+from distvec.testing.random_programs import programs
+from distvec.testing.strategies import (
+    dtypes,
+    lengths,
+    scalars,
+    server_counts,
+    spaces,
+    vectors,
+)
+
+__all__ = [
+    "ELEMENTWISE",
+    "FAULTS",
+    "PROBLEMS",
+    "REDUCTIONS",
+    "Bounded",
+    "Expression",
+    "Machine",
+    "Operation",
+    "Program",
+    "Refused",
+    "TestProblem",
+    "Undecidable",
+    "assert_close",
+    "assert_plan",
+    "assert_same_reads",
+    "assert_within",
+    "bounded_machine",
+    "dtypes",
+    "engine",
+    "expressions",
+    "faults",
+    "lengths",
+    "lossy_session",
+    "outcome",
+    "programs",
+    "same_on_all_backends",
+    "scalars",
+    "server_counts",
+    "server_machine",
+    "spaces",
+    "vectors",
+]

@@ -1,0 +1,152 @@
+"""The differential check: one function, on NumPy and on servers."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from distvec.array import DistArray
+from distvec.session import local
+from distvec.testing.compare import assert_within, outcome
+from distvec.testing.error_bounds import unit_in_last_place
+from ps_backend import kernels
+
+ENGINES = ("numexpr", "numba")
+"""What runs kernels: the one for short vectors, and the one that compiles them."""
+
+_DIGITS_LOST = 4096.0
+
+
+@contextmanager
+def engine(name: str) -> Iterator[None]:
+    """Within this context servers in this process run all their kernels by ``name``.
+
+    ``"numexpr"``, or ``"numba"``, which compiles for about half a second per new structure (very
+    long sweeps remain with numexpr).
+    """
+    if name not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
+    least = 0 if name == "numba" else 2**63
+    with mock.patch.object(kernels, "NUMBA_FROM_LENGTH", least):
+        yield
+
+
+def same_on_all_backends(
+    function: Callable[..., Any],
+    *arguments: Any,
+    servers: Iterable[int] = (1, 2, 3),
+    engines: Iterable[str] = ENGINES,
+    rtol: float | None = None,
+    ulps: float = 0,
+) -> None:
+    """``AssertionError`` unless ``function`` does the same on servers as on NumPy arrays.
+
+    Called once with ``arguments`` as they are, and for each engine and number of servers with
+    distributed arrays in the place of NumPy's. What it returns, what it does to its arguments in
+    place, or the exception it raises, must be the same; results and arguments may be numbers,
+    arrays, or tuples, lists, mappings and dataclasses of them.
+
+    Floats may be off by ``ulps`` units in the last place plus ``rtol`` times the largest finite
+    element of their array: enough for sums, whose order differs. By default ``rtol`` is 4096 times
+    the roundoff of the dtype (9e-13 for float64, 5e-4 for float32); with ``rtol=0`` and ``ulps=0``
+    the bits are NumPy's. Among numbers of servers the bits must be equal in any case.
+
+    The arguments are copied, so ``function`` may change them. In-process servers: no message leaves
+    the process.
+    """
+    expected = _observed(function, arguments, lambda array: array.copy())
+    counts = list(servers)
+    for name in engines:
+        first: Any = None
+        for count in counts:
+            with engine(name), local(servers=count, in_process=True) as session:
+                got = _observed(function, arguments, session.array)
+            where = f"{_plural(count)}, {name}"
+            _compare(got, expected, where, rtol, ulps)
+            if first is not None:
+                _compare(got, first, f"{where} beside {_plural(counts[0])}", 0.0, 0.0)
+            first = got if first is None else first
+
+
+def _observed(
+    function: Callable[..., Any], arguments: tuple[Any, ...], array: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """What a call did: its result or refusal, and what its arguments are afterwards."""
+    given = [_mapped(argument, array) for argument in arguments]
+    result, refused = outcome(function, *given)
+    seen = {"exception": refused, "result": result}
+    seen |= {f"argument {number}": argument for number, argument in enumerate(given)}
+    return {name: _mapped(value, lambda array: array, pull=True) for name, value in seen.items()}
+
+
+def _mapped(value: Any, array: Callable[[Any], Any], *, pull: bool = False) -> Any:
+    """``value`` with ``array`` applied to its NumPy arrays; with ``pull``, as NumPy's."""
+    if isinstance(value, DistArray):
+        return value.numpy() if pull else value
+    if isinstance(value, np.ndarray):
+        return array(value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, array, pull=pull) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(item, array, pull=pull) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(item, array, pull=pull) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        items = {name: _mapped(getattr(value, name), array, pull=pull) for name in names}
+        if pull:
+            return items
+        twin = copy.copy(value)
+        for name, item in items.items():
+            object.__setattr__(twin, name, item)  # frozen ones as well
+        return twin
+    return value
+
+
+def _compare(
+    ours: Any, theirs: Any, where: str, rtol: float | None, ulps: float, path: str = ""
+) -> None:
+    """``AssertionError`` that names the ``path`` to the first difference."""
+    what = f"{where}: {path or 'call'}"
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        _check_equal(list(ours), list(theirs), f"keys of {what}")
+        for key in theirs:
+            _compare(ours[key], theirs[key], where, rtol, ulps, f"{path}.{key}" if path else key)
+    elif isinstance(theirs, list | tuple) and isinstance(ours, list | tuple):
+        _check_equal(len(ours), len(theirs), f"length of {what}")
+        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            _compare(mine, other, where, rtol, ulps, f"{path}[{number}]")
+    elif isinstance(theirs, _NUMBERS) and isinstance(ours, _NUMBERS):
+        _compare_arrays(np.asarray(ours), np.asarray(theirs), rtol, ulps, what)
+    elif isinstance(theirs, type) and isinstance(ours, type):
+        related = issubclass(ours, theirs) or issubclass(theirs, ours)
+        _check_equal(ours if not related else theirs, theirs, what)
+    else:
+        _check_equal(ours, theirs, what)
+
+
+_NUMBERS = (np.ndarray, np.generic, bool, int, float)
+
+
+def _compare_arrays(ours: Any, theirs: Any, rtol: float | None, ulps: float, what: str) -> None:
+    bound = ulps * unit_in_last_place(theirs)
+    if theirs.dtype.kind == "f":
+        share = _DIGITS_LOST * float(np.finfo(theirs.dtype).eps) if rtol is None else rtol
+        size = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+        bound = bound + share * float(size)
+    assert_within(ours, theirs, bound, what)
+
+
+def _check_equal(ours: Any, theirs: Any, what: str) -> None:
+    if ours is not theirs and ours != theirs:
+        raise AssertionError(f"{what}: {ours!r} on servers, {theirs!r} on NumPy")
+
+
+def _plural(count: int) -> str:
+    return "1 server" if count == 1 else f"{count} servers"

@@ -1,0 +1,190 @@
+"""``Bounded``: a NumPy array that knows how far the same array on servers may be from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from distvec.testing import bounded_reductions, error_bounds
+from distvec.testing.error_bounds import Undecidable
+from distvec.testing.operations import ELEMENTWISE
+from ps_backend import ops
+from ps_backend.program import DTYPES
+
+_LINEAR = frozenset(("add", "subtract", "negative"))
+
+
+def _in_place(name: str) -> Callable[[Bounded, Any], Bounded]:
+    """``x OP= other``, where scalars are immutable as NumPy's: they give another one."""
+    update = getattr(NDArrayOperatorsMixin, f"__i{name}__")
+    apply = getattr(NDArrayOperatorsMixin, f"__{name}__")
+
+    def operator(self: Bounded, other: Any) -> Bounded:
+        result: Bounded = (update if self.shape else apply)(self, other)
+        return result
+
+    return operator
+
+
+class Bounded(NDArrayOperatorsMixin):
+    """NumPy's values with a bound of the servers' distance from them.
+
+    Code that runs on NumPy arrays and on distributed ones runs on these: ``value`` has NumPy's
+    result, and on servers it may differ by ``error``, element by element (0: the same bits).
+    What a server may decide either way raises ``Undecidable``. Scalars are of rank 0.
+    """
+
+    __iadd__, __isub__, __imul__ = map(_in_place, ("add", "sub", "mul"))
+    __itruediv__, __ifloordiv__ = map(_in_place, ("truediv", "floordiv"))
+    __imod__, __ipow__ = map(_in_place, ("mod", "pow"))
+
+    def __init__(
+        self,
+        value: npt.ArrayLike,
+        error: npt.NDArray[np.float64] | float = 0.0,
+        magnitude: npt.NDArray[np.float64] | None = None,
+    ) -> None:
+        """``magnitude``: size of the terms of a linear combination, whatever cancels in it."""
+        self.value: npt.NDArray[Any] = np.asarray(value)
+        self.error: npt.NDArray[np.float64] = np.broadcast_to(error, self.value.shape)
+        size = np.abs(np.asarray(self.value, np.float64))
+        self.magnitude = size if magnitude is None else np.maximum(magnitude, size)
+        if self.value.dtype.name not in DTYPES:
+            raise Undecidable(f"servers have no {self.value.dtype}")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values."""
+        return self.value.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``()`` or ``(n,)``."""
+        return self.value.shape
+
+    @property
+    def exact(self) -> bool:
+        """Whether the servers have the very same bits."""
+        return not self.error.any()
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return f"Bounded({self.value!r}, error={self.error.max(initial=0.0):.3g})"
+
+    def copy(self) -> Bounded:
+        """Another array of the same values."""
+        return Bounded(self.value.copy(), self.error, self.magnitude)
+
+    def numpy(self) -> Bounded:
+        """A copy: what is read is compared within its bound."""
+        return self.copy()
+
+    def astype(self, dtype: Any) -> Bounded:
+        """The array in another dtype."""
+        with np.errstate(all="ignore"):
+            value = self.value.astype(dtype)
+        if self.exact or value.dtype.kind == "f":
+            error = np.where(self.error > 0, self.error + 2 * _unit(value), 0.0)
+            return Bounded(value, error, self.magnitude)
+        if value.dtype.kind == "b":
+            unclear = error_bounds.unclear_truth(self.value, self.error)
+        else:
+            unclear = np.trunc(self.value - self.error) != np.trunc(self.value + self.error)
+        if np.any(unclear):
+            raise Undecidable(f"astype({value.dtype}) of values that may be off")
+        return Bounded(value)
+
+    def push(self, indices: Sequence[int], values: Any) -> Self:
+        """Add ``values``, cast to the array's dtype as ``+=`` may, at ``indices``."""
+        added = np.asarray(values)
+        if not np.can_cast(added.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"push: cannot add {added.dtype} to {self.dtype}")
+        value = self.value.copy()
+        with np.errstate(all="ignore"):
+            np.add.at(value, indices, added.astype(self.dtype))
+        touched = np.zeros(value.shape)
+        np.add.at(touched, indices, 2.0)
+        error = np.where(self.error > 0, self.error + touched * _unit(value), 0.0)
+        return self._become(Bounded(value, error))
+
+    def pull(self, indices: Sequence[int]) -> Bounded:
+        """The elements at ``indices``."""
+        chosen = list(indices)
+        return Bounded(self.value[chosen], self.error[chosen])
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        value = self.value.copy()
+        with np.errstate(all="ignore"):
+            value[key] = new.value if isinstance(new, Bounded) else new
+        if not isinstance(new, Bounded):
+            self._become(Bounded(value))
+            return
+        error = new.error if new.exact else new.error + 2 * _unit(value)
+        if not new.exact and value.dtype.kind != "f":
+            raise Undecidable("assignment of floats that may be off")
+        self._become(Bounded(value, np.broadcast_to(error, value.shape)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc is np.matmul:
+            return bounded_reductions.dot(*inputs)
+        name = _NAMES.get(ufunc)
+        if name is None or method != "__call__":
+            return NotImplemented
+        (out,) = kwargs.pop("out", (None,))
+        given = [x.value if isinstance(x, Bounded) else x for x in inputs]
+        with np.errstate(all="ignore"):
+            result = _with_bound(name, inputs, np.asarray(ufunc(*given, **kwargs)))
+            if out is None:
+                return result
+            cast = np.asarray(ufunc(*given, out=out.value.copy(), **kwargs))
+        return out._become(_with_bound(name, inputs, cast))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is np.where:
+            given = [x.value if isinstance(x, Bounded) else x for x in args]
+            return _with_bound("where", args, np.where(*given))
+        reduction: Callable[..., Bounded] | None = bounded_reductions.BY_FUNCTION.get(func)
+        return NotImplemented if reduction is None else reduction(*args, **kwargs)
+
+    def _become(self, other: Bounded) -> Self:
+        self.value, self.error, self.magnitude = other.value, other.error, other.magnitude
+        return self
+
+
+def _with_bound(name: str, inputs: Sequence[Any], value: npt.NDArray[Any]) -> Bounded:
+    operands = [x if isinstance(x, Bounded) else Bounded(x) for x in inputs]
+    values, errors = [x.value for x in operands], [x.error for x in operands]
+    error = error_bounds.elementwise(name, values, errors, value, _ULPS[name])
+    return Bounded(value, error, _magnitude(name, operands, value))
+
+
+def _magnitude(
+    name: str, operands: Sequence[Bounded], value: npt.NDArray[Any]
+) -> npt.NDArray[np.float64] | None:
+    """Size of the terms of a linear combination; None for what is not one."""
+    sizes = [x.magnitude for x in operands]
+    with np.errstate(all="ignore"):
+        if name in _LINEAR:
+            return np.broadcast_to(sum(sizes), value.shape)
+        if name == "multiply" and min(x.value.size for x in operands) == 1:
+            return np.broadcast_to(sizes[0] * sizes[1], value.shape)
+        if name == "divide" and operands[1].value.size == 1:
+            quotient = sizes[0] / np.abs(np.asarray(operands[1].value, np.float64))
+            return np.broadcast_to(quotient, value.shape)
+    return None
+
+
+def _unit(value: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return error_bounds.unit_in_last_place(value)
+
+
+_NAMES: dict[Any, str] = {
+    row.numpy: name for name, row in reversed(ops.TABLE.items()) if isinstance(row.numpy, np.ufunc)
+}
+_ULPS = {operation.name: operation.ulps for operation in ELEMENTWISE}

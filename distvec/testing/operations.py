@@ -1,0 +1,81 @@
+"""What programs and tests of one operation are made of: the op table, and reductions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ps_backend import ops
+
+TRANSCENDENTAL_ULPS = 4
+"""How far the servers' exp, log, sin and their like may be from NumPy's, in units of last place."""
+
+_TRANSCENDENTAL = frozenset("exp expm1 log log1p log2 log10 tanh sin cos sigmoid pow".split())
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "pow": operator.pow,
+    "negative": operator.neg,
+    "positive": operator.pos,
+    "abs": operator.abs,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function that is typed alike on NumPy arrays and on distributed ones."""
+
+    name: str
+    arity: int
+    function: Callable[..., Any]
+    ulps: int = 0
+    """How far the elements may be from NumPy's; 0 where they have NumPy's bits."""
+
+    def __call__(self, *operands: Any) -> Any:
+        """The function of ``operands``."""
+        return self.function(*operands)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return np.where(condition != 0, x, y)
+
+
+def _of_row(row: ops.Op) -> Operation:
+    function = _OPERATORS.get(row.name, row.numpy)
+    return Operation(
+        row.name, row.arity, function, TRANSCENDENTAL_ULPS if row.name in _TRANSCENDENTAL else 0
+    )
+
+
+ELEMENTWISE = (
+    *(_of_row(row) for name, row in ops.TABLE.items() if name not in ops.INTERNAL),
+    Operation("where", 3, _where),
+)
+"""Every row of the op table that users call, as an operator where there is one."""
+
+REDUCTIONS = (
+    *(Operation(name, 1, getattr(np, name)) for name in "sum mean prod min max".split()),
+    *(Operation(name, 1, getattr(np, name)) for name in "any all argmin argmax".split()),
+    Operation("count_nonzero", 1, np.count_nonzero),
+    Operation("dot", 2, operator.matmul),
+    Operation("norm", 1, np.linalg.norm),
+)
+"""From vectors to scalars."""
