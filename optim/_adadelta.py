@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._arrays import Array
-from ._proximal import check_positive
+from ._checks import check_fraction, check_positive
 from ._schedules import Schedule
-from ._stochastic import StochasticSolver, Vectors, check_fraction
+from ._stochastic import StochasticSolver, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from ._arrays import Array
-from ._proximal import ElasticNet, check_positive
+from ._checks import check_positive
+from ._proximal import ElasticNet
 from ._stochastic import StochasticSolver, Vectors, zeros_like
 
 

@@ -22,12 +22,12 @@ class Batches:
     @classmethod
     def of(cls, problem: Problem) -> Batches | None:
         """The batches of `problem`; None if its objective has none."""
-        objective = problem._fun
+        objective = problem.fun
         if not is_sampled(objective):
             return None
-        if problem._jac is not True:
+        if problem.jac is not True:
             raise ValueError(
-                f"jac={problem._jac!r}: the batches of {type(objective).__name__} give the "
+                f"jac={problem.jac!r}: the batches of {type(objective).__name__} give the "
                 "gradient themselves; leave jac out and return (value, gradient)"
             )
         return cls(problem, objective)
@@ -40,4 +40,4 @@ class Batches:
     def evaluate(self, x: Array, k: int) -> Evaluation:
         """Value (perhaps a lazy rank-0 array) and gradient of batch k at `x`."""
         self.problem.evaluations += 1
-        return Problem(self.objective.batch(k), self.problem._args)(x)
+        return Problem(self.objective.batch(k), self.problem.args)(x)

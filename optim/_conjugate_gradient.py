@@ -60,7 +60,7 @@ class ConjugateGradient(ToleranceSolver):
         memory: Memory = state.memory
         for previous in (memory.direction, None) if memory.beta else (None,):
             direction, squared = _descent(state, previous)
-            ray = straight_ray(problem, state, direction, measure=lambda g, y: (g @ y,))
+            ray = straight_ray(problem, state, direction, measure=lambda x, g, y: (g @ y,))
             trial = self.search(ray) if direction.slope < 0.0 else None
             if trial is not None:
                 return advanced(

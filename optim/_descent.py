@@ -14,7 +14,8 @@ from ._plateau import rounding_of
 from ._problem import Point, Problem
 from ._state import State
 
-Measure: TypeAlias = Callable[[Array, Array], tuple[Scalar, ...]]
+Measure: TypeAlias = Callable[[Array, Array, Array], tuple[Scalar, ...]]
+"""Of the new x, the new gradient and its change: rank-0 values to read along."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,23 @@ def ray_along(
 
 
 def straight_ray(
-    problem: Problem, state: State, direction: Direction, measure: Measure = lambda g, y: ()
+    problem: Problem,
+    state: State,
+    direction: Direction,
+    *,
+    where: Callable[[float], Array] | None = None,
+    measure: Measure = lambda x, g, y: (),
 ) -> Ray:
     """The objective at x + step_size * direction; a trial costs an evaluation and a message.
 
-    `measure(new gradient, its change)` gives rank-0 values to read along: `Trial.measured`.
+    `where(step_size)` is the same point, computed in another way. What `measure` gives is in
+    `Trial.measured`.
     """
     x, g, d = state.x, state.gradient, direction.vector
 
     def at(step_size: float) -> Trial:
         with quiet():
-            new = x + step_size * d
+            new = x + step_size * d if where is None else where(step_size)
             value, gradient = problem(new)
             s, y = new - x, gradient - g
             number, norm, slope, sy, yy, *measured = fetch(
@@ -68,7 +75,7 @@ def straight_ray(
                 gradient @ d,
                 s @ y,
                 y @ y,
-                *measure(gradient, y),
+                *measure(new, gradient, y),
                 also=(new, gradient),
             )
         return Trial(

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from ._arrays import Array, namespace
-from ._proximal import L1Norm, check_positive
+from ._checks import check_positive
+from ._proximal import L1Norm
 from ._stochastic import StochasticSolver, Vectors, zeros_like
 
 

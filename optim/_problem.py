@@ -52,9 +52,9 @@ class Problem:
                 f"jac={jac!r}: a gradient is needed and none is made up by differences; "
                 f"{_HOW_TO_GIVE_A_GRADIENT}"
             )
-        self._fun = fun
-        self._args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-        self._jac = jac
+        self.fun = fun
+        self.args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        self.jac = jac
         self._max_evaluations = math.inf if max_evaluations is None else max_evaluations
         self.evaluations = 0
 
@@ -66,19 +66,19 @@ class Problem:
     def __call__(self, x: Array) -> tuple[Scalar, Array]:
         """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
         self.evaluations += 1
-        if callable(self._jac):
-            value, gradient = self._fun(x, *self._args), self._jac(x, *self._args)
+        if callable(self.jac):
+            value, gradient = self.fun(x, *self.args), self.jac(x, *self.args)
         else:
-            value, gradient = _pair(self._fun(x, *self._args))
+            value, gradient = _pair(self.fun(x, *self.args))
         _check_value(value)
         return value, _own(gradient, x)
 
     def gradient(self, x: Array) -> Array:
         """The gradient alone; an evaluation all the same."""
-        if not callable(self._jac):
+        if not callable(self.jac):
             return self(x)[1]
         self.evaluations += 1
-        return _own(self._jac(x, *self._args), x)
+        return _own(self.jac(x, *self.args), x)
 
     def at(self, x: Array) -> Point:
         """The objective at `x`, read with the max norm of its gradient in one message."""

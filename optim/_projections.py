@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace
-from ._proximal import Proximal, check_positive
+from ._checks import check_positive
+from ._proximal import Proximal
 
 
 class ConvexSet(Proximal):

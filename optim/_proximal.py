@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._arrays import Array, Scalar, fetch, namespace, smallest_normal
+from ._checks import check_positive
 
 
 class Proximal(ABC):
@@ -184,15 +185,6 @@ def _check_weight(owner: object, name: str) -> None:
         )
     if not 0.0 <= least < math.inf:
         raise ValueError(f"{type(owner).__name__}({name}) holds {least}; weights must be 0 or more")
-
-
-def check_positive(owner: object, name: str) -> None:
-    """Refuse a parameter that is not a positive finite number."""
-    given = getattr(owner, name)
-    if not 0.0 < given < math.inf:
-        raise ValueError(
-            f"{type(owner).__name__}({name}={given!r}): must be a positive finite number"
-        )
 
 
 def check_proximal(owner: object, name: str, given: object) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ._arrays import Array, fetch, machine_epsilon, max_norm, quiet
-from ._descent import Direction, ray_along
-from ._history import Pair
-from ._line_search import NonMonotone, Ray, Trial
+from ._arrays import Array, machine_epsilon, max_norm
+from ._descent import Direction, straight_ray
+from ._line_search import NonMonotone, Ray
 from ._outcome import Outcome
 from ._plateau import rounding_of
-from ._problem import Point, Problem
+from ._problem import Problem
 from ._solver import ToleranceSolver
 from ._state import State
 
@@ -68,35 +67,7 @@ def lowest(state: State, value: float) -> bool:
 def measured_ray(
     problem: Problem, state: State, direction: Direction, where: Callable[[float], Array]
 ) -> Ray:
-    """The objective at where(step_size) = x + step_size * direction.
-
-    A trial costs an evaluation and a message. `Trial.measured` holds the max norm of the new x, and
-    the square of the 2-norm of the gradient there.
-    """
-
-    def at(step_size: float) -> Trial:
-        with quiet():
-            new = where(step_size)
-            value, gradient = problem(new)
-            s, y = new - state.x, gradient - state.gradient
-            number, norm, slope, sy, yy, *measured = fetch(
-                value,
-                max_norm(gradient),
-                gradient @ direction.vector,
-                s @ y,
-                y @ y,
-                max_norm(new),
-                gradient @ gradient,
-                also=(new, gradient),
-            )
-        return Trial(
-            step_size,
-            number,
-            slope,
-            foretold=step_size * direction.slope,
-            point=Point(new, number, gradient, norm),
-            pair=Pair(s, y, sy, yy),
-            measured=tuple(measured),
-        )
-
-    return ray_along(problem, state, direction, at)
+    """As `straight_ray`; `Trial.measured` has the max norm of x and the squared 2-norm of g."""
+    return straight_ray(
+        problem, state, direction, where=where, measure=lambda x, g, y: (max_norm(x), g @ g)
+    )

@@ -229,12 +229,3 @@ class StochasticSolver(Solver):
 def zeros_like(x: Array) -> Array:
     """Zeros, as an operator's result: evaluated with the first step that uses them."""
     return 0.0 * x
-
-
-def check_fraction(solver: StochasticSolver, name: str) -> None:
-    """Refuse a parameter that is not at least 0 and below 1."""
-    given = getattr(solver, name)
-    if not 0.0 <= given < 1.0:
-        raise ValueError(
-            f"{type(solver).__name__}({name}={given!r}): must be at least 0 and below 1"
-        )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from optim import (
+    ADMM,
     LBFGS,
     LBFGSB,
     OWLQN,
@@ -17,8 +18,13 @@ from optim import (
     Backtracking,
     Box,
     ConjugateGradient,
+    GradientDescent,
     HagerZhang,
+    L1Norm,
     Outcome,
+    ProjectedQuasiNewton,
+    ProximalGradient,
+    SpectralProjectedGradient,
     TruncatedNewton,
 )
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
@@ -32,6 +38,11 @@ SOLVERS = [
     OWLQN(l1=np.resize([0.0, 0.5], 20)),
     ConjugateGradient(),
     TruncatedNewton(),
+    GradientDescent(),
+    SpectralProjectedGradient(projection=Box(-2.0, 0.8)),
+    ProjectedQuasiNewton(projection=Box(-2.0, 0.8)),
+    ProximalGradient(penalty=L1Norm(0.1)),
+    ADMM(penalty=L1Norm(0.1)),
     SGD(step_size=1e-4, max_iterations=30),
     SGD(step_size=1e-4, momentum=0.9, average=True, max_iterations=30),
 ]
@@ -49,7 +60,7 @@ def test_identical_further_steps(solver, at):
     first = list(itertools.islice(solver.iterations(rosenbrock, breeze_start(20)), at + 1))
     saved = pickle.loads(pickle.dumps(first[-1]))
     rest = list(solver.iterations(rosenbrock, saved))
-    assert len(whole) > 15
+    assert len(whole) > 12
     assert numbers(rest) == numbers(whole[at:])
     assert rest[-1].outcome is whole[-1].outcome
     for resumed, expected in zip(rest, whole[at:], strict=True):
