@@ -16,11 +16,26 @@ def test_the_page_on_operations_is_up_to_date() -> None:
     )
 
 
+def run(page: str) -> None:
+    """The code of a page, from top to bottom."""
+    text = Path(make_operations.PAGE).with_name(page).read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    exec(compile(code, page, "exec"), {})
+
+
+def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("solvers.md")
+    first, at_bound, sparse, noisy, *check = capsys.readouterr().out.splitlines()
+    assert first.startswith("Converged")
+    assert float(at_bound) == 0.5
+    difference, non_zero = sparse.split()
+    assert float(difference) < 1e-5 and non_zero == "10"
+    assert 1.0 <= float(noisy) < 1.05
+    assert check[0].startswith("0 of ")
+
+
 def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(make_operations.PAGE).with_name("cost.md").read_text()
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    names: dict[str, object] = {}
-    exec(compile(code, "cost.md", "exec"), names)
+    run("cost.md")
     out = capsys.readouterr().out
     assert out.startswith("2 programs (messages per server)")
     assert "inner products of linear combinations follow from" in out
