@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distvec.expr import Graph, Node
 from distvec.planner.fuse import buffers
-from distvec.planner.simplify import product_of
+from distvec.planner.simplify import inner_of, product_of
 
 
 def free_riders(goals: Sequence[Node], pending: Sequence[Node]) -> list[Node]:
@@ -26,7 +26,7 @@ def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[
     """
     found = []
     for node in order:
-        for factor in product_of(node) or ():
-            if id(factor) in stored and not factor.known and factor.dtype == node.dtype:
-                found.append(graph.inner(factor, factor))
+        for factor in product_of(node, stored) or ():
+            if id(factor) in stored and not factor.known:
+                found.append(inner_of(graph, factor, factor))
     return list(dict.fromkeys(found))

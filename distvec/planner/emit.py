@@ -48,6 +48,7 @@ def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSwe
             for k, arg in enumerate(step.args)
         )
 
+    held = stored | {id(node) for node in loop.stores}
     structure = Sweep(
         inputs=tuple(_type(node) for node in inputs),
         scalars=tuple(_type(node) for node in scalars),
@@ -62,7 +63,7 @@ def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSwe
         scalars=[position[id(node)] for node in scalars],
         stores=[position[id(node)] for node in loop.stores],
         reductions=[position[id(node)] for node in loop.reductions],
-        products=[_factors(node, position) for node in loop.reductions],
+        products=[_factors(node, position, held) for node in loop.reductions],
         reasons=[loop.reasons[id(node)] for node in loop.stores],
     )
 
@@ -89,6 +90,6 @@ def _scalar_slots(
     return scalars, slot
 
 
-def _factors(reduction: Node, position: dict[int, int]) -> tuple[int, int] | None:
-    factors = product_of(reduction)
+def _factors(reduction: Node, position: dict[int, int], stored: set[int]) -> tuple[int, int] | None:
+    factors = product_of(reduction, stored)
     return None if factors is None else (position[id(factors[0])], position[id(factors[1])])

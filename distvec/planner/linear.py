@@ -5,6 +5,10 @@ two-loop recursion of L-BFGS each coefficient waits for the one before, so 2m in
 messages one after the other; expanded, all of them come from inner products of the stored vectors,
 which leave in one message, and those known from earlier ones do not leave at all.
 
+Forms are of float64 and of float32 vectors; coefficients and inner products are float64. The forms
+of float32 vectors leave out their roundings, so they serve only products that are rounded to
+float32 themselves. What mixes both dtypes widens float32 vectors, which is exact.
+
 An expansion is made only where it lets a scalar be known earlier. It may cancel: whoever computes
 one compares it with the sum of its terms' magnitudes and falls back on the product itself.
 """
@@ -12,18 +16,19 @@ one compares it with the sum of its terms' magnitudes and falls back on the prod
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSet, Sequence, Set
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from distvec.expr import Buffer, Graph, Node
-from distvec.planner.simplify import product_of
+from distvec.planner.simplify import inner_of, product_of
 from ps_backend import ops
 
 _MOST_TERMS = 400
 _MOST_VECTORS = 128
 
-_FLOAT = np.dtype(np.float64)
+_FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 Form = dict[int, tuple[Node, Node | None]]
 """A linear combination: by the id of a vector, that vector and its coefficient (None is 1)."""
@@ -54,6 +59,7 @@ class Expansion:
         self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
         self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
         self._new: dict[int, Node] = {}
+        self._order: Sequence[Node] = ()
         self._levels: dict[int, int] = {}
         self._forms: dict[int, Form] = {}
         # Ids are keys here: what they name must live as long.
@@ -63,28 +69,26 @@ class Expansion:
 
     def run(self, order: Sequence[Node]) -> dict[int, Node]:
         """The node that replaces each node of ``order`` (arguments first), by its id."""
+        self._order = order
         for node in order:
             new = node if node.known else self._rebuilt(node)
             self._new[id(node)] = new
             self._level(new)  # from the leaves up, so that no recursion goes deep
-            if new.space is not None and new.dtype == _FLOAT:
+            if new.space is not None and new.dtype in (_FLOAT, _SINGLE):
                 self._forms[id(new)] = self._form(node, new)
         return self._new
 
     def _rebuilt(self, node: Node) -> Node:
         args = tuple([self._new[id(arg)] for arg in node.args])
-        if product_of(node) is not None and node.dtype == _FLOAT and node not in self._exact:
-            expanded = self._expanded(node, *self._factors(args[0]))
+        factors = product_of(node, self._stored)
+        if factors is not None and node.dtype == _FLOAT and node not in self._exact:
+            expanded = self._expanded(node, *[self._new[id(factor)] for factor in factors])
             if expanded is not None:
                 self.expanded += 1
                 return expanded
         if node.space is None and not node.is_reduction and all(arg.known for arg in args):
             return self._folded(node, args)
         return node if args == node.args else self._make(node.op, args, node.dtype, node.space)
-
-    @staticmethod
-    def _factors(product: Node) -> tuple[Node, Node]:
-        return product.args[0], product.args[1]
 
     # --- levels: how many answers must come before a node can be computed ---
 
@@ -100,7 +104,7 @@ class Expansion:
     # --- linear forms ---
 
     def _form(self, old: Node, node: Node) -> Form:
-        itself: Form = {id(node): (node, None)}
+        itself = _alone(node)
         if node.known or (id(old) in self._stored and self._level(node) == 0):
             return itself
         combine = _LINEAR.get(node.op)
@@ -131,6 +135,7 @@ class Expansion:
         if (a.space is None) == (b.space is None):
             return None
         vector, factor = (a, b) if b.space is None else (b, a)
+        factor = self._double(factor)
         return {
             key: (one, self._product(coefficient, factor))
             for key, (one, coefficient) in self._forms[id(vector)].items()
@@ -139,14 +144,19 @@ class Expansion:
     def _divided(self, a: Node, b: Node) -> Form | None:
         if b.space is not None or a.space is None:
             return None
+        divisor = self._double(b)
         return {
-            key: (one, self._scalar("divide", self._or_one(coefficient), b))
+            key: (one, self._scalar("divide", self._or_one(coefficient), divisor))
             for key, (one, coefficient) in self._forms[id(a)].items()
         }
 
     def _opposite(self, a: Node) -> Form:
         items = self._forms[id(a)].items()
         return {key: (one, self._negated(coefficient)) for key, (one, coefficient) in items}
+
+    def _widened(self, a: Node) -> Form | None:
+        """The float32 vector itself, not what it is made of: that would leave out its roundings."""
+        return _alone(a) if a.dtype == _SINGLE else None
 
     # --- expansion of a product ---
 
@@ -155,7 +165,7 @@ class Expansion:
         depth = max(self._level(u), self._level(v))
         if depth == 0:
             return None
-        first, second = self._forms[id(u)], self._forms[id(v)]
+        first, second = self._form_within(node, u), self._form_within(node, v)
         vectors = [vector for form in (first, second) for vector, _ in form.values()]
         if len(first) * len(second) > _MOST_TERMS or max(map(self._level, vectors)) >= depth:
             return None
@@ -176,13 +186,32 @@ class Expansion:
         expanded.direct = node
         return expanded
 
+    def _form_within(self, product: Node, factor: Node) -> Form:
+        """What ``factor`` is made of, as far as ``product`` may know: see the top of this file."""
+        if factor.dtype == _SINGLE and id(product) in self._unrounded:
+            return _alone(factor)
+        return self._forms[id(factor)]
+
+    @cached_property
+    def _unrounded(self) -> set[int]:
+        """Ids of the nodes that are needed as they are, not just rounded to float32.
+
+        Norms of float32 vectors are rounded after the square root, which magnifies no error.
+        """
+        found = set(self._stored)
+        for node in reversed(self._order):
+            rounds = node.op == "cast" and node.dtype == _SINGLE
+            if not rounds and (node.op != "sqrt" or id(node) in found):
+                found.update(map(id, node.args))
+        return found
+
     def _inner(self, a: Node, b: Node) -> Node:
         first, second = a.value, b.value
         if isinstance(first, Buffer) and isinstance(second, Buffer):
             known = first.products.get(second.id)
             if known is not None:
                 return self._graph.number(known)
-        product = self._graph.inner(a, b)
+        product = inner_of(self._graph, a, b)
         self._made.append(product)
         return product
 
@@ -195,6 +224,9 @@ class Expansion:
         if a is None or b is None:
             return b if a is None else a
         return self._scalar("multiply", a, b)
+
+    def _double(self, scalar: Node) -> Node:
+        return scalar if scalar.dtype == _FLOAT else self._scalar("cast", scalar)
 
     def _negated(self, coefficient: Node | None) -> Node:
         if coefficient is None:
@@ -214,7 +246,13 @@ class Expansion:
     def _make(self, op: str, args: tuple[Node, ...], dtype: Any, space: Any) -> Node:
         node = self._graph.make(op, args, dtype, space)
         self._made.append(node)
+        self._level(node)  # its arguments have theirs, so this goes one step deep
         return node
+
+
+def _alone(vector: Node) -> Form:
+    """The form of a vector that is not seen through."""
+    return {id(vector): (vector, None)}
 
 
 _LINEAR: dict[str, Callable[..., Form | None]] = {
@@ -223,4 +261,5 @@ _LINEAR: dict[str, Callable[..., Form | None]] = {
     "multiply": Expansion._scaled,
     "divide": Expansion._divided,
     "negative": Expansion._opposite,
+    "cast": Expansion._widened,
 }

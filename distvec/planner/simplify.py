@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from distvec.expr import Buffer, Graph, Node, topological
 from ps_backend import ops
+
+_DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
 def simplify(graph: Graph, roots: Sequence[Node]) -> None:
@@ -38,11 +40,36 @@ def _folded(node: Node) -> Any:
         return node.dtype.type(ops.TABLE[node.op].numpy(*values))
 
 
-def product_of(node: Node) -> tuple[Node, Node] | None:
-    """The two vectors whose inner product ``node`` is, if that is what it is."""
+def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] | None:
+    """The two vectors whose inner product ``node`` is, if that is what it is.
+
+    float32 vectors are seen through the cast that widens them, which changes no value, unless the
+    widened ones, by their ids, are ``stored`` themselves. A sum of products that were rounded to
+    float32, or wrapped to int32, is no inner product.
+    """
     if node.op != "sum" or not node.args or node.args[0].value is not None:
         return None
     factors = node.args[0]
-    if factors.op == "multiply" and all(arg.space is not None for arg in factors.args):
-        return factors.args[0], factors.args[1]
-    return None
+    if factors.op != "multiply" or factors.dtype != node.dtype:
+        return None
+    a, b = factors.args
+    if a.space is None or b.space is None:
+        return None
+    return a if id(a) in stored else _narrow(a), b if id(b) in stored else _narrow(b)
+
+
+def inner_of(graph: Graph, a: Node, b: Node) -> Node:
+    """The node of the inner product of two vectors, in float64 (in int64 for those of int64)."""
+    return graph.inner(_widened(graph, a), _widened(graph, b))
+
+
+def _narrow(factor: Node) -> Node:
+    """The float32 vector that ``factor`` is in float64; else itself."""
+    widens = factor.op == "cast" and not factor.known and factor.dtype == _DOUBLE
+    return factor.args[0] if widens and factor.args[0].dtype == _SINGLE else factor
+
+
+def _widened(graph: Graph, vector: Node) -> Node:
+    if vector.dtype != _SINGLE:
+        return vector
+    return graph.make("cast", (vector,), _DOUBLE, vector.space)

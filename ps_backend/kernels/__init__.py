@@ -23,6 +23,9 @@ from ps_backend.program import Scalar, Sweep, verify_sweep
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
 length that is a hundred passes of the other engine."""
+LINEAR_FROM_LENGTH = 1 << 18
+"""The same for sweeps that are inner products and linear combinations alone, of any number of
+vectors: they share a few kernels, so that little is ever compiled."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 
@@ -56,9 +59,12 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     """
-    if length < NUMBA_FROM_LENGTH or not importlib.util.find_spec("numba"):
+    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
         return "numexpr"
-    return "numba" if split(lower(sweep)).steps <= NUMBA_MOST_STEPS else "numexpr"
+    steps = split(lower(sweep)).steps
+    if length < NUMBA_FROM_LENGTH and (steps or not sweep.steps):
+        return "numexpr"
+    return "numba" if steps <= NUMBA_MOST_STEPS else "numexpr"
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:

@@ -1,6 +1,7 @@
 """Linear combinations in a sweep: left-leaning chains of scaled additions.
 
-Every operation keeps its place, so that every bit is that of the same arithmetic in NumPy.
+The values of a chain are all float64 or all float32. Every operation keeps its place, so that every
+bit is that of the same arithmetic in NumPy.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ LEAST_LINKS = 4
 LEAST_VECTORS = 3
 """Chains of fewer links or vectors, the value they start from included, stay in the rest."""
 
-
-_FLOAT = ValueType("float64")
+_FLOATS = (ValueType("float64"), ValueType("float32"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def chains_of(sweep: Sweep) -> dict[int, Chain]:
     leaves = _leaves(sweep)
     chains: dict[int, Chain] = {}
     for value, step in enumerate(sweep.steps, first):
-        if value in leaves or not _is_float(sweep, step):
+        if value in leaves or not _is_of_one_float_dtype(sweep, step):
             continue
         # Of two candidates for the running value the one that goes on from a chain is taken.
         for position in sorted(range(len(step.args)), key=lambda k: step.args[k] not in chains):
@@ -76,8 +76,8 @@ def chains_of(sweep: Sweep) -> dict[int, Chain]:
     return chains
 
 
-def _is_float(sweep: Sweep, step: Step) -> bool:
-    return step.type == _FLOAT and all(sweep.types[arg] == _FLOAT for arg in step.args)
+def _is_of_one_float_dtype(sweep: Sweep, step: Step) -> bool:
+    return step.type in _FLOATS and all(sweep.types[arg] == step.type for arg in step.args)
 
 
 def _leaves(sweep: Sweep) -> dict[int, Link]:
@@ -87,9 +87,9 @@ def _leaves(sweep: Sweep) -> dict[int, Link]:
     """
     count = len(sweep.inputs)
     first = count + len(sweep.scalars)
-    leaves = {k: Link(START, k) for k in range(count) if sweep.inputs[k] == _FLOAT}
+    leaves = {k: Link(START, k) for k in range(count) if sweep.inputs[k] in _FLOATS}
     for value, step in enumerate(sweep.steps, first):
-        if not _is_float(sweep, step):
+        if not _is_of_one_float_dtype(sweep, step):
             continue
         if step.op == "negative" and step.args[0] in leaves:
             leaf = leaves[step.args[0]]

@@ -34,7 +34,7 @@ def load(source: str) -> Callable[..., None]:
 
 @cache
 def _import_linear() -> None:
-    """Compile ``linear.py`` from a copy in the cache folder.
+    """Import ``linear.py`` from a copy in the cache folder.
 
     There its machine code is renewed with that of the kernels when any helper changes, and can be
     kept even where the package itself cannot be written to.

@@ -37,9 +37,11 @@ class NumbaKernel:
         self._function = load(self.source)
         self._scalar_types = [np.dtype(value.dtype).type for value in sweep.scalars]
         self._dots = DotTable(parts.dots)
-        self._chains = [ChainTable(links) for links in parts.chains]
-        self._loops = [
-            None if call.op == CHAIN else loop_of(call.op, value.dtype)
+        chains = iter(parts.chains)
+        self._called = [
+            ChainTable(next(chains), value.dtype)
+            if call.op == CHAIN
+            else loop_of(call.op, value.dtype)
             for call, value in zip(parts.calls, parts.rest.inputs[len(parts.inputs) :], strict=True)
         ]
         self._partials = [
@@ -98,12 +100,11 @@ class NumbaKernel:
             yield from self._dots.arguments(addresses)
             yield products
         coefficients = np.array([*scalars, 1.0], np.float64)
-        chains = iter(self._chains)
-        for loop in self._loops:
-            if loop is None:
-                yield from next(chains).arguments(addresses, coefficients)
+        for called in self._called:
+            if isinstance(called, ChainTable):
+                yield from called.arguments(addresses, coefficients)
             else:
-                yield loop
+                yield called
 
     def _run(
         self, blocks: int, block_size: int, offset: int, length: int, arguments: Sequence[Any]

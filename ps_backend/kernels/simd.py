@@ -5,11 +5,13 @@ inner products run in ``LANES`` partial sums on every machine, so a reduction ha
 whichever kernel computes it. And prefetching: a chunk of each of many vectors is too short a run
 for the processor to foresee the next one, so every loop asks for its own successor. Multiplication
 and addition stay separate operations, rounded as NumPy rounds them.
+
+Where a function takes a ``dtype``, float64 or float32, it is generated anew for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -19,8 +21,6 @@ from numba.extending import intrinsic as _numba_intrinsic
 
 LANES = 16
 """Partial sums of a reduction: element ``i`` of a chunk goes to sum ``i % LANES``."""
-WIDTH = 8
-"""Elements a step of the other loops takes."""
 TOGETHER = 4
 """Inner products with one vector that are computed in one go: more would not fit registers."""
 
@@ -32,61 +32,67 @@ intrinsic: Any = _numba_intrinsic
 
 _I32, _I64, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _BYTE_POINTER = ir.IntType(8).as_pointer()
-_ELEMENT = 8  # bytes
+_WORD = 8  # bytes of an int64
 
 
 def scaled_adder(count: int, fresh: bool = False) -> Any:
-    """``f(y, xs, scales, offset, n, ahead)``: ``y = y + s0*x0 + s1*x1 + ...``, from the left.
+    """``f(dtype, y, xs, scales, low, n, ahead)``: ``y = y + s0*x0 + s1*x1 + ...``.
 
-    ``y`` is the address of the accumulator, ``xs`` and ``scales`` those of ``count`` addresses and
-    of as many float64; the vectors are read from byte ``offset`` on. ``n`` is a multiple of
-    ``WIDTH``. What lies ``ahead`` bytes further is fetched into the cache. With ``fresh`` the
-    accumulator starts as ``s0*x0``.
+    Terms are added from the left. ``y`` is the address of the accumulator, ``xs`` and ``scales``
+    those of ``count`` addresses and of as many scalars. Of each vector ``n`` elements are read from
+    ``low`` on, whole cache lines of them; what lies ``ahead`` elements further is fetched into the
+    cache. With ``fresh`` the accumulator starts as ``s0*x0``.
     """
 
-    def body(builder: Any, y: Any, xs: Any, scales: Any, offset: Any, n: Any, ahead: Any) -> None:
-        vectors = [builder.add(_load_at(builder, xs, k, _I64), offset) for k in range(count)]
-        factors = [_splat(builder, _load_at(builder, scales, k, _DOUBLE)) for k in range(count)]
-        with cgutils.for_range_slice(builder, _I64(0), n, _I64(WIDTH), intp=_I64) as (i, _):
-            total = None if fresh else _load(builder, y, i, WIDTH)
+    def body(builder: Any, dtype: Any, args: Sequence[Any]) -> None:
+        y, xs, scales, low, n, ahead = args
+        of = _Elements(builder, dtype)
+        width = LINE // of.size
+        vectors = [of.address_of(of.vector_at(xs, k), low) for k in range(count)]
+        factors = [of.splat(of.at(scales, k), width) for k in range(count)]
+        with cgutils.for_range_slice(builder, _I64(0), n, _I64(width), intp=_I64) as (i, _):
+            total = None if fresh else of.load(y, i, width)
             for x, factor in zip(vectors, factors, strict=True):
-                _prefetch(builder, builder.add(x, ahead), i)
-                product = builder.fmul(factor, _load(builder, x, i, WIDTH))
+                of.prefetch(of.address_of(x, ahead), i)
+                product = builder.fmul(factor, of.load(x, i, width))
                 total = product if total is None else builder.fadd(total, product)
-            builder.store(total, _pointer(builder, y, i, _vector(WIDTH)), align=_ELEMENT)
+            of.store(total, y, i)
 
     @intrinsic
-    def scaled_add(typing, y, xs, scales, offset, n, ahead):  # type: ignore[no-untyped-def]
-        return types.void(*[types.int64] * 6), _body_only(body)
+    def scaled_add(typing, dtype, y, xs, scales, low, n, ahead):  # type: ignore[no-untyped-def]
+        return types.void(dtype, *[types.int64] * 6), _body_only(body)
 
     return scaled_add
 
 
 def dotter(count: int) -> Any:
-    """``f(x, ys, sums, offset, n, ahead)``: ``sums[k] = x @ y_k`` for ``count`` vectors.
+    """``f(dtype, x, ys, sums, low, n, ahead)``: ``sums[k] = x @ y_k`` for ``count`` vectors.
 
     ``x`` is an address, ``ys`` and ``sums`` those of ``count`` addresses and of as many float64.
-    ``n`` is a multiple of ``LANES``; ``offset`` and ``ahead`` are as in ``scaled_adder``.
+    Products are float64 too. ``n`` is a multiple of ``LANES``; ``low`` and ``ahead`` are as in
+    ``scaled_adder``.
     """
 
-    def body(builder: Any, x: Any, ys: Any, sums: Any, offset: Any, n: Any, ahead: Any) -> None:
-        x = builder.add(x, offset)
-        vectors = [builder.add(_load_at(builder, ys, k, _I64), offset) for k in range(count)]
+    def body(builder: Any, dtype: Any, args: Sequence[Any]) -> None:
+        x, ys, sums, low, n, ahead = args
+        of = _Elements(builder, dtype)
+        x = of.address_of(x, low)
+        vectors = [of.address_of(of.vector_at(ys, k), low) for k in range(count)]
         partial = [_partial_sums(builder) for _ in vectors]
-        following = builder.add(x, ahead)
+        following = of.address_of(x, ahead)
         with cgutils.for_range_slice(builder, _I64(0), n, _I64(LANES), intp=_I64) as (i, _):
-            for byte in range(0, LANES * _ELEMENT, LINE):
-                _prefetch(builder, builder.add(following, _I64(byte)), i)
-            mine = _load(builder, x, i, LANES)
+            for byte in range(0, LANES * of.size, LINE):
+                of.prefetch(builder.add(following, _I64(byte)), i)
+            mine = of.load_wide(x, i)
             for y, lanes in zip(vectors, partial, strict=True):
-                product = builder.fmul(mine, _load(builder, y, i, LANES))
+                product = builder.fmul(mine, of.load_wide(y, i))
                 builder.store(builder.fadd(builder.load(lanes), product), lanes)
         for k, lanes in enumerate(partial):
-            builder.store(_combined(builder, lanes), _pointer(builder, sums, _I64(k), _DOUBLE))
+            _Elements(builder, types.float64).store(_combined(builder, lanes), sums, _I64(k))
 
     @intrinsic
-    def dots(typing, x, ys, sums, offset, n, ahead):  # type: ignore[no-untyped-def]
-        return types.void(*[types.int64] * 6), _body_only(body)
+    def dots(typing, dtype, x, ys, sums, low, n, ahead):  # type: ignore[no-untyped-def]
+        return types.void(dtype, *[types.int64] * 6), _body_only(body)
 
     return dots
 
@@ -96,9 +102,9 @@ def lane_sum(typing, x, n):  # type: ignore[no-untyped-def]
     """The sum of ``n`` float64 at address ``x``, added up as ``dotter`` does."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = _partial_sums(builder)
+        of, lanes = _Elements(builder, types.float64), _partial_sums(builder)
         with cgutils.for_range_slice(builder, _I64(0), args[1], _I64(LANES), intp=_I64) as (i, _):
-            values = _load(builder, args[0], i, LANES)
+            values = of.load_wide(args[0], i)
             builder.store(builder.fadd(builder.load(lanes), values), lanes)
         return _combined(builder, lanes)
 
@@ -110,9 +116,9 @@ def lane_dot(typing, x, y, n):  # type: ignore[no-untyped-def]
     """The inner product of ``n`` float64 at each of two addresses, added up as ``dotter`` does."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = _partial_sums(builder)
+        of, lanes = _Elements(builder, types.float64), _partial_sums(builder)
         with cgutils.for_range_slice(builder, _I64(0), args[2], _I64(LANES), intp=_I64) as (i, _):
-            factors = (_load(builder, address, i, LANES) for address in args[:2])
+            factors = (of.load_wide(address, i) for address in args[:2])
             builder.store(builder.fadd(builder.load(lanes), builder.fmul(*factors)), lanes)
         return _combined(builder, lanes)
 
@@ -129,13 +135,13 @@ def copy_past_caches(typing, target, source, size):  # type: ignore[no-untyped-d
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target, source, size = args
         mark = builder.module.add_metadata([_I32(1)])
-        line = ir.VectorType(_I64, LINE // _ELEMENT)
+        line = ir.VectorType(_I64, LINE // _WORD)
         with cgutils.for_range_slice(builder, _I64(0), size, _I64(LINE), intp=_I64) as (i, _):
             there, here = (
                 builder.inttoptr(builder.add(address, i), line.as_pointer())
                 for address in (target, source)
             )
-            store = builder.store(builder.load(here, align=_ELEMENT), there, align=LINE)
+            store = builder.store(builder.load(here, align=_WORD), there, align=LINE)
             store.set_metadata("nontemporal", mark)
         return context.get_dummy_value()
 
@@ -168,51 +174,89 @@ def call_loop(typing, function, context, auxiliary, data, n, strides):  # type: 
 
 
 @intrinsic
-def float64_at(typing, address):  # type: ignore[no-untyped-def]
-    """A pointer to float64 from an address."""
+def pointer_to(typing, dtype, address, index):  # type: ignore[no-untyped-def]
+    """A pointer to element ``index`` of the vector of ``dtype`` at ``address``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+        element = _Elements(builder, dtype.dtype).address_of(*args[1:])
+        return builder.inttoptr(element, context.get_value_type(signature.return_type))
 
-    pointer = types.CPointer(types.float64)  # type: ignore[no-untyped-call]
-    return pointer(types.int64), generate
+    pointer = types.CPointer(dtype.dtype)  # type: ignore[no-untyped-call]
+    return pointer(dtype, types.int64, types.int64), generate
 
 
-def _body_only(body: Callable[..., None]) -> Callable[..., Any]:
-    """Code generator of a function without a result."""
+def _body_only(body: Callable[[Any, Any, Sequence[Any]], None]) -> Callable[..., Any]:
+    """Code generator of a function without a result, whose first argument is a dtype."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        body(builder, *args)
+        body(builder, signature.args[0].dtype, args[1:])
         return context.get_dummy_value()
 
     return generate
 
 
-def _vector(width: int) -> Any:
-    return ir.VectorType(_DOUBLE, width)
+class _Elements:
+    """Loads and stores of elements of one dtype. Vectors and tables are given by addresses."""
 
+    def __init__(self, builder: Any, dtype: Any) -> None:
+        self._builder = builder
+        self._kind = {types.float64: _DOUBLE, types.float32: ir.FloatType()}[dtype]
+        self.size = dtype.bitwidth // 8
+        """Bytes of an element."""
 
-def _pointer(builder: Any, address: Any, index: Any, kind: Any) -> Any:
-    """Pointer to ``kind`` at element ``index`` of what begins at ``address``."""
-    byte = builder.mul(index, _I64(_ELEMENT))
-    return builder.inttoptr(builder.add(address, byte), kind.as_pointer())
+    def address_of(self, vector: Any, index: Any) -> Any:
+        """The address of an element; that of the vector is that of its first."""
+        return self._builder.add(vector, self._builder.mul(index, _I64(self.size)))
 
+    def load(self, vector: Any, index: Any, width: int) -> Any:
+        """``width`` elements as one vector."""
+        pointer = self._pointer(vector, index, ir.VectorType(self._kind, width))
+        return self._builder.load(pointer, align=self.size)
 
-def _load(builder: Any, address: Any, index: Any, width: int) -> Any:
-    return builder.load(_pointer(builder, address, index, _vector(width)), align=_ELEMENT)
+    def load_wide(self, vector: Any, index: Any) -> Any:
+        """``LANES`` elements as float64."""
+        values = self.load(vector, index, LANES)
+        if self._kind == _DOUBLE:
+            return values
+        return self._builder.fpext(values, ir.VectorType(_DOUBLE, LANES))
 
+    def store(self, values: Any, vector: Any, index: Any) -> None:
+        """Store an element or a vector of elements."""
+        self._builder.store(values, self._pointer(vector, index, values.type), align=self.size)
 
-def _load_at(builder: Any, address: Any, index: int, kind: Any) -> Any:
-    return builder.load(_pointer(builder, address, _I64(index), kind))
+    def at(self, table: Any, position: int) -> Any:
+        """An element of a table."""
+        return self._builder.load(self._pointer(table, _I64(position), self._kind))
 
+    def vector_at(self, table: Any, position: int) -> Any:
+        """The address of a vector, of a table of such."""
+        pointer = self._builder.inttoptr(table, _I64.as_pointer())
+        return self._builder.load(self._builder.gep(pointer, [_I64(position)]))
 
-def _splat(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(_vector(WIDTH), ir.Undefined), value, _I32(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH))
+    def splat(self, value: Any, width: int) -> Any:
+        """``width`` times the same element."""
+        empty = ir.Constant(ir.VectorType(self._kind, width), ir.Undefined)
+        one = self._builder.insert_element(empty, value, _I32(0))
+        everywhere = ir.Constant(ir.VectorType(_I32, width), [0] * width)
+        return self._builder.shuffle_vector(one, one, everywhere)
+
+    def prefetch(self, vector: Any, index: Any) -> None:
+        """Ask for a line of memory, for reading, in the second-level cache.
+
+        No address can fault.
+        """
+        builder = self._builder
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, _I32, _I32, _I32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", (_BYTE_POINTER,), kind)
+        pointer = builder.bitcast(self._pointer(vector, index, ir.IntType(8)), _BYTE_POINTER)
+        builder.call(function, [pointer, _I32(0), _I32(2), _I32(1)])
+
+    def _pointer(self, vector: Any, index: Any, kind: Any) -> Any:
+        return self._builder.inttoptr(self.address_of(vector, index), kind.as_pointer())
 
 
 def _partial_sums(builder: Any) -> Any:
-    zero = ir.Constant(_vector(LANES), [0.0] * LANES)
+    zero = ir.Constant(ir.VectorType(_DOUBLE, LANES), [0.0] * LANES)
     return cgutils.alloca_once_value(builder, zero)  # type: ignore[no-untyped-call]
 
 
@@ -228,11 +272,3 @@ def _combined(builder: Any, lanes: Any) -> Any:
             builder.shuffle_vector(value, value, lower), builder.shuffle_vector(value, value, upper)
         )
     return builder.extract_element(value, _I32(0))
-
-
-def _prefetch(builder: Any, address: Any, index: Any) -> None:
-    """Ask for a line of memory, for reading, in the second-level cache. No address can fault."""
-    kind = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, _I32, _I32, _I32])
-    function = builder.module.declare_intrinsic("llvm.prefetch", (_BYTE_POINTER,), kind)
-    pointer = builder.bitcast(_pointer(builder, address, index, ir.IntType(8)), _BYTE_POINTER)
-    builder.call(function, [pointer, _I32(0), _I32(2), _I32(1)])

@@ -95,7 +95,7 @@ class _Writer:
             yield f"loop{value}", "int64[::1]"
             if call.op == CHAIN:
                 yield f"vectors{value}", "int64[::1]"
-                yield f"coefficients{value}", "float64[::1]"
+                yield f"coefficients{value}", _array(sweep.inputs[value].dtype)
         for value in range(self._own):
             yield f"in{value}", _array(sweep.inputs[value].dtype)
         for value, scalar in enumerate(sweep.scalars, len(sweep.inputs)):
@@ -134,7 +134,8 @@ class _Writer:
         for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
             yield from reductions.fold(k, r, self._sweep.types[r.arg], operand)
         if self._parts.dots:
-            yield "multi_dot(firsts, counts, seconds, totals, c0, c1 - c0)"
+            dtype = self._parts.dot_dtype
+            yield f"multi_dot({dtype}, firsts, counts, seconds, totals, c0, c1 - c0)"
         for k, value in enumerate(self._sweep.outputs):
             yield f"_put(out{k}[c0:c1], x{value}, stream)"
 

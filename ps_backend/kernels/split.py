@@ -19,7 +19,7 @@ LEAST_DOTS = 5
 """Fewer inner products stay in the rest, which computes them as fast."""
 CHAIN = "chain"
 
-_FLOAT = ValueType("float64")
+_DOUBLE, _SINGLE = ValueType("float64"), ValueType("float32")
 
 APPLIED = frozenset("exp expm1 log log1p log2 log10 tanh sin cos".split())
 """Ops that NumPy has vector code for and the compiler has not."""
@@ -50,7 +50,9 @@ class Split:
     scalars: tuple[int, ...]
     """Which of its runtime scalars those of the rest are."""
     dots: tuple[tuple[int, int], ...]
-    """Pairs of inputs whose inner products are taken."""
+    """Pairs of inputs, all of one dtype, whose inner products are taken in float64."""
+    dot_dtype: str
+    """The dtype of these inputs."""
     dotted: tuple[int, ...]
     """Which reductions of the whole sweep these are."""
 
@@ -62,7 +64,7 @@ class Split:
 
 def split(sweep: Sweep) -> Split:
     """Take inner products, chains and exponentials out of ``sweep``."""
-    dots = _dots(sweep)
+    dot_dtype, dots = _dots(sweep)
     chains = {value: c for value, c in chains_of(sweep).items() if c.is_long}
     first = len(sweep.inputs) + len(sweep.scalars)
     starts: dict[int, int | None] = {value: chain.start for value, chain in chains.items()}
@@ -100,6 +102,7 @@ def split(sweep: Sweep) -> Split:
         inputs=tuple(inputs),
         scalars=tuple(k - len(sweep.inputs) for k in scalars),
         dots=tuple(dots.values()),
+        dot_dtype=dot_dtype,
         dotted=tuple(dots),
     )
 
@@ -125,18 +128,36 @@ def _used(sweep: Sweep, roots: list[int], starts: dict[int, int | None]) -> set[
     return used
 
 
-def _dots(sweep: Sweep) -> dict[int, tuple[int, int]]:
-    """The reductions that are inner products of inputs and nothing else, if there are many."""
+def _dots(sweep: Sweep) -> tuple[str, dict[int, tuple[int, int]]]:
+    """The reductions that are inner products of inputs and nothing else, if there are many.
+
+    The inputs are all of one dtype, which comes first; if there are inner products of either, it is
+    the one that has more.
+    """
     first = len(sweep.inputs) + len(sweep.scalars)
     other = set(sweep.outputs) | {arg for step in sweep.steps for arg in step.args}
     other |= {r.arg for r in sweep.reductions if r.op != "sum"}
-    found = {}
+    found: dict[str, dict[int, tuple[int, int]]] = {_DOUBLE.dtype: {}, _SINGLE.dtype: {}}
     for number, reduction in enumerate(sweep.reductions):
         if reduction.arg < first or reduction.arg in other:
             continue
         step = sweep.steps[reduction.arg - first]
-        if step.op in ("multiply", "square") and step.type == _FLOAT:
+        if step.op in ("multiply", "square") and step.type == _DOUBLE:
             factors = step.args if step.op == "multiply" else step.args * 2
-            if all(arg < len(sweep.inputs) and sweep.types[arg] == _FLOAT for arg in factors):
-                found[number] = (factors[0], factors[1])
-    return found if len(found) >= LEAST_DOTS else {}
+            a, b = (_input_of(sweep, arg) for arg in factors)
+            if a is not None and b is not None and sweep.inputs[a] == sweep.inputs[b]:
+                found[sweep.inputs[a].dtype][number] = (a, b)
+    dtype = max(found, key=lambda name: len(found[name]))
+    return dtype, found[dtype] if len(found[dtype]) >= LEAST_DOTS else {}
+
+
+def _input_of(sweep: Sweep, value: int) -> int | None:
+    """The input that a float64 value is, widened if it is one of float32."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    if value < len(sweep.inputs):
+        return value if sweep.inputs[value] == _DOUBLE else None
+    step = sweep.steps[value - first] if value >= first else None
+    if step is None or step.op != "cast" or step.type != _DOUBLE:
+        return None
+    widened = step.args[0]
+    return widened if widened < len(sweep.inputs) and sweep.inputs[widened] == _SINGLE else None

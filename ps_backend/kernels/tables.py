@@ -46,14 +46,15 @@ class DotTable:
         """Rows of a table of products."""
 
     def arguments(self, addresses: Table) -> tuple[Table, Table, Table]:
-        """The first three arguments of ``multi_dot`` for vectors at these addresses."""
+        """What ``multi_dot`` takes after the dtype, for vectors at these addresses."""
         return addresses[self._firsts], self._counts, addresses[self._seconds]
 
 
 class ChainTable:
-    """The links of one chain."""
+    """The links of one chain of vectors of ``dtype``."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[Link], dtype: str) -> None:
+        self._dtype = dtype
         self._kinds = np.array([link.kind for link in links], np.int64)
         # The index NONE, -1, takes the last entry, which is there for links that need none.
         self._vectors = np.array([link.vector for link in links], np.int64)
@@ -65,4 +66,5 @@ class ChainTable:
 
         ``addresses`` is followed by one entry of no meaning, ``scalars`` by a one.
         """
-        return self._kinds, addresses[self._vectors], self._signs * scalars[self._scalars]
+        coefficients = self._signs * scalars[self._scalars]
+        return self._kinds, addresses[self._vectors], coefficients.astype(self._dtype, copy=False)

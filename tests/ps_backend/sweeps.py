@@ -10,25 +10,32 @@ from ps_backend import ops
 from ps_backend.kernels.numba_engine import NumbaKernel
 from ps_backend.program import Reduction, Step, Sweep, ValueType, verify_sweep
 
-FLOAT, BOOL = ValueType("float64"), ValueType("bool")
+FLOAT, SINGLE, BOOL = ValueType("float64"), ValueType("float32"), ValueType("bool")
 BLOCK = 1024
 
 
 class Builder:
-    """A sweep under construction over float64 inputs and scalars."""
+    """A sweep under construction over inputs and scalars of one type, that of most steps too."""
 
-    def __init__(self, inputs: int, scalars: int) -> None:
-        self.inputs, self.scalars = inputs, scalars
+    def __init__(self, inputs: int, scalars: int, kind: ValueType = FLOAT) -> None:
+        self.inputs, self.scalars, self.kind = inputs, scalars, kind
         self.steps: list[Step] = []
 
-    def step(self, op: str, *args: int, type: ValueType = FLOAT) -> int:
-        self.steps.append(Step(op, args, type))
+    def step(self, op: str, *args: int, type: ValueType | None = None) -> int:
+        self.steps.append(Step(op, args, type or self.kind))
         return self.inputs + self.scalars + len(self.steps) - 1
+
+    def inner(self, a: int, b: int) -> int:
+        """The products of two values in float64, as the planner writes them."""
+        factors = list(dict.fromkeys((a, b)))
+        if self.kind != FLOAT:
+            factors = [self.step("cast", value, type=FLOAT) for value in factors]
+        return self.step("square" if a == b else "multiply", *factors, type=FLOAT)
 
     def sweep(self, outputs: Any = (), reductions: Any = ()) -> Sweep:
         made = Sweep(
-            (FLOAT,) * self.inputs,
-            (FLOAT,) * self.scalars,
+            (self.kind,) * self.inputs,
+            (self.kind,) * self.scalars,
             tuple(self.steps),
             tuple(outputs),
             tuple(Reduction(op, arg) for op, arg in reductions),
@@ -37,10 +44,10 @@ class Builder:
         return made
 
 
-def two_loop(history: int) -> Sweep:
+def two_loop(history: int, kind: ValueType = FLOAT) -> Sweep:
     """The direction of L-BFGS as one sweep: ``d = -(gamma*(g - sum a*y) + sum c*s)``, ``x + d``."""
     count = 2 * history + 2
-    build = Builder(count, 2 * history + 1)
+    build = Builder(count, 2 * history + 1, kind)
     running = 0
     for k in range(history):
         running = build.step("subtract", running, build.step("multiply", count + k, 1 + k))
@@ -49,25 +56,25 @@ def two_loop(history: int) -> Sweep:
         running = build.step("add", running, build.step("multiply", 1 + k, count + k))
     direction = build.step("negative", running)
     moved = build.step("add", direction, count - 1)
-    slope = build.step("multiply", direction, 0)
+    slope = build.inner(direction, 0)
     return build.sweep([direction, moved], [("sum", slope), ("max", build.step("abs", direction))])
 
 
-def gram(count: int, pairs: list[tuple[int, int]]) -> Sweep:
-    build = Builder(count, 0)
-    return build.sweep(
-        reductions=[
-            ("sum", build.step("square", i) if i == j else build.step("multiply", i, j))
-            for i, j in pairs
-        ]
-    )
+def gram(count: int, pairs: list[tuple[int, int]], kind: ValueType = FLOAT) -> Sweep:
+    build = Builder(count, 0, kind)
+    return build.sweep(reductions=[("sum", build.inner(i, j)) for i, j in pairs])
 
 
 def numpy_values(sweep: Sweep, inputs: list[np.ndarray], scalars: list[float]) -> list[Any]:
-    values: list[Any] = [*inputs, *scalars]
+    values: list[Any] = [*inputs]
+    values += [np.dtype(t.dtype).type(s) for t, s in zip(sweep.scalars, scalars, strict=True)]
     with np.errstate(all="ignore"):
         for step in sweep.steps:
-            values.append(ops.TABLE[step.op].numpy(*(values[arg] for arg in step.args)))
+            args = [values[arg] for arg in step.args]
+            if step.op == "cast":
+                values.append(args[0].astype(step.type.dtype))
+            else:
+                values.append(ops.TABLE[step.op].numpy(*args))
     return values
 
 
@@ -85,9 +92,10 @@ def kernel_of(sweep: Sweep, engine: Any = NumbaKernel) -> Any:
     return kernel
 
 
-def vectors(count: int, length: int, seed: int = 0) -> list[np.ndarray]:
+def vectors(count: int, length: int, seed: int = 0, kind: ValueType = FLOAT) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    return [rng.standard_normal(length) * 10.0 ** rng.integers(-3, 4, length) for _ in range(count)]
+    made = [rng.standard_normal(length) * 10.0 ** rng.integers(-3, 4, length) for _ in range(count)]
+    return [vector.astype(kind.dtype) for vector in made]
 
 
 def assert_numpy(sweep: Sweep, inputs: list[np.ndarray], scalars: list[float]) -> None:
@@ -102,7 +110,7 @@ def assert_numpy(sweep: Sweep, inputs: list[np.ndarray], scalars: list[float]) -
         assert np.array_equal(np.signbit(result[finite]), np.signbit(expected[finite]))
     for reduction in sweep.reductions:
         for number, partial in enumerate(next(got)):
-            block = values[reduction.arg][number * BLOCK : (number + 1) * BLOCK]
+            block = values[reduction.arg][number * BLOCK : (number + 1) * BLOCK].astype(np.float64)
             if reduction.op == "sum" and np.isfinite(scale := np.abs(block).sum()):
                 assert abs(partial - block.sum()) <= 1e-13 * scale
             elif reduction.op != "sum":

@@ -12,7 +12,9 @@ from hypothesis import given
 
 from ps_backend import kernels, ops
 from ps_backend.kernels import machine_code, numba_engine, numexpr_engine
+from ps_backend.kernels.split import split
 from ps_backend.program import DTYPES, REDUCTIONS, Reduction, Step, Sweep, ValueType, partial_dtypes
+from tests.ps_backend.sweeps import gram, two_loop
 
 ENGINES = {"numba": numba_engine.NumbaKernel, "numexpr": numexpr_engine.NumexprKernel}
 EXACT = {"add", "subtract", "multiply", "divide", "sqrt", "negative", "abs", "square", "maximum"}
@@ -186,6 +188,12 @@ def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH) == "numba"
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH - 1) == "numexpr"
     assert kernels.engine_for(long, 1 << 24) == "numexpr"
+    many = gram(4, list(itertools.combinations(range(4), 2)))
+    for linear in (many, two_loop(3)):
+        expected = "numba" if not split(linear).steps else "numexpr"
+        assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH) == expected
+        assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
+    assert split(many).steps == 0 < split(two_loop(3)).steps, "both cases were there"
 
 
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,19 +11,71 @@ from ps_backend import kernels, ops
 from ps_backend.kernels.chains import ADD, DIVIDE, SCALE, SHIFT, START
 from ps_backend.kernels.source import source_of
 from ps_backend.kernels.split import LEAST_DOTS, split
-from ps_backend.program import Step, Sweep, ValueType
-from tests.ps_backend.sweeps import Builder, assert_numpy, gram, kernel_of, run, two_loop, vectors
+from ps_backend.program import Reduction, Step, Sweep, ValueType
+from tests.ps_backend.sweeps import (
+    FLOAT,
+    SINGLE,
+    Builder,
+    assert_numpy,
+    gram,
+    kernel_of,
+    run,
+    two_loop,
+    vectors,
+)
 
 
-def test_the_history_does_not_change_what_is_compiled() -> None:
-    few, many = split(two_loop(3)), split(two_loop(9))
+@pytest.mark.parametrize("kind", [FLOAT, SINGLE], ids=lambda kind: kind.dtype)
+def test_the_history_does_not_change_what_is_compiled(kind: ValueType) -> None:
+    few, many = split(two_loop(3, kind)), split(two_loop(9, kind))
     assert few.rest == many.rest and source_of(few) == source_of(many)
-    assert source_of(few) == source_of(split(two_loop(1)))
+    assert source_of(few) == source_of(split(two_loop(1, kind)))
     assert len(many.chains) == 1 and len(many.rest.inputs) == 3
     pairs = list(itertools.combinations_with_replacement(range(12), 2))
-    assert source_of(split(gram(12, pairs))) == source_of(split(gram(12, pairs[:LEAST_DOTS])))
-    assert split(gram(12, pairs)).rest == Sweep((), (), (), (), ())
-    assert split(gram(12, pairs[: LEAST_DOTS - 1])).dots == ()
+    whole = split(gram(12, pairs, kind))
+    assert source_of(whole) == source_of(split(gram(12, pairs[:LEAST_DOTS], kind)))
+    assert whole.rest == Sweep((), (), (), (), ()) and whole.dot_dtype == kind.dtype
+    assert split(gram(12, pairs[: LEAST_DOTS - 1], kind)).dots == ()
+
+
+def mixed_products(count: int) -> Sweep:
+    """``count`` products of two float32 inputs, ``LEAST_DOTS`` of two float64, one of each."""
+    steps = [Step("cast", (0,), FLOAT), Step("cast", (1,), FLOAT)]
+    steps += [Step("multiply", (4, 5), FLOAT) for _ in range(count)]
+    steps += [Step("multiply", (2, 3), FLOAT) for _ in range(LEAST_DOTS)]
+    steps.append(Step("multiply", (4, 2), FLOAT))
+    reductions = tuple(Reduction("sum", value) for value in range(6, 4 + len(steps)))
+    return Sweep((SINGLE, SINGLE, FLOAT, FLOAT), (), tuple(steps), (), reductions)
+
+
+@pytest.mark.parametrize(("more", "dtype"), [(-1, "float64"), (0, "float64"), (1, "float32")])
+def test_products_of_both_dtypes(more: int, dtype: str) -> None:
+    """Those of the dtype that has more are taken out; the others are as right in the rest."""
+    sweep = mixed_products(LEAST_DOTS + more)
+    parts = split(sweep)
+    assert parts.dot_dtype == dtype and len(parts.dots) == max(LEAST_DOTS, LEAST_DOTS + more)
+    assert len(parts.rest.reductions) == len(sweep.reductions) - len(parts.dots)
+    inputs = [*vectors(2, 3001, kind=SINGLE), *vectors(2, 3001, seed=1)]
+    assert_numpy(sweep, inputs, [])
+
+
+def test_chains_of_both_dtypes() -> None:
+    """``x32 + s*(a + b + c + d)`` widened, then a chain in float64."""
+    inputs = (SINGLE,) * 5 + (FLOAT,) * 4
+    steps = [
+        Step("add", (1, 2), SINGLE),
+        Step("add", (11, 3), SINGLE),
+        Step("add", (12, 4), SINGLE),
+    ]
+    steps += [Step("multiply", (13, 9), SINGLE), Step("add", (0, 14), SINGLE)]
+    steps += [Step("cast", (15,), FLOAT), Step("multiply", (16, 10), FLOAT)]
+    steps += [Step("subtract", (17 + k, 5 + k), FLOAT) for k in range(4)]
+    sweep = Sweep(inputs, (SINGLE, FLOAT), tuple(steps), (15, 21), (Reduction("sum", 21),))
+    parts = split(sweep)
+    called = parts.rest.inputs[len(parts.inputs) :]
+    assert called == (SINGLE, FLOAT) and len(parts.chains) == 2
+    given = [*vectors(5, 2777, kind=SINGLE), *vectors(4, 2777, seed=1)]
+    assert_numpy(sweep, given, [0.3, 0.3])
 
 
 def test_a_long_chain_with_a_short_rest_is_compiled() -> None:
@@ -64,10 +116,11 @@ def test_short_chains_and_other_dtypes_stay() -> None:
     build = Builder(3, 1)
     value = build.step("add", build.step("add", 0, 1), 2)
     assert split(build.sweep([value])).calls == ()
-    single = ValueType("float32")
-    steps = tuple(Step("add", (k - 1 if k > 6 else 0, k - 5), single) for k in range(6, 11))
-    sweep = Sweep((single,) * 6, (), steps, (10,), ())
-    assert split(sweep).calls == ()
+    build = Builder(6, 0, ValueType("int64"))
+    value = 0
+    for vector in range(1, 6):
+        value = build.step("add", value, vector)
+    assert split(build.sweep([value])).calls == ()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
