@@ -78,7 +78,7 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation transfer logistic
+BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer logistic
 
 proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)

@@ -36,8 +36,9 @@ class Loop:
     """One run of the loop: seconds of all repetitions together, and memory.
 
     ``building`` and ``evaluating`` are CPU seconds of the calling thread in the two lines of the
-    loop; ``planning`` is the wall time of the second but for the round trips: what is done before a
-    message leaves and after its answer has come. ``resident`` has bytes at each sample, of the client and then of each server.
+    loop; ``planning`` is the wall time of the second but for the round trips: what is done before
+    a message leaves and after its answer has come. ``resident`` has bytes at each sample, of the
+    client and then of each server.
     """
 
     building: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -50,7 +51,8 @@ class StochasticSolver(Solver):
     whole objective. So are the values that `window` watches. `full_every=1` doubles the
     work of an epoch, 10 adds a tenth; with 0 the last point is returned. Of any other function,
     every value counts, and the point of the lowest is returned, noisy if the function is. With
-    `average=True` it is the mean iterate in all cases, evaluated once more.
+    `average=True` it is the mean iterate in all cases, evaluated once more; with batches, unless
+    that is worse than the start.
 
     A step costs one message on lazy arrays, and one evaluation; where it ends an epoch, one more
     evaluation in the same message. The start is a message, and so is what the end evaluates.
@@ -153,9 +155,15 @@ class StochasticSolver(Solver):
             wanted = last.x
         if wanted is not None and problem.remaining >= 1:
             point = self._read(problem, wanted)
-            if point.finite and (self.average or not lowest or point.value <= lowest.value):
+            if point.finite and point.value <= self._allowed(batches, memory.watch):
                 best = State.start(point, memory)
         return replace(best, gradient=self._total_gradient(best.x, best.gradient))
+
+    def _allowed(self, batches: Batches | None, watch: Watch) -> float:
+        """The value up to which the mean, or the last point, is returned."""
+        if self.average:  # values of a noisy function cannot tell the mean from a worse point
+            return watch.start if batches else math.inf
+        return watch.best.value if watch.best else math.inf
 
     def estimate(
         self, batches: Batches, k: int, x: Array, memory: Any, full: Evaluation | None

@@ -64,6 +64,8 @@ class TruncatedNewton(ToleranceSolver):
         trust region and line search techniques, in: Advances in Nonlinear Programming (1998).
         """
         epsilon, radius = machine_epsilon(state.x), state.memory.radius
+        if not radius > 0.0:  # the square of the gradient underflows
+            return replace(state, outcome=Outcome.STALLED)
         with quiet():
             solved = self._solved(problem, state, radius)
         first = trial = _tried(problem, state, solved, 1.0)
@@ -71,6 +73,8 @@ class TruncatedNewton(ToleranceSolver):
         # has made so short has no such excuse.
         rounding = rounding_of(state.value, epsilon)
         slack = rounding if _ACCEPTED * first.foretold <= rounding else 0.0
+        if not slack + first.foretold > 0.0:
+            return replace(state, outcome=Outcome.STALLED)
         while True:
             # The radius at the start is but a guess: no step so far tells a scale.
             known = radius if state.iteration else min(radius, trial.length)
@@ -95,6 +99,8 @@ class TruncatedNewton(ToleranceSolver):
             max_iterations=allowed,
         )
         if solved.iterations > (solved.outcome is LinearOutcome.BREAKDOWN):
+            return solved
+        if not solved.residual_norm > 0.0:
             return solved
         # No product could be had, or none that is finite: what is left is the gradient.
         return replace(solved, x=(radius / solved.residual_norm) * solved.residual)

@@ -11,6 +11,7 @@ from ._problem import Point
 class Watch:
     """What is known from values that may be compared: those of the whole objective.
 
+    start         the first
     best          the point of the lowest
     latest        the iteration of the newest, -1 before the first
     gradient_norm the newest one's
@@ -18,6 +19,7 @@ class Watch:
     improved_at   and its iteration
     """
 
+    start: float = float("inf")
     best: Point | None = None
     latest: int = -1
     gradient_norm: float = float("inf")
@@ -31,6 +33,7 @@ class Watch:
         lower = self.best is None or point.value <= self.best.value
         watch = replace(
             self,
+            start=point.value if self.latest < 0 else self.start,
             best=point if lower else self.best,
             latest=iteration,
             gradient_norm=point.gradient_norm,

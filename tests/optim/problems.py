@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Objective = Callable[[Any], tuple[Any, Any]]
+from benchmarks.test_problems import Objective as Objective
+from benchmarks.test_problems import problems
+from benchmarks.test_problems.problem import least_squares as least_squares
+from benchmarks.test_problems.scalable import rosenbrock as rosenbrock
 
 
 def quadratic(x: Any) -> tuple[Any, Any]:
@@ -22,104 +24,42 @@ def quartic(x: Any) -> tuple[Any, Any]:
     return d @ d, 4.0 * d * (x - 3.0)
 
 
-def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
-    """The sum over pairs of coordinates."""
-    a, b = x[0::2], x[1::2]
-    g = np.empty_like(x)
-    g[0::2] = -2.0 * (1.0 - a) - 400.0 * a * (b - a * a)
-    g[1::2] = 200.0 * (b - a * a)
-    return np.sum((1.0 - a) ** 2 + 100.0 * (b - a * a) ** 2), g
+def logistic(rounded_value: bool, rounded_gradient: bool) -> Objective:
+    """A logistic loss with l2 penalty of 30 features; value and gradient perhaps of float32."""
+    rng = np.random.default_rng(7)
+    features = rng.normal(size=(1000, 30)) * 10.0 ** rng.uniform(-1.0, 1.0, 30)
+    signed = features * np.sign(features @ rng.normal(size=30) + rng.normal(size=1000))[:, None]
+
+    def fun(w: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = signed @ w
+        value = np.logaddexp(0.0, -margins).mean() + 5e-4 * w @ w
+        gradient = signed.T @ (-0.5 * (1.0 - np.tanh(0.5 * margins))) / 1000 + 1e-3 * w
+        value = float(np.float32(value)) if rounded_value else value
+        return value, gradient.astype(np.float32).astype(float) if rounded_gradient else gradient
+
+    return fun
 
 
 def breeze_start(n: int) -> np.ndarray:
     return np.tile([-1.2, 1.0], n // 2)
 
 
-def least_squares(residuals: Callable[[np.ndarray], Any]) -> Objective:
-    """The sum of squared residuals; their Jacobian by complex steps."""
-
-    def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
-        r = np.asarray(residuals(x))
-        steps = x + 1e-30j * np.eye(x.size)
-        jacobian = np.array([np.imag(residuals(row)) for row in steps]).T / 1e-30
-        return float(r @ r), 2.0 * (jacobian.T @ r)
-
-    return fun
-
-
-def _wood(x: np.ndarray) -> Any:
-    a, b, c, d = x
-    return np.stack(
-        (
-            10 * (b - a * a),
-            1 - a,
-            90**0.5 * (d - c * c),
-            1 - c,
-            10**0.5 * (b + d - 2),
-            (b - d) / 10**0.5,
-        )
-    )
-
-
-def _variably(x: np.ndarray) -> Any:
-    s = np.arange(1, x.size + 1) @ (x - 1)
-    return np.concatenate([x - 1, [s, s * s]])
-
-
-def _penalty(x: np.ndarray) -> Any:
-    return np.concatenate([1e-5**0.5 * (x - 1), [x @ x - 0.25]])
-
-
-def _brown_linear(x: np.ndarray) -> Any:
-    return np.concatenate([x[:-1] + x.sum() - (x.size + 1), [x.prod() - 1]])
-
-
-def _broyden(x: np.ndarray) -> Any:
-    padded = np.concatenate([[0.0], x, [0.0]])
-    return (3 - 2 * x) * x - padded[:-2] - 2 * padded[2:] + 1
-
-
-def _boundary(x: np.ndarray) -> Any:
-    h = 1 / (x.size + 1)
-    t = h * np.arange(1, x.size + 1)
-    padded = np.concatenate([[0.0], x, [0.0]])
-    return 2 * x - padded[:-2] - padded[2:] + 0.5 * h * h * (x + t + 1) ** 3
-
-
-def _chained(x: np.ndarray) -> Any:
-    return np.concatenate([10 * (x[1:] - x[:-1] ** 2), 1 - x[:-1]])
-
-
-def _dixon_price(x: np.ndarray) -> Any:
-    i = np.arange(2, x.size + 1)
-    return np.concatenate([x[:1] - 1, i**0.5 * (2 * x[1:] ** 2 - x[:-1])])
-
-
-def _powell(x: np.ndarray) -> Any:
-    a, b = x
-    return np.stack([1e4 * a * b - 1, np.exp(-a) + np.exp(-b) - 1.0001])
-
-
-def _brown(x: np.ndarray) -> Any:
-    a, b = x
-    return np.stack([a - 1e6, b - 2e-6, a * b - 2])
-
-
-# By the names of test_functions.json, which holds the starts and the minima.
-NAMED: dict[str, Objective] = {
-    "Extended Rosenbrock n=100": rosenbrock,
-    "Wood": least_squares(_wood),
-    "Variably dimensioned n=10": least_squares(_variably),
-    "Penalty I n=10": least_squares(_penalty),
-    "Brown almost-linear n=10": least_squares(_brown_linear),
-    "Broyden tridiagonal n=10": least_squares(_broyden),
-    "Discrete boundary value n=10": least_squares(_boundary),
-    "Chained Rosenbrock n=10": least_squares(_chained),
-    "Chained Rosenbrock n=100": least_squares(_chained),
-    "Dixon-Price n=10": least_squares(_dixon_price),
-    "Powell badly scaled": least_squares(_powell),
-    "Brown badly scaled": least_squares(_brown),
-}
+_NAMED = (
+    "Extended Rosenbrock n=100",
+    "Wood",
+    "Variably dimensioned n=10",
+    "Penalty I n=10",
+    "Brown almost-linear n=10",
+    "Broyden tridiagonal n=10",
+    "Discrete boundary value n=10",
+    "Chained Rosenbrock n=10",
+    "Chained Rosenbrock n=100",
+    "Dixon-Price n=10",
+    "Powell badly scaled",
+    "Brown badly scaled",
+)
+# The selection that the tests of several solvers share.
+NAMED: dict[str, Objective] = {name: problems()[name].objective for name in _NAMED}
 
 
 def start_of(entry: dict[str, Any]) -> np.ndarray:

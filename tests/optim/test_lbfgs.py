@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize as scipy_minimize
 
 from optim import LBFGS, Outcome
 from tests.optim.problems import (
@@ -117,22 +116,6 @@ def test_known_minima(name):
     result = LBFGS().minimize(fun, x0)
     assert result.success
     assert result.fun - entry["minimum_value"] < 1e-9
-
-
-def test_economy_against_scipy():
-    """Evaluations in sum, over the problems where SciPy reaches the minimum too."""
-    ours = theirs = 0
-    for entry in read_json("test_functions.json")["functions"]:
-        fun = NAMED.get(entry["name"])
-        if fun is None:
-            continue
-        options = {"ftol": 0.0, "gtol": 1e-6, "maxiter": 10**4, "maxfun": 10**4}
-        scipy = scipy_minimize(fun, start_of(entry), jac=True, method="L-BFGS-B", options=options)
-        if scipy.fun - entry["minimum_value"] < 1e-8:
-            ours += LBFGS(max_iterations=10**4).minimize(fun, start_of(entry)).nfev
-            theirs += scipy.nfev
-    assert theirs > 1000
-    assert ours <= 1.05 * theirs
 
 
 def test_tolerances():

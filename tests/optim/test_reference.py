@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optim import LBFGS, OWLQN
+from optim import LBFGS, LBFGSB, OWLQN, ConjugateGradient, TruncatedNewton
 from tests.optim.reference_data import Logistic, load, optimum
 
 SMOOTH = ["heart_scale", "spark_svm", "svmguide1", "dna", "mushrooms", "a9a", "rcv1_vw"]
@@ -23,6 +23,33 @@ def test_logistic_l2(name, lam):
     result = solver.minimize(Logistic(features, labels, lam), np.zeros(features.shape[1]))
     assert result.success
     assert abs(result.fun / best - 1.0) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["heart_scale", "spark_svm", "dna", "mushrooms"])
+@pytest.mark.parametrize(
+    "solver", [LBFGSB(), ConjugateGradient(), TruncatedNewton()], ids=lambda s: type(s).__name__
+)
+def test_other_smooth_solvers(solver, name):
+    features, labels = load(name)
+    best = optimum(name, "logistic_l2", 1e-2)["optimum_value"]
+    result = solver.minimize(Logistic(features, labels, 1e-2), np.zeros(features.shape[1]))
+    assert result.success
+    assert abs(result.fun / best - 1.0) < 1e-8
+
+
+def test_logistic_l1_by_bounds():
+    """The penalty as a smooth problem of twice the size: w = u - v with u, v >= 0."""
+    features, labels = load("heart_scale")
+    reference = optimum("heart_scale", "logistic_l1", 1e-3)
+    loss, n = Logistic(features, labels), features.shape[1]
+
+    def fun(parts):
+        value, gradient = loss(parts[:n] - parts[n:])
+        return value + 1e-3 * parts.sum(), np.concatenate([gradient, -gradient]) + 1e-3
+
+    solver = LBFGSB(bounds=[(0, None)] * (2 * n), gradient_tolerance=1e-9)
+    result = solver.minimize(fun, np.zeros(2 * n))
+    assert abs(result.fun / reference["optimum_value"] - 1.0) < 1e-8
 
 
 @pytest.mark.parametrize(("name", "lam"), SPARSE)

@@ -1,4 +1,4 @@
-"""Deterministic solvers on all problems: the minimum, the cases where Breeze fails, limits."""
+"""Deterministic solvers where others fail: noise, steep walls, limits of evaluations."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ from tests.optim.problems import (
     quadratic,
     quartic,
     rosenbrock,
-    start_of,
 )
-from tests.optim.reference_data import read_json
-from tests.optim.sums import SMOOTH
 
 SOLVERS = {
     "L-BFGS": LBFGS(),
@@ -39,34 +36,7 @@ SOLVERS = {
     "L-BFGS-B, wide": LBFGSB(bounds=Box(-1e8, 1e8)),
     "truncated Newton": TruncatedNewton(),
 }
-# The standard start leads these down to the second lowest minimum, 3.99 for n > 3.
-ELSEWHERE = {
-    ("truncated Newton", "Chained Rosenbrock n=10"),
-    ("truncated Newton", "Chained Rosenbrock n=100"),
-}
-# Coordinates of size 1e6 and 1e-6: a step too short to change the one may still matter to the
-# other, and the searches end there. The start's value is 1e12.
-TOO_BADLY_SCALED = {("CG, Hager-Zhang", "Brown badly scaled"): 0.02}
 every_solver = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
-
-
-@pytest.mark.parametrize("problem", SMOOTH)
-@pytest.mark.parametrize("name", SOLVERS)
-def test_known_minima(name, problem):
-    entry = {e["name"]: e for e in read_json("test_functions.json")["functions"]}[problem]
-    fun, x0 = SMOOTH[problem], start_of(entry)
-    assert fun(x0)[0] == pytest.approx(entry["value_at_start"], rel=1e-10)
-    tight = {"max_iterations": 10_000, "gradient_tolerance": 1e-9, "value_tolerance": 0.0}
-    result = dataclasses.replace(SOLVERS[name], **tight).minimize(fun, x0)
-    above = result.fun - entry["minimum_value"]
-    if (name, problem) in ELSEWHERE:
-        assert result.success
-        assert above == pytest.approx(3.986, abs=2e-3)
-    elif (name, problem) in TOO_BADLY_SCALED:
-        assert result.outcome is Outcome.STALLED
-        assert above < TOO_BADLY_SCALED[name, problem]
-    else:
-        assert above < 1e-9 * max(abs(entry["minimum_value"]), 1.0)
 
 
 @every_solver
@@ -196,3 +166,12 @@ def test_a_saddle_is_left_along_negative_curvature():
     result = TruncatedNewton().minimize(fun, np.array([1e-3, 1.0]))
     assert result.success
     np.testing.assert_allclose(np.abs(result.x), [1.0, 0.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-162, 1e-170])
+def test_squares_that_underflow_end_a_run(size):
+    """Its radius and what its model foretells are 0 there, or nearly."""
+    tight = {"gradient_tolerance": 0.0, "value_tolerance": 0.0}
+    result = TruncatedNewton(**tight).minimize(lambda x: (float(x @ x), 2 * x), np.full(2, size))
+    assert result.outcome in (Outcome.STALLED, Outcome.CONVERGED_GRADIENT)
+    assert result.fun <= 2 * size * size
