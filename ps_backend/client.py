@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -14,10 +15,12 @@ from ps_backend.connection import Connection
 from ps_backend.link import Diagnose, RetryPolicy
 from ps_backend.memory import default_budget
 from ps_backend.program import Program
+from ps_backend.rounds import Key, Total, Winner
 from ps_backend.service import Service
 from ps_backend.space import Space
 from ps_backend.sparse import check_indices
-from ps_backend.transport import InProcess, OverGrpc
+from ps_backend.topic import Topic
+from ps_backend.transport import Directory, InProcess, OverGrpc, Transport, follow_all
 from ps_backend.wire import dtype_of
 
 
@@ -39,6 +42,7 @@ class Client(Connection):
         timeout: float = 10.0,
         retry: float = 5.0,
         tls: str | Path | None = None,
+        pipe: bool | None = None,
         diagnose: Diagnose | None = None,
     ) -> Self:
         """Connect to running servers, each ``"host:port"``.
@@ -46,18 +50,56 @@ class Client(Connection):
         ``session`` None opens a new one; the name of one joins it (with the same addresses in the
         same order). ``timeout``: seconds to wait for the servers to answer at all; ``retry``:
         seconds to wait later for one that went silent. ``tls``: file with the certificate of the
-        authority that signed the servers'. Raises ``ServerLost``, ``AuthenticationError``.
+        authority that signed the servers'. ``pipe``: keep a stream open to each server, which
+        halves the work of small requests and holds a thread there; by default whoever opens a
+        session does, and those who join do not, as they may be many. Raises ``ServerLost``,
+        ``AuthenticationError``.
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
         for address in addresses:
             if not re.fullmatch(r".+:\d+", address):
                 raise ValueError(f"an address must be 'host:port', got {address!r}")
-        owner = session is None  # workers that join may be many, and a pipe holds a thread
+        keep = session is None if pipe is None else pipe
         twice = [address for address in addresses if list(addresses).count(address) > 1]
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
-        transports = [OverGrpc(address, token=token, tls=tls, pipe=owner) for address in addresses]
+        transports = [OverGrpc(address, token=token, tls=tls, pipe=keep) for address in addresses]
+        return cls._over(transports, session, timeout, retry, diagnose)
+
+    @classmethod
+    def follow(
+        cls,
+        directory: Directory,
+        servers: int,
+        *,
+        token: str | None,
+        session: str | None = None,
+        timeout: float = 10.0,
+        retry: float = 10.0,
+        pipe: bool | None = None,
+        diagnose: Diagnose | None = None,
+    ) -> Self:
+        """Connect to the servers that ``directory`` knows, and go with them when they move.
+
+        When one was replaced by an empty one, requests that need what was lost raise ``ServerLost``
+        with the numbers of the buffers; all others succeed. Otherwise as ``connect``.
+        """
+        keep = session is None if pipe is None else pipe
+        make = partial(OverGrpc, token=token, pipe=keep)
+        transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
+        return cls._over(transports, session, timeout, retry, diagnose)
+
+    @classmethod
+    def _over(
+        cls,
+        transports: Sequence[Transport],
+        session: str | None,
+        timeout: float,
+        retry: float,
+        diagnose: Diagnose | None,
+    ) -> Self:
+        """A client over ``transports``, which are closed if it cannot be had."""
         try:
             return cls(
                 transports,
@@ -177,6 +219,22 @@ class Client(Connection):
         messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
         self._send(messages, made=target)
 
+    def update(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> None:
+        """Add ``values`` at ``indices`` (shape ``(k,)``) to ``buffer`` in place, whoever shares it.
+
+        One message to each server that holds one of them; what several clients send is added in
+        the order in which it comes. Programs take a buffer's values for final: never name in one a
+        buffer that was updated.
+        """
+        self._send(self._compose.update(buffer, space, dtype, indices, values))
+
     # --- rounds -----------------------------------------------------------------------------------
 
     def stage(
@@ -185,15 +243,21 @@ class Client(Connection):
         partition: int,
         attempt: int,
         space: Space,
-        indices: npt.ArrayLike,
+        indices: npt.ArrayLike | None,
         values: npt.ArrayLike,
+        *,
+        slot: int = 0,
+        number: int = 0,
     ) -> None:
         """Keep a contribution to ``round`` until it is committed. One message a server.
 
-        ``indices`` and ``values`` have shape ``(k,)``; duplicates add up. Staging again under the
-        same (partition, attempt) replaces. Raises ``RoundClosed`` if the round is over.
+        ``indices`` and ``values`` have shape ``(k,)``; duplicates count each. ``indices`` None: all
+        of the space, in order. ``slot`` says to which array of the round, ``number`` which of this
+        attempt's contributions to it. Staging again under the same four numbers replaces. Raises
+        ``RoundClosed`` if the round is over.
         """
-        self._send(self._compose.stage(round, (partition, attempt), space, indices, values))
+        key = Key(partition, attempt, slot, number)
+        self._send(self._compose.stage(round, key, space, indices, values))
 
     def commit(
         self,
@@ -209,17 +273,34 @@ class Client(Connection):
         order of partition, everything else of the round is dropped, and the round is closed.
         Raises ``PSError`` if a winner staged nothing, and then nothing has changed.
         """
+        ordered = sorted(Winner(*winner) for winner in winners)
+        if len({winner.partition for winner in ordered}) != len(ordered):
+            raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
+        self.commit_totals(round, [Total(target, space, dtype, ordered)])
+
+    def commit_totals(self, round: str, totals: Sequence[Total]) -> None:
+        """Make all ``totals`` and close the round, or change nothing. One message a server.
+
+        Raises ``PSError`` if a winner staged less than it says.
+        """
         done: list[int] = []
         self._check_usable()
         try:
             self._fan_out.send(
-                self._compose.commit(round, winners, space, dtype, target),
+                self._compose.commit(round, totals),
                 after=lambda replies, error: done.extend(replies if error else ()),
             )
         except Exception:
-            self._send(self._compose.reopen(round, target, done))
+            targets = [total.target for total in totals]
+            self._send(self._compose.reopen(round, targets, done))
             raise
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""
         self._send(self._compose.drop_round(round))
+
+    # --- the board --------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """The topic ``name`` of the session's board: small values to wait for. No message."""
+        return Topic(name, self.servers, self._compose.request, self._send)

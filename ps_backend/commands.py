@@ -16,7 +16,7 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.memory import Block, Memory
 from ps_backend.program import SweepCall, ValueType, verify_call
 from ps_backend.proto import ps_pb2 as pb
-from ps_backend.rounds import Contribution
+from ps_backend.rounds import OPERATIONS, Contribution, Key, Winner
 from ps_backend.session import Session
 from ps_backend.store import Buffer, Part
 from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks, decode_call
@@ -195,8 +195,19 @@ def scatter_add(session: Session, request: pb.Request, payload: Payload) -> Outc
     else:
         (target,) = store.new([part], "adding to an array")
         np.copyto(target.array, source.array)
-    pairs.add_to(target.array)
+    pairs.combine_into(target.array, np.add)
     store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
+    return Outcome(pb.Reply())
+
+
+def update(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+    """Add rows to a buffer in place, one request at a time: it is one that programs never read."""
+    body = request.update
+    store, part = session.store, session.part(body.array)
+    buffer = store.get(body.array.buffer, part)
+    pairs = _pairs(store.memory, part, body.count, payload, "adding to an array")
+    with store.updating:
+        pairs.combine_into(buffer.array, np.add)
     return Outcome(pb.Reply())
 
 
@@ -206,30 +217,54 @@ def scatter_add(session: Session, request: pb.Request, payload: Payload) -> Outc
 def stage(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     """Keep a contribution to a round until it is committed or dropped."""
     body = request.stage
-    pairs = _pairs(
-        session.store.memory, session.part(body.array), body.count, payload, "staging to a round"
-    )
-    session.rounds.stage(body.round, (body.partition, body.attempt), pairs)
+    memory, part = session.store.memory, session.part(body.array)
+    if body.dense:
+        contribution = _all_rows(memory, part, payload)
+    else:
+        contribution = _pairs(memory, part, body.count, payload, "staging to a round")
+    key = Key(body.partition, body.attempt, body.slot, body.number)
+    session.rounds.stage(body.round, key, contribution)
     return Outcome(pb.Reply())
 
 
+def _all_rows(memory: Memory, part: Part, payload: Payload) -> Contribution:
+    (block,) = memory.allocate([part.nbytes], "staging to a round")
+    payload.into(byte_view(block.bytes))
+    values = block.array(np.dtype(part.type.dtype), part.shape)
+    return Contribution(part.space.length, None, values, block)
+
+
 def commit(session: Session, request: pb.Request, _: Payload) -> Outcome:
-    """A new buffer: zeros plus what the winners staged, in ascending order of partition."""
-    body = request.commit
-    keys = [(winner.partition, winner.attempt) for winner in body.winners]
-    winners = session.rounds.winners(body.round, keys, body.target.length)
-    (target,) = session.store.new([session.part(body.target)], "committing a round")
-    target.array.fill(0)
-    for winner in winners:
-        winner.add_to(target.array)
-    session.store.put({body.target.buffer: target})
+    """New buffers: zeros or the sources, combined with what the winners staged."""
+    body, store = request.commit, session.store
+    staged = [_staged(session, body.round, total) for total in body.totals]
+    parts = [session.part(total.target) for total in body.totals]
+    sources = [
+        store.get(total.source, part) if total.HasField("source") else None
+        for total, part in zip(body.totals, parts, strict=True)
+    ]
+    numbers = [total.target.buffer for total in body.totals]
+    store.refuse_taken(numbers)
+    targets = store.new(parts, "committing a round")
+    for total, target, source, winners in zip(body.totals, targets, sources, staged, strict=True):
+        np.copyto(target.array, 0 if source is None else source.array)
+        for winner in winners:
+            winner.combine_into(target.array, OPERATIONS[total.op])
+    store.put(dict(zip(numbers, targets, strict=True)))
     session.rounds.close(body.round)
     return Outcome(pb.Reply())
 
 
+def _staged(session: Session, round: str, total: pb.Total) -> list[Contribution]:
+    if total.op not in OPERATIONS:
+        raise ValueError(f"op={total.op!r}; a round combines by one of {', '.join(OPERATIONS)}")
+    winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
+    return session.rounds.winners(round, total.slot, winners, total.target.length)
+
+
 def reopen(session: Session, request: pb.Request, _: Payload) -> Outcome:
     """Take back a commit that another server refused."""
-    session.store.free([request.reopen.target])
+    session.store.free(request.reopen.targets)
     session.rounds.reopen(request.reopen.round)
     return Outcome(pb.Reply())
 
@@ -242,4 +277,41 @@ def drop_round(session: Session, request: pb.Request, _: Payload) -> Outcome:
 
 def nothing(session: Session, request: pb.Request, _: Payload) -> Outcome:
     """The frees that came along were all that was wanted."""
+    return Outcome(pb.Reply())
+
+
+# --- the board ------------------------------------------------------------------------------------
+
+
+def post(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """A new value of a topic."""
+    version = session.board.post(request.post.topic, request.post.value)
+    return Outcome(pb.Reply(posted=pb.Posted(version=version)))
+
+
+def await_post(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """A topic's value, as soon as there is a new one."""
+    body = request.await_post
+    found = session.board.wait(body.topic, body.after, body.seconds)
+    posted = pb.Posted() if found is None else pb.Posted(version=found.version, value=found.value)
+    return Outcome(pb.Reply(posted=posted))
+
+
+def answer(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """Answers to a topic's value; repeating this changes nothing."""
+    body = request.answer
+    session.board.answer(body.topic, body.version, body.answers)
+    return Outcome(pb.Reply())
+
+
+def await_answers(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """The answers to a topic's value, as soon as there are enough."""
+    body = request.await_answers
+    answers = session.board.answers(body.topic, body.version, body.count, body.seconds)
+    return Outcome(pb.Reply(posted=pb.Posted(version=body.version, answers=answers)))
+
+
+def close_topic(session: Session, request: pb.Request, _: Payload) -> Outcome:
+    """End a topic and all waits on it."""
+    session.board.close_topic(request.close_topic.topic)
     return Outcome(pb.Reply())

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from ps_backend.link import Message
 from ps_backend.proto import ps_pb2 as pb
+from ps_backend.rounds import Key, Total
 from ps_backend.space import Space
 from ps_backend.sparse import Indices, Selection, check_indices, split
-from ps_backend.wire import PROTOCOL, Parts, byte_view, dtype_of
+from ps_backend.wire import CLIENT_BITS, PROTOCOL, Parts, byte_view, dtype_of
 
 Messages = dict[int, Message]
 """A message for each server that the request concerns."""
@@ -29,14 +30,22 @@ class Composer:
 
     # --- the connection ---
 
-    def open(self, *, create: bool) -> Messages:
-        """To all servers: make the session, or join it."""
-        messages = self._to(range(self.servers))
-        for server, message in messages.items():
-            body = message.request.open
-            body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
-            body.create = create
+    def open(self, generations: Sequence[int], *, create: bool) -> Messages:
+        """To all servers, each replaced so often: make the session, or join it."""
+        messages: Messages = {}
+        for server, generation in enumerate(generations):
+            request = self.reopen_session(server, generation)
+            request.open.create = create
+            messages[server] = Message(request)
         return messages
+
+    def reopen_session(self, server: int, generation: int) -> pb.Request:
+        """To one server: join the session, which is made if that server, a new one, has it not."""
+        request = self.request()
+        body = request.open
+        body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
+        body.create, body.first_number = True, generation << CLIENT_BITS
+        return request
 
     def close(self, servers: Iterable[int], *, session: bool) -> Messages:
         """To ``servers``: leave, or end the session."""
@@ -125,53 +134,88 @@ class Composer:
             messages[server] = Message(request, payload)
         return messages
 
+    def update(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> Messages:
+        """To each server that holds some of ``indices``: add its part of the pairs in place."""
+        wanted, given = _pairs(indices, values, space, dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self.request()
+            _fill(request.update.array, buffer, space, given.dtype)
+            request.update.count, payload = _select(wanted, given, selection)
+            if request.update.count:
+                messages[server] = Message(request, payload)
+        return messages
+
     # --- rounds ---
 
     def stage(
         self,
         round: str,
-        key: tuple[int, int],
+        key: Key,
         space: Space,
-        indices: npt.ArrayLike,
+        indices: npt.ArrayLike | None,
         values: npt.ArrayLike,
     ) -> Messages:
         """To each holder, even of none of the indices: its part of the contribution."""
+        if indices is None:
+            return self._stage_all(round, key, space, values)
         wanted, given = _pairs(indices, values, space, np.asarray(values).dtype)
         messages: Messages = {}
         for server, selection in split(wanted, space, self.servers):
-            request = self.request()
-            body = request.stage
-            body.round = round
-            body.partition, body.attempt = key
-            _fill(body.array, 0, space, given.dtype)
-            body.count, payload = _select(wanted, given, selection)
+            request = self._stage_request(round, key, space, given.dtype)
+            request.stage.count, payload = _select(wanted, given, selection)
             messages[server] = Message(request, payload)
         return messages
 
-    def commit(
-        self,
-        round: str,
-        winners: Sequence[tuple[int, int]],
-        space: Space,
-        dtype: npt.DTypeLike,
-        target: int,
-    ) -> Messages:
-        """To each holder: make the target from what the winners staged."""
-        kind = dtype_of(np.dtype(dtype).name)
-        messages = self._to(space.holders(self.servers))
-        for message in messages.values():
-            body = message.request.commit
-            body.round = round
-            _fill(body.target, target, space, kind)
-            for partition, attempt in winners:
-                body.winners.add(partition=partition, attempt=attempt)
+    def _stage_all(self, round: str, key: Key, space: Space, values: npt.ArrayLike) -> Messages:
+        given = np.asarray(values)
+        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
+        if array.shape != (space.length,) or given.ndim == 0:
+            raise ValueError(f"values must have shape ({space.length},), got {given.shape}")
+        messages: Messages = {}
+        for server in space.holders(self.servers):
+            low, high = space.range_of(server, self.servers)
+            request = self._stage_request(round, key, space, array.dtype)
+            request.stage.dense = True
+            messages[server] = Message(request, [byte_view(array[low:high])])
         return messages
 
-    def reopen(self, round: str, target: int, servers: Iterable[int]) -> Messages:
+    def _stage_request(self, round: str, key: Key, space: Space, dtype: np.dtype) -> pb.Request:
+        request = self.request()
+        body = request.stage
+        body.round = round
+        body.partition, body.attempt, body.slot, body.number = key
+        _fill(body.array, 0, space, dtype)
+        return request
+
+    def commit(self, round: str, totals: Iterable[Total]) -> Messages:
+        """To each server that holds some of a total: make it from what the winners staged."""
+        messages: Messages = {}
+        for total in totals:
+            kind = dtype_of(np.dtype(total.dtype).name)
+            for server in total.space.holders(self.servers):
+                message = messages.setdefault(server, Message(self.request()))
+                body = message.request.commit
+                body.round = round
+                added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
+                _fill(added.target, total.target, total.space, kind)
+                for winner in total.winners:
+                    added.winners.add(**winner._asdict())
+        return messages
+
+    def reopen(self, round: str, targets: Iterable[int], servers: Iterable[int]) -> Messages:
         """To ``servers``: take the commit back."""
         messages = self._to(servers)
         for message in messages.values():
-            message.request.reopen.round, message.request.reopen.target = round, target
+            message.request.reopen.round = round
+            message.request.reopen.targets.extend(targets)
         return messages
 
     def drop_round(self, round: str) -> Messages:

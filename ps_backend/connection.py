@@ -19,7 +19,8 @@ from ps_backend.programs import Dispatcher
 from ps_backend.status import ServerStatus, decode_status
 from ps_backend.transport import Transport
 
-_COUNTER_BITS = 40
+_COUNTER_BITS = 36
+_NUMBER_BITS = 63 - _COUNTER_BITS
 
 
 class Connection:
@@ -41,7 +42,6 @@ class Connection:
         """
         if not transports:
             raise ValueError("a client needs the address of at least one server")
-        self.addresses = tuple(transport.address for transport in transports)
         self.servers = len(transports)
         self.client_id = uuid.uuid4().hex
         self.session = uuid.uuid4().hex if session is None else session
@@ -53,10 +53,18 @@ class Connection:
         self._compose = Composer(self.session, self.client_id, self.servers)
         opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
         # the first server counts the clients of a session, so no two make the same buffer ids
-        self._numbers = itertools.count(opened[0].opened.number << _COUNTER_BITS)
+        number = opened[0].opened.number
+        if number >> _NUMBER_BITS:
+            raise PSError("the first server of the session was replaced too often; open a new one")
+        self._numbers = itertools.count(number << _COUNTER_BITS)
         self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
         self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
         self.counters.reset()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the servers are, or were when they answered last."""
+        return tuple(transport.address for transport in self._transports)
 
     @property
     def lost(self) -> bool:
@@ -111,7 +119,9 @@ class Connection:
         there: list[int] = []
         try:
             return fan_out.send(
-                self._compose.open(create=self._owner),
+                self._compose.open(
+                    [transport.generation for transport in self._transports], create=self._owner
+                ),
                 recorded=False,
                 after=lambda replies, _: there.extend(replies),
             )
@@ -123,7 +133,14 @@ class Connection:
 
     def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[Link]:
         return [
-            Link(transport, server, self.counters, retry=retry, diagnose=diagnose)
+            Link(
+                transport,
+                server,
+                self.counters,
+                retry=retry,
+                diagnose=diagnose,
+                reopen=self._compose.reopen_session,
+            )
             for server, transport in enumerate(self._transports)
         ]
 

@@ -15,6 +15,10 @@ class ServerLost(PSError):
     """A server does not answer: it died, was stopped, or the network is gone."""
 
 
+class SessionUnknown(ServerLost):
+    """A server knows nothing of the session: it was closed there, or the server was replaced."""
+
+
 class BufferLost(PSError):
     """A buffer that a request names is not on the server: freed, or lost with its server."""
 
@@ -33,6 +37,10 @@ class InvalidProgram(PSError, ValueError):
 
 class RoundClosed(PSError):
     """A contribution came for a round that was committed or dropped."""
+
+
+class TopicClosed(PSError):
+    """Somebody waits for, or answers, a topic of the board that is not there (any more)."""
 
 
 class StaleRequest(PSError):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ps_backend.counters import Counters
-from ps_backend.errors import PSError
+from ps_backend.errors import PSError, ServerLost
 from ps_backend.interrupts import uninterrupted
 from ps_backend.link import Exchange, Link, Message
 from ps_backend.proto import ps_pb2 as pb
@@ -43,7 +43,7 @@ class Group:
             self._exchanges[server].start()
 
     def finish(self) -> Replies:
-        """Wait for all replies; once. Raises the error of the first server that has one."""
+        """Wait for all replies; once. Raises the error of the first server, or of a lost one."""
         with self._lock:
             if self._finished:
                 return {}
@@ -55,12 +55,18 @@ class Group:
                     replies[server] = self._exchanges[server].result()
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
                     errors[server] = error
-            first = errors[min(errors)] if errors else None
+            first = _first(errors)
             if self._after is not None:
                 self._after(replies, first)
             if first is not None:
                 raise first
             return replies
+
+
+def _first(errors: Mapping[int, Exception]) -> Exception | None:
+    """That of the first server; but what a lost server caused elsewhere says less than its loss."""
+    lost = [server for server, error in errors.items() if isinstance(error, ServerLost)]
+    return errors[min(lost or errors)] if errors else None
 
 
 class FanOut:

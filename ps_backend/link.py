@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from ps_backend.counters import Counters
-from ps_backend.errors import PSError, ServerLost
+from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport import Answer, Pending, Transport, Unavailable
 from ps_backend.wire import Parts, UnknownSweep, decode_error
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""
+
+Reopen = Callable[[int, int], pb.Request]
+"""Composes what opens the session on a server (by number) that was replaced so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,21 @@ class Exchange:
         Raises what the server reports, or ``ServerLost``.
         """
         try:
-            return self._link.check(self._deliver())
+            return self._reply()
         except UnknownSweep:
             if self._complete is None:
                 raise
             self._complete(self.request)
-            return self._link.check(self._deliver())
+            return self._reply()
         finally:
             self._link.settle(self.request)
+
+    def _reply(self) -> pb.Reply:
+        try:
+            return self._link.check(self.request, self._deliver())
+        except SessionUnknown as error:
+            self._link.reopen(error)
+            return self._link.check(self.request, self._deliver())
 
     def _deliver(self) -> Answer:
         try:
@@ -105,6 +116,7 @@ class Link:
         *,
         retry: RetryPolicy,
         diagnose: Diagnose | None,
+        reopen: Reopen | None = None,
     ) -> None:
         self.transport = transport
         self.known_sweeps: set[str] = set()
@@ -112,8 +124,11 @@ class Link:
         self.lost = False
         """Whether the server did not answer the last time it was asked."""
         self._server, self._counters = server, counters
-        self._retry, self._diagnose = retry, diagnose
+        self._retry, self._diagnose, self._reopen = retry, diagnose, reopen
+        self._generation = 0  # where the session is known to be open
+        self._lost_generation = -1
         self._lock = threading.Lock()
+        self._reopening = threading.Lock()
         self._sequence = 0
         self._unsettled: set[int] = set()
         self._frees: list[int] = []
@@ -151,9 +166,10 @@ class Link:
 
     def patience(self) -> Iterator[float]:
         """Pauses between repeats; none for a server that was lost already."""
-        return iter(()) if self.lost else self._retry.pauses()
+        gone = self.lost and self.transport.generation == self._lost_generation
+        return iter(()) if gone else self._retry.pauses()
 
-    def check(self, answer: Answer) -> pb.Reply:
+    def check(self, request: pb.Request, answer: Answer) -> pb.Reply:
         """Count the message; raise the error that the reply carries, if any."""
         self.lost = False
         self._counters.count_message(
@@ -163,12 +179,41 @@ class Link:
             error = decode_error(answer.reply.error, self.transport.address)
             if isinstance(error, UnknownSweep):
                 self.known_sweeps.clear()
+            if self.transport.generation and _misses_data(request, error):
+                raise self._lost_before(request, error) from error
             raise error
         return answer.reply
 
+    def reopen(self, error: SessionUnknown) -> None:
+        """Open the session on the server that took the place of a lost one.
+
+        Raises ``error`` if the server is none such.
+        """
+        with self._reopening:
+            generation = self.transport.generation
+            if self._reopen is None or generation == 0:
+                raise error
+            if generation != self._generation:  # else another thread was here just now
+                self._open_again(self._reopen)
+
+    def _open_again(self, compose: Reopen) -> None:
+        """Open, and once more should that server be lost, too: each numbers clients anew."""
+        for pause in chain((0.0,), self._retry.pauses()):
+            time.sleep(pause)
+            generation = self.transport.generation
+            request = compose(self._server, generation)
+            try:
+                self.check(request, self.transport.call(request))
+            except Unavailable as error:
+                silent = error
+                continue
+            self._generation = generation
+            return
+        raise self.give_up(request, silent)
+
     def give_up(self, request: pb.Request, cause: Unavailable) -> PSError:
         """The server counts as lost; returns the error that says so."""
-        self.lost = True
+        self.lost, self._lost_generation = True, self.transport.generation
         self.note_frees(request.frees)
         said = self._diagnose(self.transport.address) if self._diagnose is not None else None
         named = _buffers(request)
@@ -178,12 +223,30 @@ class Link:
             f"again and connect anew to make the arrays again"
         )
 
+    def _lost_before(self, request: pb.Request, error: Exception) -> ServerLost:
+        named = _buffers(request)
+        what = f"Gone is a part of buffers {named}: make these arrays again" if named else error
+        return ServerLost(
+            f"server {self._server} was lost, and what it held with it; the one now at "
+            f"{self.transport.address} began empty. {what}; the session goes on"
+        )
+
+
+def _misses_data(request: pb.Request, error: Exception) -> bool:
+    """Did the request fail for want of an array, or of a contribution to a round?"""
+    committing = request.WhichOneof("body") == "commit"
+    return isinstance(error, BufferLost) or (committing and type(error) is PSError)
+
 
 def _buffers(request: pb.Request) -> str:
-    """The ids of the first few buffers that a request reads."""
+    """The ids, and the lengths of the arrays, of the first few buffers that a request reads."""
+    lengths = {number: call.length for call in request.run.calls for number in call.inputs}
+    for call in request.run.calls:
+        for number in call.outputs:  # made by the request itself
+            lengths.pop(number, None)
     kind = request.WhichOneof("body")
-    numbers = [number for call in request.run.calls for number in call.inputs]
-    if kind in ("read", "gather", "scatter_add"):
-        numbers.append(getattr(request, kind).array.buffer)
-    distinct = list(dict.fromkeys(numbers))
-    return ", ".join(map(str, distinct[:5])) + (", ..." if len(distinct) > 5 else "")
+    if kind in ("read", "gather", "scatter_add", "update"):
+        array = getattr(request, kind).array
+        lengths[array.buffer] = array.length
+    named = [f"{number} (length {length})" for number, length in lengths.items()]
+    return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

@@ -1,42 +1,95 @@
-"""Rounds: many senders add to one array, and each contribution counts exactly once.
+"""Rounds: many senders contribute to some arrays, and each contribution counts exactly once.
 
-A sender stages its contribution under (round, partition, attempt). The owner of the round commits
-the attempts that won; they are added in the order of their partitions, so the sum does not depend
-on who came first. Contributions of other attempts never count.
+A sender stages its contributions under (round, partition, attempt), to one array of the round or to
+several, each in a *slot* of its own. The owner of the round commits the attempts that won, in an
+order that it states, so the result does not depend on who came first. Contributions of other
+attempts never count.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import PSError, RoundClosed
 from ps_backend.memory import Block
+from ps_backend.space import Space
 
 _MOST_CLOSED = 65536
+
+OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
+    {"add": np.add, "min": np.minimum, "max": np.maximum}
+)
+"""How a contribution can be combined with what is there."""
+
+
+class Key(NamedTuple):
+    """A staged contribution: whose it is, to which slot, and which of this attempt's to it."""
+
+    partition: int
+    attempt: int
+    slot: int = 0
+    number: int = 0
+
+
+class Winner(NamedTuple):
+    """An attempt that is to count, and how many contributions to a slot it staged."""
+
+    partition: int
+    attempt: int
+    contributions: int = 1
+
+    def keys(self, slot: int) -> list[Key]:
+        """Its contributions to ``slot``, in order."""
+        numbers = range(self.contributions)
+        return [Key(self.partition, self.attempt, slot, number) for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a commit makes of a slot: a new buffer ``target``.
+
+    It is the buffer ``source`` (or zeros), combined by ``op`` of ``OPERATIONS`` with what the
+    ``winners`` staged, in their order.
+    """
+
+    target: int
+    space: Space
+    dtype: npt.DTypeLike
+    winners: Sequence[Winner]
+    source: int | None = None
+    op: str = "add"
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """Rows to add at local indices: ``values[i]`` at ``indices[i]``, in order."""
+    """Rows for local indices: ``values[i]`` for ``indices[i]``, in order; None for all rows."""
 
     length: int
-    indices: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64] | None
     values: np.ndarray
     block: Block
 
-    def add_to(self, target: np.ndarray) -> None:
-        """Add to ``target``; duplicate indices add up in the order given."""
-        np.add.at(target, self.indices, self.values.astype(target.dtype, copy=False))
+    def combine_into(self, target: np.ndarray, operation: np.ufunc) -> None:
+        """Combine with ``target`` in place; duplicate indices count each, in the order given."""
+        values = self.values.astype(target.dtype, copy=False)
+        with np.errstate(all="ignore"):  # infinities and NaN are results like others here
+            if self.indices is None:
+                operation(target, values, out=target)
+            else:
+                operation.at(target, self.indices, values)
 
 
 @dataclass(slots=True)
 class _Round:
-    contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
+    contributions: dict[Key, Contribution] = field(default_factory=dict)
 
 
 class Rounds:
@@ -48,8 +101,8 @@ class Rounds:
         self._undo: tuple[str, _Round] | None = None
         self._lock = threading.Lock()
 
-    def stage(self, name: str, key: tuple[int, int], contribution: Contribution) -> None:
-        """Keep a contribution under ``key`` = (partition, attempt), instead of an earlier one.
+    def stage(self, name: str, key: Key, contribution: Contribution) -> None:
+        """Keep a contribution under ``key``, instead of an earlier one.
 
         Raises ``RoundClosed`` after the round was committed or dropped.
         """
@@ -58,26 +111,26 @@ class Rounds:
             self._open.setdefault(name, _Round()).contributions[key] = contribution
 
     def winners(
-        self, name: str, keys: Sequence[tuple[int, int]], length: int
+        self, name: str, slot: int, winners: Sequence[Winner], length: int
     ) -> list[Contribution]:
-        """The contributions of ``keys`` in ascending order of partition.
+        """The contributions of ``winners`` to ``slot``, in order.
 
-        Raises ``PSError`` if one is missing, ``ValueError`` if a partition is named twice or its
+        Raises ``PSError`` if one is missing, ``ValueError`` if an attempt is named twice or its
         contribution is to a space of another length, ``RoundClosed`` if the round is over.
         """
-        ordered = sorted(keys)
-        if len({partition for partition, _ in ordered}) != len(ordered):
-            raise ValueError(f"round {name!r}: a partition may win once, got {ordered}")
+        keys = [key for winner in winners for key in winner.keys(slot)]
+        if len(set(keys)) != len(keys):
+            raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners)}")
         with self._lock:
             self._refuse_closed(name, "the commit")
             staged = self._open.get(name, _Round()).contributions
-            missing = [key for key in ordered if key not in staged]
+            missing = dict.fromkeys(key[:2] for key in keys if key not in staged)
             if missing:
                 raise PSError(
                     f"round {name!r} cannot be committed: nothing was staged here by (partition, "
-                    f"attempt) {', '.join(map(str, missing[:5]))}; nothing was changed"
+                    f"attempt) {', '.join(map(str, list(missing)[:5]))}; nothing was changed"
                 )
-            found = [staged[key] for key in ordered]
+            found = [staged[key] for key in keys]
         for contribution in found:
             if contribution.length != length:
                 raise ValueError(

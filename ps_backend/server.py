@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from ps_backend.board import MOST_WAITING
 from ps_backend.commands import Outcome, Payload
 from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
@@ -23,7 +24,7 @@ from ps_backend.sharing import serve_shared
 from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
 from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
 
-_THREADS = 32 + MOST_PIPES
+_THREADS = 32 + MOST_PIPES + MOST_WAITING
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
@@ -79,6 +80,7 @@ class Server:
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
         stopped = self._server.stop(grace)
+        self.service.end_waits()
         self.pipes.end()
         stopped.wait()
         self._pool.shutdown(wait=False, cancel_futures=True)

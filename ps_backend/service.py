@@ -13,8 +13,9 @@ import uuid
 from collections.abc import Mapping
 
 from ps_backend import commands
+from ps_backend.board import WaitingRoom
 from ps_backend.commands import Command, Outcome, Payload
-from ps_backend.errors import PSError, ServerLost
+from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.memory import Memory, default_budget
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.session import Session
@@ -24,10 +25,13 @@ VERSION = "0.1.0"
 
 _LOG = logging.getLogger(__name__)
 
-_READS = frozenset(("read", "gather"))
-"""Commands that change nothing, so there is no need to record their replies."""
+_WAITS = frozenset(("await_post", "await_answers"))
+"""Commands that wait for others: no work of this server."""
 
-_KEEPS_UNDO = frozenset(("stage", "reopen", "read", "gather"))
+_READS = frozenset(("read", "gather", "answer")) | _WAITS
+"""Commands that change nothing when repeated, so there is no need to record their replies."""
+
+_KEEPS_UNDO = frozenset(("stage", "reopen", "update", "post", "close_topic")) | _READS
 """Commands after which the last commit of a round may still be taken back."""
 
 _EXPECTED = (PSError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError)
@@ -41,6 +45,7 @@ class Service:
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.instance = uuid.uuid4().hex
         self._started = time.monotonic()
+        self._room = WaitingRoom()
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
         self._commands: Mapping[str, Command] = {
@@ -49,11 +54,17 @@ class Service:
             "read": commands.read,
             "gather": commands.gather,
             "scatter_add": commands.scatter_add,
+            "update": commands.update,
             "stage": commands.stage,
             "commit": commands.commit,
             "reopen": commands.reopen,
             "drop_round": commands.drop_round,
             "nothing": commands.nothing,
+            "post": commands.post,
+            "await_post": commands.await_post,
+            "answer": commands.answer,
+            "await_answers": commands.await_answers,
+            "close_topic": commands.close_topic,
         }
 
     def handle(self, request: pb.Request, payload: Payload) -> Outcome:
@@ -63,7 +74,8 @@ class Service:
         """
         began = time.perf_counter()
         outcome = self._outcome(request, payload)
-        outcome.reply.seconds = time.perf_counter() - began
+        if request.WhichOneof("body") not in _WAITS:
+            outcome.reply.seconds = time.perf_counter() - began
         return outcome
 
     def _outcome(self, request: pb.Request, payload: Payload) -> Outcome:
@@ -86,6 +98,12 @@ class Service:
             return self._recorded(self._commands[kind], kind, session, request, payload)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
             return Outcome(self._failure(error))
+
+    def end_waits(self) -> None:
+        """Answer all that wait, with what there is; from now on nothing waits."""
+        self._room.close()
+        for session in list(self._sessions.values()):
+            session.board.wake_all()
 
     def status(self) -> pb.Status:
         """What this server holds right now."""
@@ -131,7 +149,7 @@ class Service:
     def _session(self, name: str) -> Session:
         session = self._sessions.get(name)
         if session is None:
-            raise ServerLost(
+            raise SessionUnknown(
                 "this server does not know the session: it was closed, or the server was "
                 "restarted and what it held is gone; connect again"
             )
@@ -147,7 +165,12 @@ class Service:
         with self._lock:
             if body.create and request.session not in self._sessions:
                 self._sessions[request.session] = Session(
-                    request.session, body.index, body.servers, self.memory
+                    request.session,
+                    body.index,
+                    body.servers,
+                    self.memory,
+                    self._room,
+                    body.first_number,
                 )
             session = self._session(request.session)
         if (session.index, session.servers) != (body.index, body.servers):

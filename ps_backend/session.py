@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ps_backend.errors import ServerLost
+from ps_backend.board import Board, WaitingRoom
+from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.memory import Memory
 from ps_backend.program import Sweep, ValueType, verify_sweep
@@ -16,7 +16,7 @@ from ps_backend.record import Record
 from ps_backend.rounds import Rounds
 from ps_backend.space import DenseSpace
 from ps_backend.store import Part, Store
-from ps_backend.wire import UnknownSweep, decode_sweep, dtype_of
+from ps_backend.wire import CLIENT_BITS, UnknownSweep, decode_sweep, dtype_of
 
 _MOST_REMEMBERED = 4096
 
@@ -33,14 +33,24 @@ class _Member:
 class Session:
     """What one session has on this server, which is number ``index`` of its ``servers``."""
 
-    def __init__(self, name: str, index: int, servers: int, memory: Memory) -> None:
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        servers: int,
+        memory: Memory,
+        room: WaitingRoom,
+        first_number: int = 0,
+    ) -> None:
+        """``first_number``: of its clients, all of which get other numbers."""
         self.name = name
         self.index = index
         self.servers = servers
         self.store = Store(memory)
         self.rounds = Rounds()
+        self.board = Board(room, first_number << CLIENT_BITS)
         self._members: dict[str, _Member] = {}
-        self._numbers = itertools.count()
+        self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
         self._sweeps: dict[str, Sweep] = {}
         self._parts: dict[tuple[int, ValueType], Part] = {}
         self._kernels: dict[tuple[str, int], Kernel] = {}
@@ -50,7 +60,10 @@ class Session:
         """Admit ``client`` and return its number in the session; joining twice is joining once."""
         with self._lock:
             if client not in self._members:
-                self._members[client] = _Member(next(self._numbers), Record())
+                number = next(self._numbers, None)
+                if number is None:
+                    raise PSError("too many clients have joined the session; open a new one")
+                self._members[client] = _Member(number, Record())
             return self._members[client].number
 
     def leave(self, client: str) -> None:
@@ -59,10 +72,10 @@ class Session:
             self._members.pop(client, None)
 
     def record(self, client: str) -> Record:
-        """The replies on record for ``client``; ``ServerLost`` if it never joined here."""
+        """The replies on record for ``client``; ``SessionUnknown`` if it never joined here."""
         member = self._members.get(client)
         if member is None:
-            raise ServerLost(
+            raise SessionUnknown(
                 f"this server does not know client {client!r} of the session: reconnect"
             )
         return member.record
@@ -101,7 +114,8 @@ class Session:
         return known
 
     def close(self) -> None:
-        """Free everything."""
+        """Free everything, and end all waits."""
+        self.board.close()
         self.store.clear()
         self.rounds.clear()
 

@@ -51,7 +51,10 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """One server's part of a materialised array. Never written again once it is in a store."""
+    """One server's part of a materialised array.
+
+    Never written again once it is in a store, unless it was made for tasks to share (``Update``).
+    """
 
     part: Part
     block: Block
@@ -71,6 +74,8 @@ class Store:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
+        self.updating = threading.Lock()
+        """Held by whoever adds to a buffer that others see."""
         self._buffers: dict[int, Buffer] = {}
         self._lock = threading.Lock()
 

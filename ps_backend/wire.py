@@ -19,6 +19,9 @@ from ps_backend.space import DenseSpace
 PROTOCOL = 1
 """Version of the messages; a client and a server of different versions refuse to talk."""
 
+CLIENT_BITS = 20
+"""A session numbers so many clients, anew after each replacement of the server that does it."""
+
 CHUNK_BYTES = 1 << 20
 """Bulk data goes in pieces of this size, which is where loopback and HTTP/2 are fastest."""
 
@@ -37,6 +40,10 @@ class PayloadBroken(errors.PSError):
     """The payload of a request is shorter or longer than announced, mostly as the sender left."""
 
 
+class Crowded(errors.PSError):
+    """So many requests wait on a server that it takes no more; the client then asks later."""
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 _KINDS: dict[str, type[Exception]] = {
@@ -44,12 +51,15 @@ _KINDS: dict[str, type[Exception]] = {
     for kind in (
         errors.PSError,
         errors.ServerLost,
+        errors.SessionUnknown,
         errors.BufferLost,
         errors.OutOfBudget,
         errors.AuthenticationError,
         errors.InvalidProgram,
         errors.RoundClosed,
         errors.StaleRequest,
+        errors.TopicClosed,
+        Crowded,
         UnknownSweep,
         PayloadBroken,
         ValueError,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import PythonException
 
 _LOCAL = re.compile(r"local(\[.*\])?")
+_ON_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 
 
 def is_local(master: str | None) -> bool:
@@ -18,11 +21,12 @@ def is_local(master: str | None) -> bool:
 
 
 def use_this_python(context: SparkContext) -> None:
-    """Let local tasks run in the driver's Python unless the user chose one (PYSPARK_PYTHON).
+    """Let tasks on this machine run in the driver's Python unless PYSPARK_PYTHON names another.
 
     Spark's own choice is the first ``python3`` on the path, which may know nothing of distvec.
     """
-    if is_local(context.master) and "PYSPARK_PYTHON" not in os.environ:
+    here = context.master is not None and _ON_THIS_MACHINE.fullmatch(context.master) is not None
+    if here and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
 
@@ -42,3 +46,39 @@ def context_of(spark: Any) -> SparkContext:
     if has_stopped(context):
         raise RuntimeError("this SparkContext was stopped; make a new SparkSession first")
     return context
+
+
+def slots(context: SparkContext) -> list[int]:
+    """How many tasks of the default profile each executor of now can run at once."""
+    found = context._jsc.sc().statusStore().executorList(True)
+    executors = [found.apply(k) for k in range(found.size())]
+    return [one.maxTasks() for one in executors if one.maxTasks() > 0]
+
+
+def seconds_since_start(context: SparkContext) -> float:
+    """The age of the application."""
+    return time.time() - context.startTime / 1000.0
+
+
+def free_slots(context: SparkContext) -> int:
+    """How many tasks of the default profile could begin at once.
+
+    The scheduler is asked: what Spark shows of running tasks may be ten seconds old.
+    """
+    running = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
+    busy = 0
+    while running.hasNext():
+        busy += running.next()
+    return sum(slots(context)) - busy
+
+
+def reason_of(error: Exception) -> str:
+    """Why a Spark job failed, in a line: the end of a worker's traceback, or what Java said."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = lines[-1] if isinstance(error, PythonException) else lines[0]
+    if "No module named" in reason or "cannot import name" in reason:
+        reason += (
+            "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "
+            "what the driver has"
+        )
+    return reason

@@ -5,19 +5,24 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Sequence
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, overload
 
 from pyspark import SparkContext
+from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
+from distvec import DistArray
 from distvec.session import Session
-from distvec.spark.application import context_of, has_stopped, is_local, use_this_python
+from distvec.spark.application import context_of, has_stopped, use_this_python
+from distvec.spark.contribute import CollectReports, Contributor, Reports
 from distvec.spark.evaluate import Access
+from distvec.spark.executors import ExecutorServers
+from distvec.spark.rounds import open_round
+from distvec.spark.shared import SharedVector
+from distvec.spark.start import Options, Servers, start
 from ps_backend.client import Client
-from ps_backend.launcher import LocalServers, launch_local
-from ps_backend.memory import parse_size
 
-_DEFAULT_SERVERS = 2
 _WATCH_SECONDS = 1.0
 
 
@@ -36,11 +41,13 @@ class PSContext(Session):
         spark_context: SparkContext,
         client: Client,
         token: str,
-        servers: LocalServers | None = None,
+        servers: Servers | None = None,
     ) -> None:
         super().__init__(client, owner=servers)
-        use_this_python(spark_context)
         self.spark_context = spark_context
+        nothing: Reports = {}
+        self.reports = spark_context.accumulator(nothing, CollectReports())
+        """What tasks said of their contributions to the rounds that are open."""
         self._token = token
         self._servers = servers
         self._stopped = threading.Event()
@@ -56,15 +63,26 @@ class PSContext(Session):
         addresses: str | Sequence[str] | None = None,
         token: str | None = None,
         memory: int | str | None = None,
+        cores: int | None = None,
+        resource_profile: ResourceProfile | None = None,
+        timeout: float = 30.0,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
-        With a ``local[N]`` master, ``servers`` (2 unless given) processes are started under the
-        driver, each with ``memory`` at most (bytes, or "2g"). With ``addresses``
-        ("host:port,host:port") and their ``token`` it connects to servers that ``distvec serve``
-        started, which the executors must reach under the same names. ValueError if a running
-        context has other servers than those asked for; a context whose SparkContext has stopped
-        is discarded.
+        ``servers`` (2 unless given) processes are started, each with ``memory`` at most (bytes, or
+        "2g") and ``cores`` threads. With a ``local[N]`` master they run beside the driver.
+
+        On a cluster they run on executors, one task each, for as long as this context: leave slots
+        for the jobs that are to use them, as ``servers`` slots are taken. ``cores`` other than
+        ``spark.task.cpus`` makes such a task ask for so many; a ``resource_profile`` says instead
+        what its executor needs. ``PSError`` if they do not all run within ``timeout`` seconds. A
+        server that is lost with its executor is replaced within seconds by an empty one: what needs
+        the lost arrays raises ``ServerLost`` with their buffer ids, all else goes on.
+
+        With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
+        ``distvec serve`` started, which the executors must reach under the same names. ValueError
+        if a running context has other servers than those asked for; a context whose SparkContext
+        has stopped, or whose servers cannot be replaced any more, is discarded.
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
@@ -73,11 +91,16 @@ class PSContext(Session):
         with cls._lock:
             running = cls._active
             if running is not None:
-                if running.spark_context is spark_context and not running.is_stopped:
+                if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
                     return running
                 running.stop()
-            cls._active = cls._start(spark_context, servers, wanted, token, memory)
+            if wanted is not None:
+                cls._active = cls._connect(spark_context, wanted, token)
+                return cls._active
+            number = Options.servers if servers is None else servers
+            options = Options(number, memory, cores, resource_profile, timeout)
+            cls._active = cls._start(spark_context, options)
             return cls._active
 
     @classmethod
@@ -91,35 +114,22 @@ class PSContext(Session):
         return running
 
     @classmethod
-    def _start(
-        cls,
-        spark_context: SparkContext,
-        servers: int | None,
-        addresses: tuple[str, ...] | None,
-        token: str | None,
-        memory: int | str | None,
+    def _connect(
+        cls, spark_context: SparkContext, addresses: tuple[str, ...], token: str | None
     ) -> PSContext:
-        if addresses is not None:
-            if token is None:
-                raise ValueError("addresses need the servers' token: pass token=...")
-            return cls(spark_context, Client.connect(addresses, token=token), token)
-        if not is_local(spark_context.master):
-            raise NotImplementedError(
-                f"master {spark_context.master!r}: servers on executors are not available yet; "
-                "start some by hand (distvec serve --port PORT --token-file FILE) and pass "
-                'addresses="host:port,host:port", token=...'
-            )
-        launched = launch_local(
-            _DEFAULT_SERVERS if servers is None else servers,
-            memory=None if memory is None else parse_size(memory),
-        )
+        if token is None:
+            raise ValueError("addresses need the servers' token: pass token=...")
+        use_this_python(spark_context)
+        return cls(spark_context, Client.connect(addresses, token=token), token)
+
+    @classmethod
+    def _start(cls, spark_context: SparkContext, options: Options) -> PSContext:
+        use_this_python(spark_context)
+        servers, client = start(spark_context, options)
         try:
-            client = Client.connect(
-                launched.addresses, token=launched.token, diagnose=launched.diagnose
-            )
-            return cls(spark_context, client, launched.token, launched)
+            return cls(spark_context, client, servers.token, servers)
         except BaseException:
-            launched.stop()
+            servers.stop()
             raise
 
     @property
@@ -130,13 +140,59 @@ class PSContext(Session):
     @property
     def access(self) -> Access:
         """What a task needs to join this session; it holds the token, so keep it in closures."""
-        client = self.client
-        return Access(tuple(client.addresses), self._token, client.session)
+        client, servers = self.client, self._servers
+        registry = servers.registry_address if isinstance(servers, ExecutorServers) else None
+        return Access(tuple(client.addresses), self._token, client.session, registry)
 
     @property
     def server_pids(self) -> list[int]:
-        """Process ids of the servers that this context started itself; none with addresses."""
+        """Process ids of the servers that this context started itself; none with addresses.
+
+        On a cluster they are those on the executors' machines, 0 while one is being replaced.
+        """
         return [] if self._servers is None else list(self._servers.pids)
+
+    @overload
+    def round(self, array: DistArray, /, *, op: str = ...) -> AbstractContextManager[Contributor]:
+        """Of one array: yields its contributor."""
+
+    @overload
+    def round(
+        self, first: DistArray, second: DistArray, /, *more: DistArray, op: str = ...
+    ) -> AbstractContextManager[tuple[Contributor, ...]]:
+        """Of several: yields a contributor for each, in their order."""
+
+    def round(self, *arrays: DistArray, op: str = "add") -> AbstractContextManager[Any]:
+        """Let Spark tasks contribute to ``arrays``; each partition counts exactly once.
+
+            with ps.round(g) as r:
+                rdd.foreachPartition(lambda rows: r.add(indices, values))
+
+            with ps.round(g, h) as (to_g, to_h): ...
+
+        At the end of the block each array stands for its value combined with what was contributed:
+        ``op`` "add", "min" or "max", in the order of the partitions, so the bits are those of a run
+        without faults. Other handles on the old values keep them. Retried tasks, speculative copies
+        and lost executors count once; what comes after the block is refused (``RoundClosed``). An
+        exception in the block, the job's own included, leaves the arrays as they were.
+
+        As with Spark's accumulators each action counts: so contribute in an action, not in a
+        transformation that several actions evaluate. Costs what the tasks send, and one message a
+        server. Until the end of the block the servers hold all contributions.
+        """
+        return open_round(self, arrays, op)
+
+    def share(self, array: DistArray) -> SharedVector:
+        """A copy of ``array`` (a vector) that tasks read and add to without rounds, as HogWild.
+
+        Pushes count at least once: Spark may repeat a task. One message a server.
+        """
+        return SharedVector.copy_of(array, self)
+
+    @property
+    def _is_usable(self) -> bool:
+        gone = isinstance(self._servers, ExecutorServers) and self._servers.failure
+        return not (self.is_stopped or gone)
 
     def stop(self) -> None:
         """Close the session and stop the servers this context started; twice is harmless."""
@@ -152,6 +208,8 @@ class PSContext(Session):
                 return
             self._stopped.set()
         atexit.unregister(self.stop)
+        if isinstance(self._servers, ExecutorServers):
+            self._servers.stop()  # first: or the client would wait for one that is lost
         super().close()
 
     def _watch(self) -> None:

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import pyspark.sql.functions as F
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, StorageLevel
-from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
 from distvec.spark import labels as label_rules
-from distvec.spark.application import has_stopped, is_local
+from distvec.spark.application import has_stopped, is_local, reason_of
 from distvec.spark.blocks import remove
 from distvec.spark.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
 from distvec.spark.rows import sizes_differ
@@ -57,6 +57,9 @@ class Dataset:
         except BaseException:
             self.close()
             raise
+        self.partitions = len(known)
+        self.filled = sum(one.rows > 0 for one in known)
+        """How many partitions have rows."""
         self.rows = sum(one.rows for one in known)
         self.nnz = sum(one.nnz for one in known)
         self.size = next(one.features for one in known if one.rows)
@@ -65,13 +68,25 @@ class Dataset:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
 
-    def run(self, task: Callable[[Iterable[Any]], Iterable[T]]) -> list[T]:
-        """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
+    def run(
+        self, task: Callable[[Iterable[Any]], Iterable[T]], *, tasks: int | None = None
+    ) -> list[T]:
+        """One Spark job: ``task`` on each partition's descriptor; results in partition order.
+
+        ``tasks`` at most, if given: then one may get the descriptors of several partitions.
+        """
+        rdd = self.check_usable()
+        if tasks is not None and tasks < rdd.getNumPartitions():
+            rdd = rdd.coalesce(tasks)
+        return _collect(rdd.mapPartitions(task))
+
+    def check_usable(self) -> RDD[Any]:
+        """The descriptors; ValueError or RuntimeError that says why they cannot be had."""
         if self._rdd is None:
             raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        return _collect(self._rdd.mapPartitions(task))
+        return self._rdd
 
     def rebuild(self) -> None:
         """Read the data again: a block was not where its task ran."""
@@ -110,13 +125,7 @@ def _collect(rdd: RDD[T]) -> list[T]:
     try:
         return rdd.collect()
     except (PySparkException, Py4JJavaError) as error:
-        reason = _cause_of(error)
-        if "No module named" in reason:
-            reason += (
-                "; the workers' Python lacks it: start Spark with PYSPARK_PYTHON set to a Python "
-                "that has what the driver has"
-            )
-        raise RuntimeError(f"a Spark job failed: {reason}") from error
+        raise RuntimeError(f"a Spark job failed: {reason_of(error)}") from error
 
 
 def check(known: list[Descriptor], positive_label: float | None) -> None:
@@ -176,13 +185,6 @@ def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
         return data.select(F.col(name)).schema[0].dataType
     except AnalysisException as error:
         raise absent from error
-
-
-def _cause_of(error: PySparkException | Py4JJavaError) -> str:
-    """The sentence at the end of a worker's traceback, or the first line of a Java message."""
-    if isinstance(error, PythonException):
-        return str(error).strip().splitlines()[-1]
-    return str(error).strip().splitlines()[0]
 
 
 def _remove(directories: list[str], _: int) -> None:

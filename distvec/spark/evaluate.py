@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from distvec.spark.blocks import Block, Floats, Ints, load
 from distvec.spark.build import Descriptor
 from distvec.spark.kernels import logistic
+from distvec.spark.registry_service import RemoteDirectory
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.space import DenseSpace
@@ -27,18 +28,24 @@ BLOCK_MISSING = "BlockMissing"
 _MOST_CLIENTS = 4
 _JOIN_SECONDS = 5.0
 
-_clients: dict[tuple[int, str], Client] = {}
-_not_joined: dict[tuple[int, str], tuple[float, ServerLost]] = {}
+_clients: dict[tuple[int, Access], Client] = {}
+_not_joined: dict[tuple[int, Access], tuple[float, ServerLost]] = {}
 _blocks: dict[str, Block] = {}
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a task joins the driver's session."""
+    """How a task joins the driver's session.
+
+    ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
+    keep a stream open to each server, as is worth it for a task that stays.
+    """
 
     addresses: tuple[str, ...]
     token: str
     session: str
+    registry: tuple[str, int] | None = None
+    pipe: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,11 @@ def evaluate(request: Evaluation, descriptors: Iterable[Any]) -> Iterator[Outcom
     for row in descriptors:
         descriptor = Descriptor(*row)
         if descriptor.rows:
-            yield _outcome(request, descriptor, attempt)
+            yield outcome_of(request, descriptor, attempt)
 
 
-def _outcome(request: Evaluation, descriptor: Descriptor, attempt: int) -> Outcome:
+def outcome_of(request: Evaluation, descriptor: Descriptor, attempt: int) -> Outcome:
+    """Evaluate one partition, which has rows, in a task attempt. Two messages a server."""
     partition = descriptor.partition
     try:
         block = _block(descriptor.path)
@@ -125,7 +133,7 @@ def join(access: Access) -> Client:
     Raises ServerLost after some seconds, and then at once for as long again: a job has many tasks,
     and they are not to wait one after the other.
     """
-    key = (os.getpid(), access.session)
+    key = (os.getpid(), access)
     if key not in _clients:
         until, error = _not_joined.pop(key, (0.0, None))
         if error is not None and time.monotonic() < until:
@@ -139,10 +147,23 @@ def join(access: Access) -> Client:
     return _clients[key]
 
 
-def _connect(key: tuple[int, str], access: Access) -> Client:
+def _connect(key: tuple[int, Access], access: Access) -> Client:
     try:
-        return Client.connect(
-            access.addresses, token=access.token, session=access.session, timeout=_JOIN_SECONDS
+        if access.registry is None:
+            return Client.connect(
+                access.addresses,
+                token=access.token,
+                session=access.session,
+                timeout=_JOIN_SECONDS,
+                pipe=access.pipe,
+            )
+        return Client.follow(
+            RemoteDirectory(access.registry, access.token),
+            len(access.addresses),
+            token=access.token,
+            session=access.session,
+            timeout=_JOIN_SECONDS,
+            pipe=access.pipe,
         )
     except ServerLost as error:
         _not_joined[key] = time.monotonic() + 2 * _JOIN_SECONDS, error

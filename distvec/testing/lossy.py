@@ -52,6 +52,11 @@ class _Lossy:
         """Where the server is."""
         return self._inner.address
 
+    @property
+    def generation(self) -> int:
+        """How often the server was replaced."""
+        return self._inner.generation
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "chunk", "segment")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "chunk", "segment")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,12 @@ class Request(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    POST_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_POST_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     session: str
@@ -48,18 +54,25 @@ class Request(_message.Message):
     open: Open
     close: Close
     status: Nothing
+    post: Post
+    await_post: AwaitPost
+    answer: AddAnswers
+    await_answers: AwaitAnswers
+    close_topic: CloseTopic
+    update: Update
     chunk: bytes
     segment: Segment
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    POSTED_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
@@ -67,8 +80,9 @@ class Reply(_message.Message):
     opened: Opened
     status: Status
     seconds: float
+    posted: Posted
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -105,16 +119,18 @@ class Array(_message.Message):
     def __init__(self, buffer: _Optional[int] = ..., length: _Optional[int] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "index", "servers", "create")
+    __slots__ = ("protocol", "index", "servers", "create", "first_number")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     index: int
     servers: int
     create: bool
-    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: _Optional[bool] = ...) -> None: ...
+    first_number: int
+    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: _Optional[bool] = ..., first_number: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("instance", "version", "number")
@@ -250,48 +266,146 @@ class ScatterAdd(_message.Message):
     donate: bool
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: _Optional[bool] = ...) -> None: ...
 
+class Update(_message.Message):
+    __slots__ = ("array", "count")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    count: int
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
 class Stage(_message.Message):
-    __slots__ = ("round", "partition", "attempt", "count", "array")
+    __slots__ = ("round", "partition", "attempt", "count", "array", "slot", "number", "dense")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
     round: str
     partition: int
     attempt: int
     count: int
     array: Array
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    slot: int
+    number: int
+    dense: bool
+    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
 
 class Winner(_message.Message):
-    __slots__ = ("partition", "attempt")
+    __slots__ = ("partition", "attempt", "contributions")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     attempt: int
-    def __init__(self, partition: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+    contributions: int
+    def __init__(self, partition: _Optional[int] = ..., attempt: _Optional[int] = ..., contributions: _Optional[int] = ...) -> None: ...
+
+class Total(_message.Message):
+    __slots__ = ("target", "source", "slot", "op", "winners")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    WINNERS_FIELD_NUMBER: _ClassVar[int]
+    target: Array
+    source: int
+    slot: int
+    op: str
+    winners: _containers.RepeatedCompositeFieldContainer[Winner]
+    def __init__(self, target: _Optional[_Union[Array, _Mapping]] = ..., source: _Optional[int] = ..., slot: _Optional[int] = ..., op: _Optional[str] = ..., winners: _Optional[_Iterable[_Union[Winner, _Mapping]]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("round", "winners", "target")
+    __slots__ = ("round", "totals")
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    WINNERS_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
     round: str
-    winners: _containers.RepeatedCompositeFieldContainer[Winner]
-    target: Array
-    def __init__(self, round: _Optional[str] = ..., winners: _Optional[_Iterable[_Union[Winner, _Mapping]]] = ..., target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    totals: _containers.RepeatedCompositeFieldContainer[Total]
+    def __init__(self, round: _Optional[str] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ...) -> None: ...
 
 class Reopen(_message.Message):
-    __slots__ = ("round", "target")
+    __slots__ = ("round", "targets")
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
     round: str
-    target: int
-    def __init__(self, round: _Optional[str] = ..., target: _Optional[int] = ...) -> None: ...
+    targets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, round: _Optional[str] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DropRound(_message.Message):
     __slots__ = ("round",)
     ROUND_FIELD_NUMBER: _ClassVar[int]
     round: str
     def __init__(self, round: _Optional[str] = ...) -> None: ...
+
+class Post(_message.Message):
+    __slots__ = ("topic", "value")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    value: bytes
+    def __init__(self, topic: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class AwaitPost(_message.Message):
+    __slots__ = ("topic", "after", "seconds")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after: int
+    seconds: float
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class AddAnswers(_message.Message):
+    __slots__ = ("topic", "version", "answers")
+    class AnswersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: bytes
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    answers: _containers.ScalarMap[int, bytes]
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
+
+class AwaitAnswers(_message.Message):
+    __slots__ = ("topic", "version", "count", "seconds")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    count: int
+    seconds: float
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., count: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class CloseTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class Posted(_message.Message):
+    __slots__ = ("version", "value", "answers")
+    class AnswersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: bytes
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    value: bytes
+    answers: _containers.ScalarMap[int, bytes]
+    def __init__(self, version: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...

@@ -41,6 +41,10 @@ class Transport(Protocol):
     def address(self) -> str:
         """Where the server is, for people."""
 
+    @property
+    def generation(self) -> int:
+        """How often the server was replaced by an empty one; 0 where none can be."""
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

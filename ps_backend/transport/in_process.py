@@ -14,6 +14,8 @@ from ps_backend.wire import Parts, copy_chunks
 class InProcess:
     """A transport that hands the messages to a ``Service``. Bulk data is copied once."""
 
+    generation = 0
+
     def __init__(self, service: Service, address: str) -> None:
         self.service = service
         self.address = address

@@ -49,6 +49,8 @@ def check_token(token: str | None) -> None:
 class OverGrpc:
     """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
 
+    generation = 0
+
     def __init__(
         self,
         address: str,

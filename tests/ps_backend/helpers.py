@@ -74,6 +74,10 @@ class Faulty:
     def address(self) -> str:
         return self.inner.address
 
+    @property
+    def generation(self) -> int:
+        return self.inner.generation
+
     def call(self, request: pb.Request, payload: Parts = (), into=None) -> Answer:
         self.requests.append(pb.Request.FromString(request.SerializeToString()))
         fault = self.plan(request)

@@ -1,5 +1,7 @@
 """Dense and sparse access, on any number of servers, over both transports."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -137,3 +139,37 @@ def test_foreign_byte_order_is_converted():
 def test_out_must_fit():
     with Client.in_process(1) as client, pytest.raises(ValueError, match="out must be"):
         client.read(1, SPACE, float, out=np.empty(5000, np.float32))
+
+
+def test_updates_by_many_clients_all_count(connect):
+    owner = connect(3)
+    number = put(owner, SPACE, np.zeros(SPACE.length, np.int64))
+    workers = [Client(owner._transports, session=owner.session) for _ in range(4)]
+    everywhere = np.arange(SPACE.length)
+
+    def work(worker):
+        for _ in range(20):
+            worker.update(number, SPACE, np.int64, everywhere, np.ones(SPACE.length, np.int64))
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    np.testing.assert_array_equal(owner.read(number, SPACE, np.int64), np.full(SPACE.length, 80))
+
+
+def test_an_update_goes_to_whom_it_concerns():
+    with Client.in_process(3) as client:
+        number = put(client, SPACE, values())
+        client.counters.reset()
+        client.update(number, SPACE, float, [1, 0, 1], [0.5, 1.0, 0.25])
+        client.update(number, SPACE, float, [], [])
+        assert client.counters.messages == 1
+        expected = values()
+        np.add.at(expected, [1, 0, 1], [0.5, 1.0, 0.25])
+        assert client.read(number, SPACE, float).tobytes() == expected.tobytes()
+        with pytest.raises(BufferLost):
+            client.update(99, SPACE, float, [4999], [1.0])
+        with pytest.raises(IndexError, match="5000"):
+            client.update(number, SPACE, float, [5000], [1.0])

@@ -21,7 +21,7 @@ from ps_backend.server import Server, _Handler
 from ps_backend.space import DenseSpace
 from ps_backend.transport import OverGrpc
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
-from tests.ps_backend.helpers import TOKEN, axpy, dot, put, served
+from tests.ps_backend.helpers import TOKEN, axpy, dot, ended, put, served
 
 SPACE = DenseSpace(3000)
 X = np.arange(3000.0)
@@ -210,7 +210,7 @@ def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how):
         else:
             os.kill(servers.pids[0], how)
             os.kill(servers.pids[0], signal.SIGCONT)
-            servers._processes[0].wait(10)
+            assert ended(servers.pids[0], 10)
         start = time.monotonic()
         with pytest.raises(ServerLost):
             client.status()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, OutOfBudget, PSError, RoundClosed
+from ps_backend.rounds import Key
 from ps_backend.space import DenseSpace
 from tests.ps_backend.helpers import in_process
 
@@ -111,11 +112,11 @@ def test_a_winner_missing_on_one_server_changes_nothing_on_the_others():
         stage(client, 0)
         stage(client, 1)
         rounds = transports[1].service._sessions[client.session].rounds
-        lost = rounds._open["r"].contributions.pop((1, 0))
+        lost = rounds._open["r"].contributions.pop(Key(1, 0))
         with pytest.raises(PSError, match=r"\(1, 0\).*in-process:1"):
             committed(client, [(0, 0), (1, 0)])
         assert buffers(client) == 0
-        rounds._open["r"].contributions[1, 0] = lost
+        rounds._open["r"].contributions[Key(1, 0)] = lost
         winners = [(0, 0), (1, 0)]
         assert committed(client, winners).tobytes() == expected(winners).tobytes()
 

@@ -81,13 +81,13 @@ def test_requests_that_make_no_sense_get_errors():
         return service.handle(pb.Request(**fields), Payload(0, ())).reply.error
 
     assert "asks for nothing" in error().message
-    assert error(nothing=pb.Nothing()).kind == "ServerLost"
+    assert error(nothing=pb.Nothing()).kind == "SessionUnknown"
     old = error(open=pb.Open(protocol=99, create=True))
     assert "version 99 of the protocol" in old.message
     service.handle(
         pb.Request(session="s", client="c", open=pb.Open(protocol=1, servers=1, create=True)), None
     )
-    assert error(session="s", client="other", nothing=pb.Nothing()).kind == "ServerLost"
+    assert error(session="s", client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
     wrong = pb.Array(length=3, dtype="object")
     assert error(session="s", client="c", read=pb.Read(array=wrong)).kind == "TypeError"
 

@@ -4,6 +4,7 @@ import fcntl
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -356,7 +357,7 @@ def test_killed_clients_and_servers_leave_nothing():
                 client.status()
             assert sum(map(memory_files, servers.pids)) == 0
             assert same(client, put(client, SPACE, X), SPACE, X)
-        servers._processes[0].kill()
+        os.kill(servers.pids[0], signal.SIGKILL)
     assert set(os.listdir("/dev/shm")) <= names
 
 

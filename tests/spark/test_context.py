@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.evaluate import Access, join
@@ -67,12 +69,23 @@ def test_addresses_of_running_servers(spark, problem):
         servers.stop()
 
 
-def test_a_cluster_needs_addresses(spark, monkeypatch):
+def test_what_the_driver_cannot_give_its_servers(spark):
     if PSContext._active is not None:
         PSContext._active.stop()
-    monkeypatch.setattr("distvec.spark.context.is_local", lambda master: False)
-    with pytest.raises(NotImplementedError, match="distvec serve --port PORT --token-file FILE"):
-        PSContext.get_or_create(spark)
+    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
+    with pytest.raises(ValueError, match=r"resource_profile=... with master 'local\[2\]'"):
+        PSContext.get_or_create(spark, resource_profile=profile)
+    with pytest.raises(ValueError, match="threads must be 1 or more, got 0"):
+        PSContext.get_or_create(spark, cores=0)
+    assert PSContext._active is None
+
+
+def test_the_servers_of_a_driver_have_as_many_threads_as_cores_says(spark):
+    if PSContext._active is not None:
+        PSContext._active.stop()
+    with PSContext.get_or_create(spark, servers=1, cores=3, memory="64m") as ps:
+        environment = Path(f"/proc/{ps.server_pids[0]}/environ").read_bytes().split(b"\0")
+        assert b"NUMBA_NUM_THREADS=3" in environment
 
 
 def test_something_without_a_spark_context():

@@ -1,0 +1,207 @@
+"""The driver's side of resident evaluation: Spark tasks that stay, and wait for questions.
+
+A Spark job takes some 40 ms, a question to tasks that run already a few. So one long Spark job has
+a task for each partition, or for several where slots are few, which waits on the session's board.
+Spark repeats a task that is lost, and the new one answers the question under way.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkContext
+
+from distvec.spark.application import free_slots, has_stopped
+from distvec.spark.context import PSContext
+from distvec.spark.dataset import Dataset
+from distvec.spark.evaluate import BLOCK_MISSING, Evaluation, Outcome
+from distvec.spark.resident_task import READY, Orders, decode_outcomes, encode_request, serve
+from ps_backend.errors import PSError, ServerLost, TopicClosed
+
+_POLL_SECONDS = 0.5
+"""The driver looks up so often while it waits for answers: for Ctrl-C, and for a job that ended."""
+
+_STALL_SECONDS = 30.0
+"""Tasks that wait for a slot for so long, while nothing is answered, are not waited for."""
+
+_IDLE_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+_TRIES = 3
+
+
+class Residents:
+    """The resident tasks of one data set: started by the first evaluation, ended by ``close``.
+
+    They hold as many slots as there are partitions, or all that are free if these are fewer. After
+    ten seconds without an evaluation they end, so that other jobs get on; the next evaluation
+    starts them again. Thread-safe: one evaluation at a time.
+    """
+
+    def __init__(self, ps: PSContext, data: Dataset) -> None:
+        self._ps, self._data = ps, data
+        self._job: ResidentJob | None = None
+        self._idle: threading.Timer | None = None
+        self._used = 0.0
+        self._lock = threading.RLock()
+
+    def run(self, request: Evaluation) -> list[Outcome]:
+        """What the tasks answer, in the order of the partitions. Two messages of the driver.
+
+        ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``.
+        """
+        with self._lock:
+            self._leave_idleness()
+            try:
+                outcomes = self._run(encode_request(request))
+            except BaseException:
+                self.close()
+                raise
+            if any(one.error == BLOCK_MISSING for one in outcomes):
+                self.close()  # to read the data again takes the slots
+            else:
+                self._idle = _start_timer(_IDLE_SECONDS, self._close_if_idle)
+            return outcomes
+
+    def close(self) -> None:
+        """End the tasks, which frees their slots; idempotent. ``run`` starts others."""
+        with self._lock:
+            self._leave_idleness()
+            job, self._job = self._job, None
+            if job is not None:
+                job.stop()
+
+    def _run(self, question: bytes) -> list[Outcome]:
+        for _ in range(_TRIES):
+            job = self._job
+            if job is None or not job.is_alive:
+                self.close()
+                job = self._job = self._start()
+            outcomes = job.ask(question)
+            if outcomes is not None:
+                return outcomes
+            self.close()  # the job lost some of its slots for good, or its topic
+        raise RuntimeError(
+            f"the resident tasks ended {_TRIES} times during an evaluation; executors seem to come "
+            "and go; use mode='job'"
+        )
+
+    def _start(self) -> ResidentJob:
+        self._data.check_usable()
+        free = free_slots(self._data.spark.sparkContext)
+        tasks = min(self._data.partitions, max(1, free))
+        job = ResidentJob(self._ps, self._data, tasks)
+        self._job = job  # so that it is stopped whatever happens
+        if job.ask(READY) is None:
+            raise RuntimeError(
+                f"mode='resident' needs {tasks} free slots for its tasks, and {job.active} of them "
+                f"got one within {_STALL_SECONDS:g} s; end other Spark jobs, give the application "
+                "more executors, or use mode='job'"
+            )
+        return job
+
+    def _leave_idleness(self) -> None:
+        self._used = time.monotonic()
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _close_if_idle(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._used >= _IDLE_SECONDS:
+                self.close()
+
+
+class ResidentJob:
+    """One Spark job of resident tasks, in a thread of its own, and the topic they wait on."""
+
+    def __init__(self, ps: PSContext, data: Dataset, tasks: int) -> None:
+        """Start the job with so many ``tasks``; returns at once."""
+        self.tasks = tasks
+        self._partitions = data.filled
+        self._context: SparkContext = data.spark.sparkContext
+        name = f"resident-{ps.client.new_id()}"
+        self._topic = ps.client.topic(name)
+        self._group = f"distvec-{name}-{ps.client.session}"
+        self._failure: Exception | None = None
+        self._has_slots = False
+        self._topic.post(READY)  # a task must find the topic when it starts
+        work = functools.partial(serve, Orders(replace(ps.access, pipe=True), name))
+        self._thread = InheritableThread(
+            target=self._run, args=(data, work), name="distvec-resident", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Does the job still run?"""
+        return self._thread.is_alive()
+
+    @property
+    def active(self) -> int:
+        """How many of its tasks have a slot, as Spark knew some seconds ago."""
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage)
+
+    def ask(self, question: bytes) -> list[Outcome] | None:
+        """The answers for all partitions; None if the tasks ended, or wait for slots in vain.
+
+        Raises what ended the job, and ``ServerLost`` if the topic went with its server.
+        """
+        try:
+            return self._collect(self._topic.post(question))
+        except TopicClosed as error:
+            raise ServerLost(
+                f"the server that held what the resident tasks wait for was lost: {error}"
+            ) from error
+
+    def stop(self) -> None:
+        """End the tasks and wait for them, some seconds at most; idempotent."""
+        with suppress(PSError):  # the server is gone, and the topic with it
+            self._topic.close()
+        # Tasks that wait for a slot hear nothing.
+        self._thread.join(_STOP_SECONDS if self._has_slots else 0.0)
+        if self._thread.is_alive() and not has_stopped(self._context):
+            with suppress(Py4JError, OSError, AttributeError):  # Spark is ending just now
+                self._context.cancelJobGroup(self._group)
+            self._thread.join(_STOP_SECONDS)
+
+    def _collect(self, version: int) -> list[Outcome] | None:
+        came, since = 0, time.monotonic()
+        while True:
+            answers = self._topic.answers(version, self._partitions, _POLL_SECONDS)
+            if len(answers) == self._partitions:
+                self._has_slots = True
+                return decode_outcomes(answers.values())
+            if self._failure is not None:
+                raise self._failure
+            if not self.is_alive:
+                return None
+            if len(answers) > came:
+                came, since = len(answers), time.monotonic()
+            elif time.monotonic() - since > _STALL_SECONDS and self.active < self.tasks:
+                self._has_slots = False
+                return None
+
+    def _run(self, data: Dataset, work: Callable[[Iterable[Any]], Iterable[object]]) -> None:
+        description = f"distvec: {self.tasks} resident tasks"
+        self._context.setJobGroup(self._group, description, interruptOnCancel=True)
+        try:
+            data.run(work, tasks=self.tasks)
+        except Exception as error:  # noqa: BLE001 - raised by `ask`: nobody else would hear of it
+            self._failure = error
+
+
+def _start_timer(seconds: float, what: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, what)
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -1,0 +1,97 @@
+"""JSON messages over a socket between two sides that know one key.
+
+Each message is a line: a signature (HMAC-SHA256) and the JSON. It is checked before anything is
+parsed, and covers both sides' nonces, the direction and a count, so that no line can be replayed.
+Nothing is encrypted, so the key itself never travels here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+from typing import Any
+
+from ps_backend.errors import AuthenticationError
+
+_MOST_BYTES = 1 << 16
+_NONCE_BYTES = 32
+
+
+class SignedLines:
+    """One end of such a connection. Not thread-safe."""
+
+    def __init__(self, connection: socket.socket, key: str, *, asks: bool) -> None:
+        """Exchange nonces; ``asks`` on one side, and not on the other.
+
+        Raises ``OSError`` (as all methods do) if the other side leaves or is silent for longer than
+        the timeout of ``connection``, ``AuthenticationError`` if it does not know the key.
+        """
+        self._connection = connection
+        self._file = connection.makefile("rb")
+        self._key = key.encode()
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        connection.sendall(nonce.encode() + b"\n")
+        other = self._line(2 * _NONCE_BYTES + 1).decode("ascii", "replace")
+        first, second = (nonce, other) if asks else (other, nonce)
+        self._nonces = f"{first} {second}"
+        self._mine, self._theirs = ("ask", "answer") if asks else ("answer", "ask")
+        self._sent = self._received = 0
+
+    @property
+    def local_host(self) -> str:
+        """The address of this machine as the other side sees it."""
+        return str(self._connection.getsockname()[0])
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message."""
+        body = json.dumps(message).encode()
+        self._sent += 1
+        self._connection.sendall(self._sign(self._mine, self._sent, body) + b" " + body + b"\n")
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for one message."""
+        signature, _, body = self._line(_MOST_BYTES).partition(b" ")
+        self._received += 1
+        if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, body)):
+            raise AuthenticationError("a message with a wrong signature came: another key?")
+        message = json.loads(body)
+        if not isinstance(message, dict):
+            raise AuthenticationError("a message that is not an object came")
+        return message
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""
+        self._file.close()
+        self._connection.close()
+
+    def _sign(self, direction: str, count: int, body: bytes) -> bytes:
+        text = f"{self._nonces} {direction} {count} ".encode() + body
+        return hmac.digest(self._key, text, "sha256").hex().encode()
+
+    def _line(self, most: int) -> bytes:
+        line = self._file.readline(most)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the other side left, or sent a line that is too long")
+        return line[:-1]
+
+
+def ask_once(address: tuple[str, int], key: str, message: dict[str, Any], timeout: float) -> Any:
+    """Connect, ask one question, and return the answer. Raises as ``SignedLines`` does."""
+    lines = connect(address, key, timeout)
+    try:
+        lines.send(message)
+        return lines.receive()
+    finally:
+        lines.close()
+
+
+def connect(address: tuple[str, int], key: str, timeout: float) -> SignedLines:
+    """Connect to who answers at ``address``; ``timeout`` in seconds, also for each message."""
+    connection = socket.create_connection(address, timeout)
+    try:
+        return SignedLines(connection, key, asks=True)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,62 @@
+"""Starting the servers of a Spark application: beside the driver, or on executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark import SparkContext
+from pyspark.resource import ResourceProfile
+
+from distvec.spark.application import is_local
+from distvec.spark.executors import ExecutorServers
+from ps_backend.client import Client
+from ps_backend.launcher import LocalServers, launch_local
+from ps_backend.memory import parse_size
+
+Servers = LocalServers | ExecutorServers
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said of the servers to start, as in ``PSContext.get_or_create``."""
+
+    servers: int = 2
+    memory: int | str | None = None
+    cores: int | None = None
+    resource_profile: ResourceProfile | None = None
+    timeout: float = 30.0
+
+
+def start(spark_context: SparkContext, options: Options) -> tuple[Servers, Client]:
+    """Running servers and a client with a session on them; or an error, and no servers."""
+    memory = None if options.memory is None else parse_size(options.memory)
+    servers: Servers
+    if is_local(spark_context.master):
+        if options.resource_profile is not None:
+            raise ValueError(
+                f"resource_profile=... with master {spark_context.master!r}, where servers run "
+                "beside the driver; leave it out"
+            )
+        servers = launch_local(
+            options.servers, memory=memory, timeout=options.timeout, threads=options.cores
+        )
+    else:
+        servers = ExecutorServers(
+            spark_context,
+            options.servers,
+            memory=memory,
+            cores=options.cores,
+            resource_profile=options.resource_profile,
+            timeout=options.timeout,
+        )
+    try:
+        return servers, _connect(servers, options.servers)
+    except BaseException:
+        servers.stop()
+        raise
+
+
+def _connect(servers: Servers, number: int) -> Client:
+    if isinstance(servers, LocalServers):
+        return Client.connect(servers.addresses, token=servers.token, diagnose=servers.diagnose)
+    return Client.follow(servers.registry, number, token=servers.token, diagnose=servers.diagnose)

@@ -1,0 +1,142 @@
+"""A transport to a server that another one may replace, at another address."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ps_backend.errors import ServerLost
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
+from ps_backend.wire import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a server is; ``generation`` counts how often it was replaced by an empty one."""
+
+    address: str
+    generation: int
+
+
+class Directory(Protocol):
+    """Knows where the servers of a cluster are now. Thread-safe."""
+
+    def locate(self, server: int) -> Location | None:
+        """Where server number ``server`` is, or None if none serves right now.
+
+        Raises ``ServerLost`` if there will never be one again.
+        """
+
+
+class Following:
+    """A transport that asks a directory when its server does not answer, and follows it.
+
+    The request that failed still raises ``Unavailable``; its repeat goes to the new address, where
+    nothing is known of the session. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        server: int,
+        location: Location,
+        directory: Directory,
+        make: Callable[[str], Transport],
+    ) -> None:
+        """``make`` connects to an address."""
+        self._server, self._directory, self._make = server, directory, make
+        self._location = location
+        self._inner = make(location.address)
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """Where the server is, as far as known."""
+        return self._location.address
+
+    @property
+    def generation(self) -> int:
+        """How often the server was replaced."""
+        return self._location.generation
+
+    def call(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Answer:
+        """Send and wait, on the calling thread."""
+        inner = self._inner
+        try:
+            return inner.call(request, payload, into)
+        except Unavailable:
+            self._follow(inner)
+            raise
+
+    def start(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Pending:
+        """Send now, wait later."""
+        inner = self._inner
+        try:
+            return _Started(inner.start(request, payload, into), lambda: self._follow(inner))
+        except Unavailable:
+            self._follow(inner)
+            raise
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._inner.close()
+
+    def _follow(self, silent: Transport) -> None:
+        """Connect to where the server is now, unless another thread did."""
+        with self._lock:
+            if self._inner is not silent or self._closed:
+                return
+            location = self._directory.locate(self._server)
+            if location is None or location == self._location:
+                return
+            self._location = location  # first: whoever hears from the new one knows that it is new
+            self._inner = self._make(location.address)
+        silent.close()
+
+
+class _Started:
+    """An answer on its way; ``silent`` is called if it does not come."""
+
+    def __init__(self, pending: Pending, silent: Callable[[], None]) -> None:
+        self._pending, self._silent = pending, silent
+
+    def result(self) -> Answer:
+        try:
+            return self._pending.result()
+        except Unavailable:
+            self._silent()
+            raise
+
+
+def follow_all(
+    directory: Directory,
+    servers: int,
+    make: Callable[[str], Transport],
+    pauses: Iterable[float],
+) -> list[Following]:
+    """Transports to all servers, waiting for those that are being replaced.
+
+    Raises ``ServerLost`` if one is not there after all ``pauses`` (seconds).
+    """
+    waits = iter(pauses)
+    found: list[Location] = []
+    while len(found) < servers:
+        location = directory.locate(len(found))
+        if location is not None:
+            found.append(location)
+            continue
+        pause = next(waits, None)
+        if pause is None:
+            raise ServerLost(f"server {len(found)} of {servers} was lost and is not back yet")
+        time.sleep(pause)
+    return [Following(k, location, directory, make) for k, location in enumerate(found)]

@@ -1,0 +1,186 @@
+"""Servers on the executors of a small cluster: one driver goes through their whole life."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.conftest import QUICK_START
+
+pytestmark = pytest.mark.spark
+
+LOG = logging.getLogger(__name__)
+
+SAME = """
+import json, os, signal, sys, time, warnings
+import numpy as np
+from pyspark.sql import SparkSession
+from distvec.spark import PSContext
+from distvec.spark.evaluate import join
+from ps_backend.errors import PSError, ServerLost
+from ps_backend.space import DenseSpace
+
+warnings.simplefilter("ignore")
+builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
+builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
+builder = builder.config("spark.ui.showConsoleProgress", "false")
+builder = builder.config("spark.executor.extraJavaOptions", QUICK_START[1])
+# Jobs begin when both executors are there.
+builder = builder.config("spark.cores.max", CORES)
+builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+spark = builder.getOrCreate()
+N = 50_000
+
+def say(what):
+    print(json.dumps(what), flush=True)
+
+def dot(ps):
+    x = ps.arange(N, dtype=np.float64)
+    return float(x @ x) == float(np.arange(N) @ np.arange(N, dtype=float))
+
+def ends(ps, array):
+    # the first and the last element, on the first and the last server, as two tasks see them
+    access, buffer = ps.access, array.persist().buffer_id
+    def task(rows):
+        list(rows)
+        try:
+            return join(access).gather(buffer, DenseSpace(N), float, [0, N - 1]).tolist()
+        except ServerLost as error:
+            return [str(error)]
+    return spark.sparkContext.parallelize(range(2), 2).mapPartitions(task).collect()
+
+def refusal(action, kind=PSError):
+    try:
+        return repr(action())
+    except kind as error:
+        return str(error)
+"""
+
+LIFE = """
+ps = PSContext.get_or_create(spark, servers=2, memory="256m")
+say([ps.server_pids, dot(ps)])
+x = ps.arange(N, dtype=np.float64)
+y = (2.0 * x).persist()
+say(ends(ps, x))
+say([x.buffer_id, y.buffer_id])
+
+sys.stdin.readline()  # an executor is killed
+began, first = time.monotonic(), ps.client.addresses[1]
+servers = ps._servers.registry
+while (now := servers.locate(1)) is None or now.address == first:
+    time.sleep(0.02)
+say([time.monotonic() - began, ps.server_pids])
+say([refusal(lambda: float(x @ y)), refusal(y.numpy)])
+say(ends(ps, y))
+say([dot(ps), ends(ps, ps.arange(N, dtype=np.float64))])
+
+pids = ps.server_pids
+ps.stop()
+say([pids, [os.path.exists(f"/proc/{pid}") for pid in pids]])
+say(refusal(lambda: PSContext.get_or_create(spark, servers=5, timeout=2.0)))
+
+ps = PSContext.get_or_create(spark, servers=1, memory="256m")
+say([ps.server_pids, dot(ps)])
+spark.stop()
+sys.stdin.readline()
+say(ps.is_stopped)
+"""
+
+ENDING = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    ps = PSContext.get_or_create(spark, servers=1, memory="256m")
+say([str(one.message) for one in caught if one.category is RuntimeWarning])
+say([ps.server_pids, dot(ps)])
+"""
+
+
+@pytest.fixture
+def spark_home(tmp_path, monkeypatch):
+    """Spark as installed, but what its workers write goes elsewhere."""
+    home = tmp_path / "spark"
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+
+
+def script(body, executors, cores):
+    """A driver on a cluster of so many executors, with so many cores each."""
+    master = f"local-cluster[{executors},{cores},1024]"
+    same = SAME.replace("MASTER", repr(master)).replace("CORES", str(executors * cores))
+    return same.replace("QUICK_START", repr(QUICK_START)) + body
+
+
+def said(process):
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return json.loads(line)
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def executor_of(pid):
+    """The Java process above a server: its task's Python worker, the daemon, the executor."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return pid
+
+
+def test_servers_live_on_executors(spark_home, driver, has_ended):
+    process = driver(script(LIFE, 2, 2))
+    pids, right = said(process)
+    assert right
+    assert len(set(pids)) == 2
+    assert said(process) == [0.0, 49_999.0] * 2
+    x, y = said(process)
+
+    executors = [executor_of(pid) for pid in pids]
+    assert len(set(executors)) == 2
+    os.kill(executors[1], signal.SIGKILL)
+    go_on(process)
+    seconds, after = said(process)
+    LOG.info("a new server after %.2f s", seconds)  # shown with --log-cli-level=info
+    assert seconds < 30.0
+    assert has_ended(pids[1])
+    assert after[0] == pids[0]
+    assert after[1] not in pids
+    in_dot, in_read = said(process)
+    for text in (in_dot, in_read, *said(process)):
+        assert text.startswith("server 1 was lost, and what it held with it")
+        assert f"{y} (length 50000)" in text
+    assert f"{x} (length 50000)" in in_dot
+    assert said(process) == [True, [0.0, 49_999.0] * 2]
+
+    pids, exist = said(process)
+    assert pids == after
+    assert exist == [False, False]
+    assert "servers=5 need 5 free slots on executors" in (text := said(process))
+    assert "only 4 came free in 2 s; there are 4 for ordinary tasks" in text
+
+    (pid,), right = said(process)
+    assert right
+    assert has_ended(pid, 30.0)  # the driver stopped Spark, and goes on
+    go_on(process)
+    assert said(process) is True
+    assert process.wait(timeout=60) == 0
+
+
+def test_servers_end_with_a_driver_that_stops_nothing(spark_home, driver, has_ended):
+    process = driver(script(ENDING, 1, 1))
+    (warning,) = said(process)
+    assert warning.startswith("the 1 servers take all 1 slots of the cluster, so no other job")
+    (pid,), right = said(process)
+    assert right
+    assert process.wait(timeout=60) == 0
+    assert has_ended(pid)

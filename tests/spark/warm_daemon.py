@@ -1,0 +1,14 @@
+"""PySpark's daemon, with all imports done before it forks: a new worker is there at once.
+
+For ``spark.python.daemon.module``. A worker whose task raised or was killed is replaced by a new
+one, which would import everything again, be found slow, and be copied.
+"""
+
+import runpy
+
+import pyspark.worker  # noqa: F401
+
+import distvec.spark  # noqa: F401
+
+if __name__ == "__main__":
+    runpy.run_module("pyspark.daemon", run_name="__main__")
