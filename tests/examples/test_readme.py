@@ -23,3 +23,12 @@ def test_vectors(tmp_path):
 def test_spark(one_spark, capsys):
     exec(compile(SNIPPETS[1], "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.count("Converged") == 2
+
+
+def test_round(one_spark):
+    from distvec.spark import PSContext
+
+    with PSContext.get_or_create(one_spark, servers=2) as ps:
+        names = {"ps": ps, "rdd": one_spark.sparkContext.parallelize(range(4), 2)}
+        exec(compile(SNIPPETS[2], "README.md", "exec"), names)
+        assert names["gradient"].pull([3, 4, 5]).tolist() == [2.0, 0.0, 4.0]
