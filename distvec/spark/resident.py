@@ -28,8 +28,11 @@ from ps_backend.errors import PSError, ServerLost, TopicClosed
 _POLL_SECONDS = 0.5
 """The driver looks up so often while it waits for answers: for Ctrl-C, and for a job that ended."""
 
+_START_SECONDS = 30.0
 _STALL_SECONDS = 30.0
-"""Tasks that wait for a slot for so long, while nothing is answered, are not waited for."""
+"""Tasks that wait for a slot for so long, while nothing is answered, are not waited for: at the
+start and during an evaluation. Spark's count of them, which is old by ten seconds at most, says so.
+"""
 
 _IDLE_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -57,7 +60,7 @@ class Residents:
         ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``.
         """
         with self._lock:
-            self._leave_idleness()
+            self._stop_timer()
             try:
                 outcomes = self._run(encode_request(request))
             except BaseException:
@@ -66,13 +69,13 @@ class Residents:
             if any(one.error == BLOCK_MISSING for one in outcomes):
                 self.close()  # to read the data again takes the slots
             else:
-                self._idle = _start_timer(_IDLE_SECONDS, self._close_if_idle)
+                self._start_timer()
             return outcomes
 
     def close(self) -> None:
         """End the tasks, which frees their slots; idempotent. ``run`` starts others."""
         with self._lock:
-            self._leave_idleness()
+            self._stop_timer()
             job, self._job = self._job, None
             if job is not None:
                 job.stop()
@@ -83,7 +86,7 @@ class Residents:
             if job is None or not job.is_alive:
                 self.close()
                 job = self._job = self._start()
-            outcomes = job.ask(question)
+            outcomes = job.ask(question, _STALL_SECONDS)
             if outcomes is not None:
                 return outcomes
             self.close()  # the job lost some of its slots for good, or its topic
@@ -98,16 +101,21 @@ class Residents:
         tasks = min(self._data.partitions, max(1, free))
         job = ResidentJob(self._ps, self._data, tasks)
         self._job = job  # so that it is stopped whatever happens
-        if job.ask(READY) is None:
+        if job.ask(READY, _START_SECONDS) is None:
             raise RuntimeError(
                 f"mode='resident' needs {tasks} free slots for its tasks, and {job.active} of them "
-                f"got one within {_STALL_SECONDS:g} s; end other Spark jobs, give the application "
+                f"got one within {_START_SECONDS:g} s; end other Spark jobs, give the application "
                 "more executors, or use mode='job'"
             )
         return job
 
-    def _leave_idleness(self) -> None:
+    def _start_timer(self) -> None:
         self._used = time.monotonic()
+        self._idle = threading.Timer(_IDLE_SECONDS, self._close_if_idle)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _stop_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -151,13 +159,14 @@ class ResidentJob:
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
         return sum(stage.numActiveTasks for stage in stages if stage)
 
-    def ask(self, question: bytes) -> list[Outcome] | None:
-        """The answers for all partitions; None if the tasks ended, or wait for slots in vain.
+    def ask(self, question: bytes, patience: float) -> list[Outcome] | None:
+        """The answers for all partitions; None if the tasks ended, or lack slots for too long.
 
-        Raises what ended the job, and ``ServerLost`` if the topic went with its server.
+        Too long are ``patience`` seconds without another answer. Raises what ended the job, and
+        ``ServerLost`` if the topic went with its server.
         """
         try:
-            return self._collect(self._topic.post(question))
+            return self._collect(self._topic.post(question), patience)
         except TopicClosed as error:
             raise ServerLost(
                 f"the server that held what the resident tasks wait for was lost: {error}"
@@ -174,7 +183,7 @@ class ResidentJob:
                 self._context.cancelJobGroup(self._group)
             self._thread.join(_STOP_SECONDS)
 
-    def _collect(self, version: int) -> list[Outcome] | None:
+    def _collect(self, version: int, patience: float) -> list[Outcome] | None:
         came, since = 0, time.monotonic()
         while True:
             answers = self._topic.answers(version, self._partitions, _POLL_SECONDS)
@@ -187,7 +196,7 @@ class ResidentJob:
                 return None
             if len(answers) > came:
                 came, since = len(answers), time.monotonic()
-            elif time.monotonic() - since > _STALL_SECONDS and self.active < self.tasks:
+            elif time.monotonic() - since > patience and self.active < self.tasks:
                 self._has_slots = False
                 return None
 
@@ -198,10 +207,3 @@ class ResidentJob:
             data.run(work, tasks=self.tasks)
         except Exception as error:  # noqa: BLE001 - raised by `ask`: nobody else would hear of it
             self._failure = error
-
-
-def _start_timer(seconds: float, what: Callable[[], None]) -> threading.Timer:
-    timer = threading.Timer(seconds, what)
-    timer.daemon = True
-    timer.start()
-    return timer

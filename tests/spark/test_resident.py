@@ -64,12 +64,12 @@ def test_a_solver_ends_at_the_same_point(losses, ps):
 def test_an_evaluation_costs_the_driver_few_messages_and_no_vector(loss, ps):
     w = ps.zeros(loss.dimension).persist()
     loss(w)
-    before = ps.counters.snapshot()
+    ps.counters.reset()
     loss(w)
-    after = ps.counters.snapshot()
-    assert after["messages"] - before["messages"] == 3  # the question, the answers, the commit
-    assert after["bytes_received"] - before["bytes_received"] < 1000
-    assert after["bytes_sent"] - before["bytes_sent"] < 1500
+    cost = ps.counters.snapshot()
+    assert cost["messages"] == 3  # the question, the answers, the commit
+    assert cost["bytes_received"] < 1000
+    assert cost["bytes_sent"] < 1500
 
 
 def test_closing_frees_the_slots(loss, ps, spark):
@@ -133,7 +133,7 @@ def _forget_blocks(rows):
 
 
 def test_without_a_free_slot_it_says_so_in_time(loss, ps, spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("distvec.spark.resident._STALL_SECONDS", 0.2)
+    monkeypatch.setattr("distvec.spark.resident._START_SECONDS", 0.2)
     begun, release = tmp_path / "begun", tmp_path / "release"
     os.mkfifo(begun)
     os.mkfifo(release)
