@@ -8,7 +8,7 @@ ps.stop()
 """
 
 from distvec.spark.context import PSContext
-from distvec.spark.loss import LogisticLoss
-from distvec.spark.scores import scores
+from distvec.spark.objective.loss import LogisticLoss
+from distvec.spark.objective.scores import scores
 
 __all__ = ["LogisticLoss", "PSContext", "scores"]

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from distvec import DistArray
 from distvec.session import Session
+from distvec.spark.access import Access
 from distvec.spark.application import context_of, has_stopped, use_this_python
-from distvec.spark.contribute import CollectReports, Contributor, Reports
-from distvec.spark.evaluate import Access
-from distvec.spark.executors import ExecutorServers
-from distvec.spark.rounds import open_round
-from distvec.spark.shared import SharedVector
-from distvec.spark.start import Options, Servers, start
+from distvec.spark.servers.executors import ExecutorServers
+from distvec.spark.servers.start import Options, Servers, start
+from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
+from distvec.spark.tasks.rounds import open_round
+from distvec.spark.tasks.shared import SharedVector
 from ps_backend.client import Client
 
 _WATCH_SECONDS = 1.0

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distvec.spark.blocks import Block, load, local_columns, remove, save
-from distvec.spark.build import Collector
+from distvec.spark.data.blocks import Block, load, local_columns, remove, save
+from distvec.spark.data.build import Collector
 
 
 @given(st.lists(st.integers(0, 300_000), max_size=60), st.sampled_from([300_001, 10**9]))

@@ -10,7 +10,7 @@ import pytest
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark import LogisticLoss, PSContext
-from distvec.spark.evaluate import Access, join
+from distvec.spark.access import Access, join
 from ps_backend.errors import ServerLost
 from ps_backend.launcher import launch_local
 
@@ -94,7 +94,7 @@ def test_something_without_a_spark_context():
 
 
 def test_many_tasks_wait_for_a_lost_server_once(monkeypatch):
-    monkeypatch.setattr("distvec.spark.evaluate._JOIN_SECONDS", 0.5)
+    monkeypatch.setattr("distvec.spark.access._JOIN_SECONDS", 0.5)
     access = Access(("127.0.0.1:1",), "token", "a session of nobody")
     with pytest.raises(ServerLost, match=r"server 127\.0\.0\.1:1 does not answer"):
         join(access)

@@ -11,9 +11,9 @@ from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 
 from distvec.spark.application import is_local
-from distvec.spark.blocks import load
-from distvec.spark.build import Descriptor
-from distvec.spark.dataset import Dataset
+from distvec.spark.data.blocks import load
+from distvec.spark.data.build import Descriptor
+from distvec.spark.data.dataset import Dataset
 
 pytestmark = pytest.mark.spark
 

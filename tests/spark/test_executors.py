@@ -22,7 +22,7 @@ import json, os, signal, sys, time, warnings
 import numpy as np
 from pyspark.sql import SparkSession
 from distvec.spark import PSContext
-from distvec.spark.evaluate import join
+from distvec.spark.access import join
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.space import DenseSpace
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from distvec.spark.kernels import logistic, margins
+from distvec.spark.objective.kernels import logistic, margins
 
 
 @st.composite

@@ -10,7 +10,7 @@ from pyspark.sql import functions
 
 import distvec
 from distvec.spark import LogisticLoss, PSContext
-from distvec.spark.build import Descriptor
+from distvec.spark.data.build import Descriptor
 from ps_backend.errors import PSError
 
 pytestmark = pytest.mark.spark
@@ -103,7 +103,7 @@ def test_blocks_that_vanished_are_built_again(ps, problem):
 
 
 def _forget_blocks(rows):
-    from distvec.spark import evaluate
+    from distvec.spark.objective import evaluate
 
     evaluate._blocks.clear()
     return list(rows)
@@ -130,10 +130,10 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
     w = ps.ones(loss.dimension).persist()
     before = float(loss(w)[0])
     held = [server.buffers for server in ps.client.status()]
-    monkeypatch.setattr("distvec.spark.loss.evaluate", _fail)
+    monkeypatch.setattr("distvec.spark.objective.loss.evaluate", _fail)
     with pytest.raises(PSError, match="in the task of partition 0: no luck"):
         loss(w)
-    monkeypatch.setattr("distvec.spark.loss.evaluate", _raise)
+    monkeypatch.setattr("distvec.spark.objective.loss.evaluate", _raise)
     with pytest.raises(RuntimeError, match="a Spark job failed: ArithmeticError: no luck at all"):
         loss(w)
     monkeypatch.undo()
@@ -142,7 +142,7 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
 
 
 def _fail(request, rows):
-    from distvec.spark.evaluate import Outcome
+    from distvec.spark.objective.evaluate import Outcome
 
     return [Outcome(row.partition, 0, 0.0, "PSError", "no luck") for row in rows]
 

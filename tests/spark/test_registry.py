@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from distvec.spark.registry import SERVE, STOP, WAIT, Claim, Registry
-from distvec.spark.registry_service import RegistryService, RemoteDirectory
-from distvec.spark.signed_lines import SignedLines, ask_once
-from distvec.spark.supervise import Orders, Supervisor
+from distvec.spark.servers.registry import SERVE, STOP, WAIT, Claim, Registry
+from distvec.spark.servers.registry_service import RegistryService, RemoteDirectory
+from distvec.spark.servers.signed_lines import SignedLines, ask_once
+from distvec.spark.servers.supervise import Orders, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.space import DenseSpace
@@ -105,7 +105,7 @@ def test_an_owner_that_connects_again_keeps_its_server():
 def test_a_lease_that_was_not_renewed_runs_out(monkeypatch):
     registry = Registry(1)
     registry.claim(Claim(0, 7, "a:1", 5), 1)
-    monkeypatch.setattr("distvec.spark.registry.LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("distvec.spark.servers.registry.LEASE_SECONDS", 0.0)
     assert registry.locate(0) is None
     assert registry.claim(Claim(0, 8), 2) == SERVE
 
@@ -222,8 +222,8 @@ def test_a_second_task_waits_and_takes_over(has_ended):
 
 
 def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch, has_ended):
-    monkeypatch.setattr("distvec.spark.supervise.LEASE_SECONDS", 0.2)
-    monkeypatch.setattr("distvec.spark.supervise._ALONE_SECONDS", 0.5)
+    monkeypatch.setattr("distvec.spark.servers.supervise.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("distvec.spark.servers.supervise._ALONE_SECONDS", 0.5)
     with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
         assert registry.wait_until_serving(30)
         (pid,) = registry.pids

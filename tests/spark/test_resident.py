@@ -13,7 +13,7 @@ import pytest
 
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.application import free_slots
-from distvec.spark.build import Descriptor
+from distvec.spark.data.build import Descriptor
 from optim import LBFGS
 from ps_backend.errors import BufferLost
 from tests.spark.test_faults import said, script
@@ -84,7 +84,7 @@ def test_closing_frees_the_slots(loss, ps, spark):
 
 
 def test_idle_tasks_make_way_for_other_jobs_and_come_back(loss, ps, spark, monkeypatch):
-    monkeypatch.setattr("distvec.spark.resident._IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("distvec.spark.objective.resident._IDLE_SECONDS", 0.3)
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
     assert spark.range(10).count() == 10  # waits until the tasks have ended
@@ -126,14 +126,14 @@ def test_blocks_that_vanished_are_built_again(loss, ps):
 
 
 def _forget_blocks(rows):
-    from distvec.spark import evaluate
+    from distvec.spark.objective import evaluate
 
     evaluate._blocks.clear()
     return list(rows)
 
 
 def test_without_a_free_slot_it_says_so_in_time(loss, ps, spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("distvec.spark.resident._START_SECONDS", 0.2)
+    monkeypatch.setattr("distvec.spark.objective.resident._START_SECONDS", 0.2)
     begun, release = tmp_path / "begun", tmp_path / "release"
     os.mkfifo(begun)
     os.mkfifo(release)
@@ -174,8 +174,8 @@ def test_the_tasks_end_with_the_context(spark, problem):
 
 START = """
 import os, signal, tempfile, threading
-import distvec.spark.resident as resident
-import distvec.spark.resident_task as module
+import distvec.spark.objective.resident as resident
+import distvec.spark.objective.resident_task as module
 from distvec.spark.application import free_slots
 from optim import SGD
 
@@ -192,7 +192,7 @@ KILLED = """
 died, lives = tempfile.mkdtemp(), tempfile.mkdtemp()
 
 def die_once(orders, rows):
-    import distvec.spark.resident_task as module
+    import distvec.spark.objective.resident_task as module
     outcome_of, attempt = module.outcome_of, TaskContext.get().attemptNumber()
     open(f"{died if attempt == 0 else lives}/{os.getpid()}", "w").close()
 

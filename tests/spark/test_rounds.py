@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from distvec.spark.contribute import Report
-from distvec.spark.rounds import counted
+from distvec.spark.tasks.contribute import Report
+from distvec.spark.tasks.rounds import counted
 from tests.spark import round_schedules
 from tests.spark.standalone import standalone
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distvec.spark import labels as label_rules
-from distvec.spark.build import Collector
-from distvec.spark.rows import BadRow, features_of, labels_of, weights_of
+from distvec.spark.data import labels as label_rules
+from distvec.spark.data.build import Collector
+from distvec.spark.data.rows import BadRow, features_of, labels_of, weights_of
 
 # As Spark 4.3 sends a VectorUDT column.
 VECTOR = pa.struct(

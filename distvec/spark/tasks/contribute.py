@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from distvec.elements import as_indices
-from distvec.spark.evaluate import Access, join
+from distvec.spark.access import Access, join
 from ps_backend.space import DenseSpace
 
 _RUN_BITS = 63

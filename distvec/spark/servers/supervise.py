@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 
 from pyspark import TaskContext
 
-from distvec.spark.registry import LEASE_SECONDS, SERVE, STOP, Claim
-from distvec.spark.signed_lines import SignedLines, connect
+from distvec.spark.servers.registry import LEASE_SECONDS, SERVE, STOP, Claim
+from distvec.spark.servers.signed_lines import SignedLines, connect
 from ps_backend.errors import PSError
 from ps_backend.memory import default_budget
 from ps_backend.process import ServerProcess, new_log_directory

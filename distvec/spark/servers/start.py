@@ -8,7 +8,7 @@ from pyspark import SparkContext
 from pyspark.resource import ResourceProfile
 
 from distvec.spark.application import is_local
-from distvec.spark.executors import ExecutorServers
+from distvec.spark.servers.executors import ExecutorServers
 from ps_backend.client import Client
 from ps_backend.launcher import LocalServers, launch_local
 from ps_backend.memory import parse_size

@@ -17,11 +17,11 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
-from distvec.spark import labels as label_rules
 from distvec.spark.application import has_stopped, is_local, reason_of
-from distvec.spark.blocks import remove
-from distvec.spark.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
-from distvec.spark.rows import sizes_differ
+from distvec.spark.data import labels as label_rules
+from distvec.spark.data.blocks import remove
+from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
+from distvec.spark.data.rows import sizes_differ
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark.application import has_stopped, reason_of, seconds_since_start, slots
-from distvec.spark.registry import Registry
-from distvec.spark.registry_service import RegistryService
-from distvec.spark.supervise import Orders, supervise
+from distvec.spark.servers.registry import Registry
+from distvec.spark.servers.registry_service import RegistryService
+from distvec.spark.servers.supervise import Orders, supervise
 from ps_backend.errors import PSError
 
 _STOP_SECONDS = 10.0

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 import distvec
 from distvec import DistArray
 from distvec.spark.context import PSContext
-from distvec.spark.dataset import Dataset
-from distvec.spark.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
-from distvec.spark.resident import Residents
+from distvec.spark.data.dataset import Dataset
+from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
+from distvec.spark.objective.resident import Residents
 from ps_backend import errors
 from ps_backend.client import Client
 from ps_backend.space import DenseSpace

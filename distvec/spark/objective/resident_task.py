@@ -9,8 +9,9 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from distvec.spark.build import Descriptor
-from distvec.spark.evaluate import Access, Evaluation, Outcome, join, outcome_of
+from distvec.spark.access import Access, join
+from distvec.spark.data.build import Descriptor
+from distvec.spark.objective.evaluate import Evaluation, Outcome, outcome_of
 from ps_backend.errors import SessionUnknown, TopicClosed
 from ps_backend.topic import Topic
 

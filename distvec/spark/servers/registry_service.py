@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from distvec.spark.registry import LEASE_SECONDS, SERVE, Claim, Registry
-from distvec.spark.signed_lines import SignedLines, ask_once
+from distvec.spark.servers.registry import LEASE_SECONDS, SERVE, Claim, Registry
+from distvec.spark.servers.signed_lines import SignedLines, ask_once
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.transport import Location
 

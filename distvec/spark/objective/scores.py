@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec import DistArray
-from distvec.spark.blocks import local_columns
+from distvec.spark.access import Access, join
 from distvec.spark.context import PSContext
-from distvec.spark.dataset import feature_column
-from distvec.spark.evaluate import Access, join, pull
-from distvec.spark.kernels import margins
-from distvec.spark.rows import BadRow, features_of
+from distvec.spark.data.blocks import local_columns
+from distvec.spark.data.dataset import feature_column
+from distvec.spark.data.rows import BadRow, features_of
+from distvec.spark.objective.evaluate import pull
+from distvec.spark.objective.kernels import margins
 from ps_backend.space import DenseSpace
 
 

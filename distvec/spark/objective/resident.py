@@ -20,9 +20,15 @@ from pyspark import InheritableThread, SparkContext
 
 from distvec.spark.application import free_slots, has_stopped
 from distvec.spark.context import PSContext
-from distvec.spark.dataset import Dataset
-from distvec.spark.evaluate import BLOCK_MISSING, Evaluation, Outcome
-from distvec.spark.resident_task import READY, Orders, decode_outcomes, encode_request, serve
+from distvec.spark.data.dataset import Dataset
+from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome
+from distvec.spark.objective.resident_task import (
+    READY,
+    Orders,
+    decode_outcomes,
+    encode_request,
+    serve,
+)
 from ps_backend.errors import PSError, ServerLost, TopicClosed
 
 _POLL_SECONDS = 0.5

@@ -1,14 +1,11 @@
 """The task side of one evaluation: pull what the rows touch, compute, stage what they touch.
 
-Three caches live as long as a Python worker of Spark does (it is reused by later jobs): its
-clients, the sessions that it could not join, and its mapped blocks. There is no other module state.
+The mapped blocks live as long as a Python worker of Spark does; it is reused by later jobs.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,36 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark import TaskContext
 
-from distvec.spark.blocks import Block, Floats, Ints, load
-from distvec.spark.build import Descriptor
-from distvec.spark.kernels import logistic
-from distvec.spark.registry_service import RemoteDirectory
+from distvec.spark.access import Access, join
+from distvec.spark.data.blocks import Block, Floats, Ints, load
+from distvec.spark.data.build import Descriptor
+from distvec.spark.objective.kernels import logistic
 from ps_backend.client import Client
-from ps_backend.errors import PSError, ServerLost
+from ps_backend.errors import PSError
 from ps_backend.space import DenseSpace
 
 BLOCK_MISSING = "BlockMissing"
-_MOST_CLIENTS = 4
-_JOIN_SECONDS = 5.0
 
-_clients: dict[tuple[int, Access], Client] = {}
-_not_joined: dict[tuple[int, Access], tuple[float, ServerLost]] = {}
 _blocks: dict[str, Block] = {}
-
-
-@dataclass(frozen=True)
-class Access:
-    """How a task joins the driver's session.
-
-    ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
-    keep a stream open to each server, as is worth it for a task that stays.
-    """
-
-    addresses: tuple[str, ...]
-    token: str
-    session: str
-    registry: tuple[str, int] | None = None
-    pipe: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -125,49 +103,6 @@ def pull(client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates
     else:
         found = client.gather(buffer, space, np.dtype(dtype), coordinates)
     return np.asarray(found, dtype=np.float64)
-
-
-def join(access: Access) -> Client:
-    """This process's client of the session; connects at the first call.
-
-    Raises ServerLost after some seconds, and then at once for as long again: a job has many tasks,
-    and they are not to wait one after the other.
-    """
-    key = (os.getpid(), access)
-    if key not in _clients:
-        until, error = _not_joined.pop(key, (0.0, None))
-        if error is not None and time.monotonic() < until:
-            _not_joined[key] = until, error
-            raise error
-        while len(_clients) >= _MOST_CLIENTS:
-            oldest = _clients.pop(next(iter(_clients)))
-            # Its servers may be gone, and closing waits for them.
-            threading.Thread(target=oldest.close, daemon=True).start()
-        _clients[key] = _connect(key, access)
-    return _clients[key]
-
-
-def _connect(key: tuple[int, Access], access: Access) -> Client:
-    try:
-        if access.registry is None:
-            return Client.connect(
-                access.addresses,
-                token=access.token,
-                session=access.session,
-                timeout=_JOIN_SECONDS,
-                pipe=access.pipe,
-            )
-        return Client.follow(
-            RemoteDirectory(access.registry, access.token),
-            len(access.addresses),
-            token=access.token,
-            session=access.session,
-            timeout=_JOIN_SECONDS,
-            pipe=access.pipe,
-        )
-    except ServerLost as error:
-        _not_joined[key] = time.monotonic() + 2 * _JOIN_SECONDS, error
-        raise
 
 
 def _block(path: str) -> Block:

@@ -16,9 +16,16 @@ import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import TaskContext
 
-from distvec.spark import labels as label_rules
-from distvec.spark.blocks import Block, Floats, local_columns, save, scratch_directory
-from distvec.spark.rows import BadRow, SparseRows, features_of, labels_of, sizes_differ, weights_of
+from distvec.spark.data import labels as label_rules
+from distvec.spark.data.blocks import Block, Floats, local_columns, save, scratch_directory
+from distvec.spark.data.rows import (
+    BadRow,
+    SparseRows,
+    features_of,
+    labels_of,
+    sizes_differ,
+    weights_of,
+)
 
 _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "partition": ("int", pa.int32()),

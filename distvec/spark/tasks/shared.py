@@ -11,9 +11,9 @@ import numpy.typing as npt
 from distvec import DistArray
 from distvec.elements import as_indices
 from distvec.expr import Buffer
-from distvec.spark.contribute import as_values
-from distvec.spark.evaluate import Access, join
-from distvec.spark.rounds import check_vectors
+from distvec.spark.access import Access, join
+from distvec.spark.tasks.contribute import as_values
+from distvec.spark.tasks.rounds import check_vectors
 from ps_backend.client import Client
 from ps_backend.rounds import Total
 from ps_backend.space import DenseSpace

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from distvec import DistArray
 from distvec.profile import measured
-from distvec.spark.contribute import Contributor, Report, Sender, Slot
+from distvec.spark.tasks.contribute import Contributor, Report, Sender, Slot
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.rounds import OPERATIONS, Total, Winner

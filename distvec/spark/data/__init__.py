@@ -1,0 +1,1 @@
+"""Rows of DataFrames as CSR blocks on the executors' disks."""

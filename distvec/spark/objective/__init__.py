@@ -1,0 +1,1 @@
+"""Objectives over DataFrames: evaluated where the rows are, by Spark jobs or resident tasks."""
