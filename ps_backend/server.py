@@ -20,7 +20,7 @@ from ps_backend.commands import Outcome, Payload
 from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
-from ps_backend.sharing import serve_shared
+from ps_backend.sharing import Segments, answer_whole, serve_shared
 from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
 from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
 
@@ -93,6 +93,7 @@ class _Handler:
         self._service = service
         self._token = token.encode() if token else None
         self.pipes = Pipes(self._answer)
+        self._segments = Segments()
 
     def table(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """What gRPC calls for each method."""
@@ -110,10 +111,17 @@ class _Handler:
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         self._authenticate(context)
-        return self.pipes.serve(requests, context)
+        try:
+            yield from self.pipes.serve(requests, context)
+        finally:
+            self._segments.forget_dead()
 
     def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = _parse(data, context)
+        if request.HasField("segment"):
+            return answer_whole(self._service, self._segments, request)
+        if request.HasField("close"):
+            self._segments.forget(request.client)
         payload = Payload(request.payload, (memoryview(request.chunk),))
         outcome = self._service.handle(request, payload)
         reply: bytes = outcome.reply.SerializeToString()
@@ -128,7 +136,7 @@ class _Handler:
     def _shared(self, signs: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         self._authenticate(context)
         request = _parse(next(signs, b""), context)
-        return serve_shared(self._service, request, signs, context)
+        return serve_shared(self._service, self._segments, request, signs, context)
 
     def _authenticate(self, context: grpc.ServicerContext) -> None:
         if self._token is None:

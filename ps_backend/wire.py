@@ -40,6 +40,10 @@ class PayloadBroken(errors.PSError):
     """The payload of a request is shorter or longer than announced, mostly as the sender left."""
 
 
+class NothingShared(errors.PSError):
+    """The server cannot share memory with the client; it did not look at the request."""
+
+
 class Crowded(errors.PSError):
     """So many requests wait on a server that it takes no more; the client then asks later."""
 
@@ -60,6 +64,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.StaleRequest,
         errors.TopicClosed,
         Crowded,
+        NothingShared,
         UnknownSweep,
         PayloadBroken,
         ValueError,

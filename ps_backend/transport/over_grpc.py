@@ -19,7 +19,7 @@ from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Unavailable
 from ps_backend.transport.pipe import Pipe, PipeRefused
-from ps_backend.transport.shared import SHARED_BYTES, SharedBulk
+from ps_backend.transport.shared import SHARED_BYTES, SharedBulk, Whole
 from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
@@ -82,9 +82,13 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:
         """Send and wait, on the calling thread."""
-        data = self._small(request, payload, into)
-        if data is None:
+        size = _size(request, payload, into)
+        whole = self._shared.begin(request, payload, into) if size > SHARED_BYTES else None
+        if whole is not None:
+            return self._finish(whole, self._send(whole.data), request, payload, into)
+        if size > SMALL_BYTES:
             return self._bulk(request, payload, into)
+        data = _message(request, payload)
         if self._pipe is not None and self._pipe.send(data):
             return _unpack(self._from_pipe(self._pipe, data), len(data), into)
         return _unpack(self._by_itself(data), len(data), into)
@@ -93,20 +97,41 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Pending:
         """Send now, wait later."""
-        data = self._small(request, payload, into)
-        if data is None:
+        size = _size(request, payload, into)
+        whole = self._shared.begin(request, payload, into) if size > SHARED_BYTES else None
+        if whole is not None:
+            fetch = self._send(whole.data)
+            return _Later(lambda: self._finish(whole, fetch, request, payload, into))
+        if size > SMALL_BYTES:
             return _in_thread(lambda: self._bulk(request, payload, into))
-        pipe = self._pipe
-        if pipe is not None and pipe.send(data):
-            return _Small(lambda: self._from_pipe(pipe, data), len(data), into)
-        call = self._unary.future(data, metadata=self._metadata)
-        return _Small(lambda: self._from_call(call), len(data), into)
+        data = _message(request, payload)
+        fetch = self._send(data)
+        return _Later(lambda: _unpack(fetch(), len(data), into))
 
     def close(self) -> None:
         """End the connection. Idempotent."""
         if self._pipe is not None:
             self._pipe.close()
         self._channel.close()
+
+    def _send(self, data: bytes) -> Callable[[], bytes]:
+        """Send a small request now; what is returned waits for the reply."""
+        pipe = self._pipe
+        if pipe is not None and pipe.send(data):
+            return lambda: self._from_pipe(pipe, data)
+        call = self._unary.future(data, metadata=self._metadata)
+        return lambda: self._from_call(call)
+
+    def _finish(
+        self,
+        whole: Whole,
+        fetch: Callable[[], bytes],
+        request: pb.Request,
+        payload: Parts,
+        into: memoryview | None,
+    ) -> Answer:
+        answer = whole.finish(fetch)
+        return self._in_chunks(request, payload, into) if answer is None else answer
 
     def _by_itself(self, data: bytes) -> bytes:
         try:
@@ -132,22 +157,13 @@ class OverGrpc:
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
-    @staticmethod
-    def _small(request: pb.Request, payload: Parts, into: memoryview | None) -> bytes | None:
-        size = request.payload = sum(map(len, payload))
-        if max(size, 0 if into is None else len(into)) > SMALL_BYTES:
-            return None
-        data: bytes = request.SerializeToString()
-        return data + chunk_field(payload) if size else data
-
     def _bulk(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
-        if max(request.payload, 0 if into is None else len(into)) >= SHARED_BYTES:
-            try:
-                answer = self._shared.transfer(request, payload, into)
-            except grpc.RpcError as error:
-                raise self._failure(error) from None
-            if answer is not None:
-                return answer
+        try:
+            answer = self._shared.transfer(request, payload, into)
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
+        if answer is not None:
+            return answer
         return self._in_chunks(request, payload, into)
 
     def _in_chunks(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
@@ -178,14 +194,25 @@ class OverGrpc:
         return PSError(f"the request to {self.address} failed with {code.name}: {details}")
 
 
-class _Small:
-    """A small reply on its way."""
+class _Later:
+    """An answer on its way, which ``wait`` waits for."""
 
-    def __init__(self, fetch: Callable[[], bytes], sent: int, into: memoryview | None) -> None:
-        self._fetch, self._sent, self._into = fetch, sent, into
+    def __init__(self, wait: Callable[[], Answer]) -> None:
+        self._wait = wait
 
     def result(self) -> Answer:
-        return _unpack(self._fetch(), self._sent, self._into)
+        return self._wait()
+
+
+def _size(request: pb.Request, payload: Parts, into: memoryview | None) -> int:
+    """The bytes of the larger payload; that of the request is noted in it."""
+    request.payload = sum(map(len, payload))
+    return max(request.payload, 0 if into is None else len(into))
+
+
+def _message(request: pb.Request, payload: Parts) -> bytes:
+    data: bytes = request.SerializeToString()
+    return data + chunk_field(payload) if request.payload else data
 
 
 def _frames(header: bytes, payload: Parts) -> Iterator[bytes]:

@@ -31,7 +31,10 @@ NEXT = b"\0"
 _MAGIC = b"distvec segment 1"
 _NONCE_BYTES = 32
 _HEADER_BYTES = 4096
-_SIZE = _HEADER_BYTES + SLOTS * SLOT_BYTES
+WHOLE_BYTES = SLOTS * SLOT_BYTES
+"""A transfer of at most this size lies in the slots as a whole, and needs no signs."""
+
+_SIZE = _HEADER_BYTES + WHOLE_BYTES
 
 
 class Segment:
@@ -88,6 +91,23 @@ class Segment:
             pass
         os.close(file)
         return None
+
+    def is_of(self, there: pb.Segment) -> bool:
+        """Is it the one that another process described so?"""
+        return hmac.compare_digest(self._nonce, there.nonce)
+
+    def fill_whole(self, parts: Parts) -> None:
+        """Copy all of a transfer of at most ``WHOLE_BYTES`` into the slots."""
+        for number, piece in enumerate(pieces(parts)):
+            self.fill(number, piece)
+
+    def take_whole(self, target: memoryview) -> None:
+        """Copy a transfer of the size of ``target`` out of the slots."""
+        np.copyto(_bytes(target), self._slots.reshape(-1)[: len(target)])
+
+    def view_whole(self, size: int) -> memoryview:
+        """A transfer of ``size`` bytes as it lies in the slots."""
+        return self._slots.reshape(-1)[:size].data
 
     def fill(self, number: int, piece: Parts) -> None:
         """Copy piece ``number`` of a transfer into its slot."""
