@@ -38,10 +38,10 @@ class Problem(NamedTuple):
         return value, x.T @ residual / c.sum() + l2 * penalised
 
 
-def random_problem(spark, *, rows=60, size=3000, partitions=3, seed=0):
+def random_problem(spark, *, rows=60, size=3000, partitions=3, seed=0, density=0.01):
     """Sparse and dense rows, some empty, with labels 0 and 1 and weights."""
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(rows, size)) * (rng.random((rows, size)) < 0.01)
+    x = rng.normal(size=(rows, size)) * (rng.random((rows, size)) < density)
     x[rng.random(rows) < 0.1] = 0.0
     labels, c = rng.integers(0, 2, rows).astype(float), rng.random(rows)
     vectors = [

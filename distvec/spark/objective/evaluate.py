@@ -10,20 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
-from distvec.spark.data.blocks import Block, Floats, Ints, load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objective.kernels import logistic
-from ps_backend.client import Client
+from distvec.spark.objective.partition import Partition
 from ps_backend.errors import PSError
 from ps_backend.space import DenseSpace
 
 BLOCK_MISSING = "BlockMissing"
 
-_blocks: dict[str, Block] = {}
+_partitions: dict[str, Partition] = {}
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,8 @@ class Evaluation:
     length: int
     dtype: str
     intercept: bool
+    coordinates: int | None = None
+    """The buffer with the coordinates that the space consists of; None if it has all."""
 
 
 class Outcome(NamedTuple):
@@ -66,49 +66,40 @@ def outcome_of(request: Evaluation, descriptor: Descriptor, attempt: int) -> Out
     """Evaluate one partition, which has rows, in a task attempt. Two messages a server."""
     partition = descriptor.partition
     try:
-        block = _block(descriptor.path)
+        rows = _rows(descriptor.path)
     except FileNotFoundError:
         return Outcome(partition, attempt, 0.0, BLOCK_MISSING, descriptor.path)
     try:
-        return Outcome(partition, attempt, _contribute(request, block, partition, attempt))
+        return Outcome(partition, attempt, _contribute(request, rows, partition, attempt))
     except PSError as error:
         return Outcome(partition, attempt, 0.0, type(error).__name__, str(error))
 
 
-def _contribute(request: Evaluation, block: Block, partition: int, attempt: int) -> float:
+def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: int) -> float:
     """Stage the partition's gradient under (round, partition, attempt); its loss is returned."""
-    client = join(request.access)
-    space = DenseSpace(request.length)
-    coordinates = block.columns
-    if request.intercept:
-        coordinates = np.append(coordinates, request.length - 1)
-    weights = pull(client, request.weights, space, request.dtype, coordinates)
+    client, space = join(request.access), DenseSpace(request.length)
+    coordinates = rows.coordinates(
+        client, request.length, intercept=request.intercept, kept=request.coordinates
+    )
+    weights = rows.pull(client, request.weights, space, request.dtype, coordinates)
+    block = rows.block
     result = logistic(
         block.matrix,
         block.labels,
         block.weights,
-        weights,
+        weights.astype(block.matrix.dtype, copy=False),
         intercept=request.intercept,
     )
     gradient = result.gradient.astype(request.dtype, copy=False)
-    client.stage(request.round, partition, attempt, space, coordinates, gradient)
+    where, values = rows.contribution(space, coordinates, gradient)
+    client.stage(request.round, partition, attempt, space, where, values)
     return result.loss
 
 
-def pull(client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints) -> Floats:
-    """The values of ``buffer`` at sorted ``coordinates``, as float64. One message a server."""
-    # Asking for a coordinate costs as many bytes as its value: above one half, all are fewer.
-    if 2 * coordinates.size >= space.length:
-        found = client.read(buffer, space, np.dtype(dtype))[coordinates]
-    else:
-        found = client.gather(buffer, space, np.dtype(dtype), coordinates)
-    return np.asarray(found, dtype=np.float64)
-
-
-def _block(path: str) -> Block:
-    """The mapped block; others whose files are gone are let go, or their disk stays taken."""
-    if path not in _blocks:
-        for other in [known for known in _blocks if not os.path.isdir(known)]:
-            del _blocks[other]
-        _blocks[path] = load(path)
-    return _blocks[path]
+def _rows(path: str) -> Partition:
+    """The mapped rows; others whose files are gone are let go, or their disk stays taken."""
+    if path not in _partitions:
+        for other in [known for known in _partitions if not os.path.isdir(known)]:
+            del _partitions[other]
+        _partitions[path] = Partition(path)
+    return _partitions[path]

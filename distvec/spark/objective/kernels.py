@@ -7,7 +7,7 @@ two passes 13.5 ms, the same two passes in numba 15 ms, margins and gradient fus
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ class LossAndGradient(NamedTuple):
     """A partition's weighted sums: the loss, and its gradient in the order of the local weights."""
 
     loss: float
-    gradient: Floats
+    gradient: npt.NDArray[Any]
 
 
-def margins(matrix: sp.csr_array, weights: Floats, *, intercept: bool) -> Floats:
+def margins(matrix: sp.csr_array, weights: npt.NDArray[Any], *, intercept: bool) -> Floats:
     """``X w``, or ``X w[:-1] + w[-1]`` with an intercept: shape ``(rows,)``."""
     if not intercept:
         return np.asarray(matrix @ weights, dtype=np.float64)
@@ -36,7 +36,7 @@ def logistic(
     matrix: sp.csr_array,
     labels: Floats,
     importance: Floats | None,
-    weights: Floats,
+    weights: npt.NDArray[Any],
     *,
     intercept: bool,
 ) -> LossAndGradient:
@@ -44,8 +44,9 @@ def logistic(
 
     ``labels`` are +1 or -1, ``importance`` the row weights ``c`` (None: all 1), each ``(rows,)``.
     ``weights`` has one entry a column of ``matrix``, and the intercept's behind them if there is
-    one; so has the gradient. With ``e = exp(-|y m|)`` no margin overflows: the loss is
-    ``max(-y m, 0) + log1p(e)`` and the logistic function of ``-y m`` is ``1 / (1 + e)`` or
+    one; so has the gradient. Products with ``matrix`` are in its dtype, float64 or float32, which
+    ``weights`` has too; all else is float64. With ``e = exp(-|y m|)`` no margin overflows: the loss
+    is ``max(-y m, 0) + log1p(e)`` and the logistic function of ``-y m`` is ``1 / (1 + e)`` or
     ``e / (1 + e)``.
     """
     against = -labels * margins(matrix, weights, intercept=intercept)
@@ -57,8 +58,8 @@ def logistic(
     if importance is not None:
         losses *= importance
         residual *= importance
-    gradient = np.empty(weights.size)
-    gradient[: matrix.shape[1]] = matrix.T @ residual
+    gradient = np.empty(weights.size, matrix.dtype)
+    gradient[: matrix.shape[1]] = matrix.T @ residual.astype(matrix.dtype, copy=False)
     if intercept:
         gradient[-1] = residual.sum()
     return LossAndGradient(float(losses.sum()), gradient)

@@ -16,11 +16,13 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
 from distvec.spark.objective.resident import Residents
+from distvec.spark.objective.touched import spread, touched_coordinates
 from ps_backend import errors
 from ps_backend.client import Client
 from ps_backend.space import DenseSpace
 
 _MODES = ("job", "resident")
+_DTYPES = ("float64", "float32")
 _TRIES = 3
 
 
@@ -42,6 +44,13 @@ class LogisticLoss:
     each evaluation, which costs some 40 ms more. "resident": tasks that stay between evaluations.
     They hold a slot for each partition, or all that are free, so other Spark jobs may have to wait:
     until ``close``, or until there was no evaluation for ten seconds.
+
+    ``dtype`` "float32" keeps the feature values so: they are rounded, and half the bytes.
+
+    With ``compact`` the space has only the features that occur in some row, in their order, and
+    ``expand`` makes a vector over all features of one over these. Of a sparse space of 1e8 features
+    1e5 rows of 50 touch 5 %, and an optimizer's vectors shrink as much. The features left out have
+    the weight 0, as the optimum has under a penalty. Costs two Spark jobs.
     """
 
     def __init__(
@@ -55,10 +64,12 @@ class LogisticLoss:
         intercept: bool = False,
         positive_label: float | None = None,
         mode: str = "job",
+        dtype: str = "float64",
+        compact: bool = False,
         ps: PSContext | None = None,
     ) -> None:
-        if mode not in _MODES:
-            raise ValueError(f"mode={mode!r}; allowed are {', '.join(map(repr, _MODES))}")
+        _check_choice(mode, _MODES, "mode")
+        _check_choice(dtype, _DTYPES, "dtype")
         self.l2 = _penalty_factor(l2, "l2")
         self.intercept = intercept
         self.ps = PSContext.active() if ps is None else ps
@@ -69,13 +80,22 @@ class LogisticLoss:
             )
         if data.sparkSession.sparkContext is not self.ps.spark_context:
             raise ValueError("the data belongs to another SparkContext than the PSContext")
-        self.data = Dataset(data, features, label, weight, positive_label)
+        self.data = Dataset(data, features, label, weight, positive_label, dtype)
+        self.coordinates: DistArray | None = None
+        """The features that occur, int64, if the space has no others; else None."""
         self._residents = Residents(self.ps, self.data) if mode == "resident" else None
+        if compact:
+            try:
+                self.coordinates = touched_coordinates(self.ps, self.data)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def dimension(self) -> int:
         """Length of the weights: the number of features, and one more with an intercept."""
-        return self.data.size + self.intercept
+        kept = self.data.size if self.coordinates is None else len(self.coordinates)
+        return kept + self.intercept
 
     @property
     def rows(self) -> int:
@@ -92,13 +112,23 @@ class LogisticLoss:
         other = object.__new__(type(self))
         other.l2 = _penalty_factor(l2, "l2")
         other.intercept, other.ps, other.data = self.intercept, self.ps, self.data
-        other._residents = self._residents
+        other._residents, other.coordinates = self._residents, self.coordinates
         return other
 
     def penalty(self, l1: float) -> float | DistArray:
         """``l1`` for ``OWLQN(l1=...)``: with an intercept, an array that is 0 there."""
         l1 = _penalty_factor(l1, "l1")
         return distvec.where(self._is_weight(), l1, 0.0).persist() if self.intercept else l1
+
+    def expand(self, w: DistArray) -> DistArray:
+        """``w`` over all features (and the intercept): 0 where ``compact`` left a feature out.
+
+        One Spark job, where there is something to do.
+        """
+        self._check_weights(w)
+        if self.coordinates is None:
+            return w
+        return spread(self.ps, w, self.coordinates, self.data.size + self.intercept)
 
     def __call__(self, w: DistArray) -> tuple[DistArray, DistArray]:
         """Value (rank 0) and gradient at ``w``, both lazy over the summed buffer.
@@ -130,7 +160,7 @@ class LogisticLoss:
         self.close()
 
     def _is_weight(self) -> DistArray:
-        return self.ps.arange(self.dimension) < self.data.size
+        return self.ps.arange(self.dimension) < self.dimension - self.intercept
 
     def _check_weights(self, w: object) -> None:
         if self.ps.is_stopped:
@@ -150,10 +180,17 @@ class LogisticLoss:
     def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:
         """The sum over all rows of the loss, and of its gradient."""
         client, space = self.ps.client, DenseSpace(self.dimension)
+        kept = None if self.coordinates is None else self.coordinates.buffer_id
         for _ in range(_TRIES):
             round_name = str(client.new_id())
             request = Evaluation(
-                self.ps.access, round_name, w.buffer_id, space.length, w.dtype.str, self.intercept
+                self.ps.access,
+                round_name,
+                w.buffer_id,
+                space.length,
+                w.dtype.str,
+                self.intercept,
+                kept,
             )
             try:
                 outcomes = self._run(request)
@@ -199,6 +236,11 @@ def _drop(client: Client, round_name: str) -> None:
         client.drop_round(round_name)
     except errors.PSError:
         return
+
+
+def _check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:
+    if given not in allowed:
+        raise ValueError(f"{name}={given!r}; allowed are {', '.join(map(repr, allowed))}")
 
 
 def _penalty_factor(value: float, name: str) -> float:

@@ -17,8 +17,8 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.dataset import feature_column
 from distvec.spark.data.rows import BadRow, features_of
-from distvec.spark.objective.evaluate import pull
 from distvec.spark.objective.kernels import margins
+from distvec.spark.objective.partition import pull
 from ps_backend.space import DenseSpace
 
 
