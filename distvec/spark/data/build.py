@@ -7,6 +7,7 @@ instead of the data, and a partition lost with its executor is built again from 
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -57,10 +58,12 @@ class Descriptor(NamedTuple):
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a building task must know: the dataset's unique name and the label that means +1."""
+    """What a building task must know: the dataset's unique name, the label that means +1, and the
+    dtype in which feature values are kept."""
 
     dataset: str
     positive_label: float | None
+    dtype: str = "float64"
 
 
 class Collector:
@@ -106,11 +109,11 @@ class Collector:
                 raise BadRow(row, reason)
             self.seen.add(value)
 
-    def block(self) -> Block:
-        """All rows as one CSR matrix over the coordinates they touch."""
+    def block(self, dtype: str) -> Block:
+        """All rows as one CSR matrix over the coordinates they touch; ``dtype`` of its values."""
         lengths = np.concatenate([rows.lengths for rows in self.batches])
         indices = np.concatenate([rows.indices for rows in self.batches])
-        values = np.concatenate([rows.values for rows in self.batches])
+        values = np.concatenate([rows.values for rows in self.batches], dtype=dtype)
         columns, local = local_columns(indices, self.batches[0].size)
         # SciPy wants one index type for both arrays and would copy otherwise.
         index_type = np.int32 if values.size < np.iinfo(np.int32).max else np.int64
@@ -135,16 +138,17 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
     collector = Collector(context.partitionId(), request.positive_label)
     for batch in batches:
         collector.add(batch)
-    yield _descriptor_batch(_finish(collector, request.dataset, context.taskAttemptId()))
+    yield _descriptor_batch(_finish(collector, request, context.taskAttemptId()))
 
 
-def _finish(collector: Collector, dataset: str, attempt: int) -> Descriptor:
+def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descriptor:
     partition = collector.partition
     if collector.error is not None or collector.count == 0:
         return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error)
-    block = collector.block()
-    # The attempt is in the name: two copies of one task must not write the same files.
-    path = os.path.join(scratch_directory(), dataset, f"{partition}-{attempt}")
+    block = collector.block(request.dtype)
+    # Two copies of one task must not write the same files, and one task may build two partitions.
+    name = f"{partition}-{attempt}-{uuid.uuid4().hex}"
+    path = os.path.join(scratch_directory(), request.dataset, name)
     save(block, path)
     return Descriptor(
         partition,

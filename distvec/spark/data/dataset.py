@@ -6,14 +6,14 @@ import functools
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyspark.sql.functions as F
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, StorageLevel
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
@@ -24,6 +24,19 @@ from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor
 from distvec.spark.data.rows import sizes_differ
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Partitions shared out among tasks: in the same way in all jobs, and for all attempts."""
+
+    rdd: RDD[Descriptor]
+    members: list[list[int]]
+    """By task: the numbers of its partitions that have rows, ascending."""
+
+    def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
+        """One Spark job: ``task`` on the descriptors of each group."""
+        return _collect(self.rdd.mapPartitions(task))
 
 
 class Dataset:
@@ -41,13 +54,14 @@ class Dataset:
         label: str,
         weight: str | None,
         positive_label: float | None,
+        dtype: str = "float64",
     ) -> None:
         self.spark: SparkSession = data.sparkSession
         self._is_local = is_local(self.spark.sparkContext.master)
         self._name = f"distvec-{uuid.uuid4().hex}"
         self._directories: set[str] = set()
         self._rdd: RDD[Any] | None = None
-        request = BuildRequest(self._name, positive_label)
+        request = BuildRequest(self._name, positive_label, dtype)
         self._source = select(data, features, label, weight).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
         )
@@ -68,25 +82,28 @@ class Dataset:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
 
-    def run(
-        self, task: Callable[[Iterable[Any]], Iterable[T]], *, tasks: int | None = None
-    ) -> list[T]:
-        """One Spark job: ``task`` on each partition's descriptor; results in partition order.
+    def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
+        """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
+        return _collect(self.check_usable().mapPartitions(task))
 
-        ``tasks`` at most, if given: then one may get the descriptors of several partitions.
+    def group(self, tasks: int) -> Groups:
+        """The partitions shared out among ``tasks`` tasks at most. One Spark job.
+
+        It is a job so that Spark reads again what was lost before tasks that stay need it: they
+        hold the slots which that takes.
         """
         rdd = self.check_usable()
-        if tasks is not None and tasks < rdd.getNumPartitions():
+        if tasks < rdd.getNumPartitions():
             rdd = rdd.coalesce(tasks)
-        return _collect(rdd.mapPartitions(task))
+        return Groups(rdd, _collect(rdd.mapPartitions(_numbers)))
 
-    def check_usable(self) -> RDD[Any]:
+    def check_usable(self) -> RDD[Descriptor]:
         """The descriptors; ValueError or RuntimeError that says why they cannot be had."""
         if self._rdd is None:
             raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        return self._rdd
+        return self._rdd.mapPartitionsWithIndex(_numbered)
 
     def rebuild(self) -> None:
         """Read the data again: a block was not where its task ran."""
@@ -111,7 +128,7 @@ class Dataset:
 
     def _materialise(self) -> list[Descriptor]:
         self._rdd = self._source.rdd.persist(StorageLevel.MEMORY_AND_DISK)
-        known = [Descriptor(*row) for row in _collect(self._rdd)]
+        known = _collect(self.check_usable())
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
 
@@ -155,6 +172,9 @@ def select(data: DataFrame, features: str, label: str, weight: str | None) -> Da
 
 def feature_column(data: DataFrame, name: str) -> Column:
     """The feature column as ml vectors or array<double>. TypeError for other types."""
+    # Not at the top: it loads pandas and all of pyspark.ml, 0.3 s in each new Python worker.
+    from pyspark.ml.linalg import VectorUDT
+
     kind = _type_of(data, name, "features")
     if isinstance(kind, VectorUDT):
         return F.col(name).alias("features")
@@ -185,6 +205,15 @@ def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
         return data.select(F.col(name)).schema[0].dataType
     except AnalysisException as error:
         raise absent from error
+
+
+def _numbered(partition: int, rows: Iterable[Any]) -> Iterator[Descriptor]:
+    """Descriptors with their partition's number: one built again in a group has its task's."""
+    return (Descriptor(*row)._replace(partition=partition) for row in rows)
+
+
+def _numbers(group: Iterable[Descriptor]) -> list[list[int]]:
+    return [sorted(one.partition for one in group if one.rows)]
 
 
 def _remove(directories: list[str], _: int) -> None:

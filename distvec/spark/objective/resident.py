@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 
+from distvec.spark.access import Access
 from distvec.spark.application import free_slots, has_stopped
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
@@ -35,9 +34,9 @@ _POLL_SECONDS = 0.5
 """The driver looks up so often while it waits for answers: for Ctrl-C, and for a job that ended."""
 
 _START_SECONDS = 30.0
-_STALL_SECONDS = 30.0
-"""Tasks that wait for a slot for so long, while nothing is answered, are not waited for: at the
-start and during an evaluation. Spark's count of them, which is old by ten seconds at most, says so.
+_STALL_SECONDS = 15.0
+"""Tasks that have no slot for so long, while nothing is answered, are not waited for: at the start
+and during an evaluation. Spark's count of those that have one is old by ten seconds at most.
 """
 
 _IDLE_SECONDS = 10.0
@@ -109,9 +108,9 @@ class Residents:
         self._job = job  # so that it is stopped whatever happens
         if job.ask(READY, _START_SECONDS) is None:
             raise RuntimeError(
-                f"mode='resident' needs {tasks} free slots for its tasks, and {job.active} of them "
-                f"got one within {_START_SECONDS:g} s; end other Spark jobs, give the application "
-                "more executors, or use mode='job'"
+                f"mode='resident' needs {job.tasks} free slots for its tasks, and {job.active} of "
+                f"them got one within {_START_SECONDS:g} s; end other Spark jobs, give the "
+                "application more executors, or use mode='job'"
             )
         return job
 
@@ -136,19 +135,23 @@ class ResidentJob:
     """One Spark job of resident tasks, in a thread of its own, and the topic they wait on."""
 
     def __init__(self, ps: PSContext, data: Dataset, tasks: int) -> None:
-        """Start the job with so many ``tasks``; returns at once."""
+        """Start the job with so many ``tasks`` at most; returns at once."""
         self.tasks = tasks
+        """How many tasks stay, once it is known which of them have rows."""
         self._partitions = data.filled
         self._context: SparkContext = data.spark.sparkContext
         name = f"resident-{ps.client.new_id()}"
         self._topic = ps.client.topic(name)
         self._group = f"distvec-{name}-{ps.client.session}"
         self._failure: Exception | None = None
+        self._needed = 1  # while data is read again; then all tasks must have a slot
         self._has_slots = False
         self._topic.post(READY)  # a task must find the topic when it starts
-        work = functools.partial(serve, Orders(replace(ps.access, pipe=True), name))
         self._thread = InheritableThread(
-            target=self._run, args=(data, work), name="distvec-resident", daemon=True
+            target=self._run,
+            args=(data, replace(ps.access, pipe=True)),
+            name="distvec-resident",
+            daemon=True,
         )
         self._thread.start()
 
@@ -190,7 +193,7 @@ class ResidentJob:
             self._thread.join(_STOP_SECONDS)
 
     def _collect(self, version: int, patience: float) -> list[Outcome] | None:
-        came, since = 0, time.monotonic()
+        progress, since = (0, 0), 0.0
         while True:
             answers = self._topic.answers(version, self._partitions, _POLL_SECONDS)
             if len(answers) == self._partitions:
@@ -200,16 +203,19 @@ class ResidentJob:
                 raise self._failure
             if not self.is_alive:
                 return None
-            if len(answers) > came:
-                came, since = len(answers), time.monotonic()
-            elif time.monotonic() - since > patience and self.active < self.tasks:
+            if progress != (len(answers), self._needed):
+                progress, since = (len(answers), self._needed), time.monotonic()
+            elif time.monotonic() - since > patience and self.active < self._needed:
                 self._has_slots = False
                 return None
 
-    def _run(self, data: Dataset, work: Callable[[Iterable[Any]], Iterable[object]]) -> None:
+    def _run(self, data: Dataset, access: Access) -> None:
         description = f"distvec: {self.tasks} resident tasks"
         self._context.setJobGroup(self._group, description, interruptOnCancel=True)
         try:
-            data.run(work, tasks=self.tasks)
+            groups = data.group(self.tasks)
+            self.tasks = self._needed = sum(map(bool, groups.members))  # the others end at once
+            orders = Orders(access, self._topic.name, groups.members)
+            groups.run(functools.partial(serve, orders))
         except Exception as error:  # noqa: BLE001 - raised by `ask`: nobody else would hear of it
             self._failure = error

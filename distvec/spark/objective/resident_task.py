@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark import TaskContext
 
@@ -23,15 +23,17 @@ _WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Orders:
-    """What each resident task is told: how to join the session, and where questions are posted."""
+    """What each resident task is told: how to join the session, where questions are posted, and by
+    task the partitions that it must have."""
 
     access: Access
     topic: str
+    groups: list[list[int]]
 
 
 def encode_request(request: Evaluation) -> bytes:
     """An evaluation as it is posted; how to join the session is no part of it."""
-    fields = (request.round, request.weights, request.length, request.dtype, request.intercept)
+    fields = [getattr(request, field.name) for field in dataclasses.fields(request)[1:]]
     return json.dumps(fields).encode()
 
 
@@ -40,15 +42,17 @@ def decode_outcomes(answers: Iterable[bytes]) -> list[Outcome]:
     return sorted(Outcome(*json.loads(answer)) for answer in answers)
 
 
-def serve(orders: Orders, rows: Iterable[Any]) -> Iterator[int]:
+def serve(orders: Orders, descriptors: Iterable[Descriptor]) -> Iterator[int]:
     """For ``mapPartitions`` over descriptors: evaluate whatever is posted, until the topic ends.
 
-    A task that takes the place of a lost one answers the question under way first.
+    A task that takes the place of a lost one answers the question under way first. RuntimeError if
+    it has not all of its partitions.
     """
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("serve runs inside a Spark task; call the loss on the driver")
-    filled = [one for one in (Descriptor(*row) for row in rows) if one.rows]
+    filled = sorted(one for one in descriptors if one.rows)
+    _check_complete(filled, orders.groups[context.partitionId()])
     if filled:
         try:
             topic = join(orders.access).topic(orders.topic)
@@ -56,6 +60,19 @@ def serve(orders: Orders, rows: Iterable[Any]) -> Iterator[int]:
         except (TopicClosed, SessionUnknown):
             pass  # the driver wants no more of this task
     return iter(())
+
+
+def _check_complete(filled: Sequence[Descriptor], needed: list[int]) -> None:
+    """Raise if partitions are missing, upon which Spark raises why, and repairs it.
+
+    Where Spark cannot read what was lost (a shuffle's output went, too), a Python task just sees
+    its input end, and Spark says nothing before the task ends. One that stays would never end.
+    """
+    have = [one.partition for one in filled]
+    if have != needed:
+        raise RuntimeError(
+            f"a resident task got the partitions {have} of {needed}: its input ended early"
+        )
 
 
 def _answer(topic: Topic, access: Access, filled: Sequence[Descriptor], attempt: int) -> None:
