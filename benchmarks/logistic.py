@@ -1,8 +1,9 @@
 """Sparse logistic regression to the same objective, against MLlib's LogisticRegression.
 
 Both get the same cached DataFrame. MLlib trains first, without intercept and standardization; ours
-(L-BFGS) then stops at the first iterate that is not above MLlib's final objective. One neutral
-function, neither's own, evaluates both results.
+(L-BFGS over resident tasks) then stops at the first iterate that is not above MLlib's final
+objective. One neutral function, neither's own, evaluates both results. Where the rows cannot touch
+most of the features, ours leaves out those that they do not (``compact``); the result has all.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark alone."""
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--features", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=2, help="trainings of each")
+    parser.add_argument("--repeat", type=int, default=3, help="trainings of each")
+    parser.add_argument("--dtype", default="float64", help="of our rows and vectors")
     parser.add_argument("--driver-memory", default="8g", help="MLlib's vectors are in the driver")
 
 
@@ -60,6 +62,7 @@ def measure(options: argparse.Namespace) -> Report:
     rows, features, repeat = options.rows, options.features, options.repeat
     if options.quick:
         rows, features, repeat = min(rows, 5000), min(features, 20_000), 1
+    compact = rows * NONZEROS < features
     spark = start_spark(options.driver_memory)
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
@@ -70,7 +73,7 @@ def measure(options: argparse.Namespace) -> Report:
                 mllib.append(fit_mllib(data))
                 target = objective(data, mllib[-1].weights)
                 gc.collect()
-                ours.append(fit_ours(data, ps, target))
+                ours.append(fit_ours(data, ps, target, dtype=options.dtype, compact=compact))
             reached = objective(data, ours[-1].weights)
     finally:
         spark.stop()
@@ -96,7 +99,7 @@ def report(
             speed_up(timings[f"distvec, {what}"], timings[f"MLlib, {what}"]),
             goal,
         )
-        for what, goal in (("whole fit", "at least 10"), ("per iteration", ""))
+        for what, goal in (("whole fit", "at least 20"), ("per iteration", "at least 10"))
     ]
     facts = {
         "objective, distvec": f"{reached:.10f}",
@@ -134,7 +137,7 @@ def _fit_mllib(data: DataFrame, max_iterations: int) -> tuple[float, Any]:
     return time.perf_counter() - began, model
 
 
-def fit_ours(data: DataFrame, ps: PSContext, target: float) -> Fit:
+def fit_ours(data: DataFrame, ps: PSContext, target: float, *, dtype: str, compact: bool) -> Fit:
     """L-BFGS on the servers until the objective is at most ``target``.
 
     It may get there in one or two iterations, which says little of an iteration: so it goes on to
@@ -145,19 +148,20 @@ def fit_ours(data: DataFrame, ps: PSContext, target: float) -> Fit:
 
     def done(state: Any) -> bool:
         if not reached and state.value <= target:
+            weights = loss.expand(state.x).persist()
             seconds = time.perf_counter() - began
-            reached.append((seconds, state.iteration, state.evaluations, state.x))
+            reached.append((seconds, state.iteration, state.evaluations, weights))
         return bool(reached) and state.iteration >= STEADY
 
-    with LogisticLoss(data, l2=PENALTY) as loss:
+    with LogisticLoss(data, l2=PENALTY, mode="resident", dtype=dtype, compact=compact) as loss:
         solver = LBFGS(history=10, max_iterations=1000, gradient_tolerance=1e-10)
-        result = solver.minimize(loss, ps.zeros(loss.dimension), callback=done)
+        result = solver.minimize(loss, ps.zeros(loss.dimension, dtype), callback=done)
         times = [record.seconds for record in result.history]
         per_iteration = (times[-1] - times[1]) / max(len(times) - 2, 1)
         if not reached:
             raise RuntimeError(f"stopped above the target: {result.message} {result.fun}")
         seconds, iterations, evaluations, weights = reached[0]
-        return Fit(seconds, per_iteration, iterations, evaluations, weights.numpy())
+        return Fit(seconds, per_iteration, iterations, evaluations, weights.numpy().astype(float))
 
 
 def synthetic(spark: SparkSession, rows: int, features: int) -> DataFrame:
@@ -166,31 +170,32 @@ def synthetic(spark: SparkSession, rows: int, features: int) -> DataFrame:
     batches = -(-rows // _BATCH)
 
     def make(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        truth = np.random.default_rng(0).standard_normal(features)
         for part in parts:
             for batch in part.column(0).to_pylist():
-                yield rows_of_batch(batch, min(_BATCH, rows - batch * _BATCH), truth)
+                yield rows_of_batch(batch, min(_BATCH, rows - batch * _BATCH), features)
 
     return spark.range(0, batches, 1, partitions).mapInArrow(make, _SCHEMA)
 
 
-def rows_of_batch(batch: int, count: int, truth: np.ndarray) -> pa.RecordBatch:
-    """Normal values in ``NONZEROS`` places spread evenly; labels drawn from the model ``truth``.
+def rows_of_batch(batch: int, count: int, features: int) -> pa.RecordBatch:
+    """Normal values in ``NONZEROS`` places spread evenly; labels drawn from a model of normal
+    weights, of which there are 2^20, used again and again where there are more features.
 
     One place is drawn in each of as many strata: no row has a place twice, every feature is as
     likely as any other, and indices come sorted.
     """
     rng = np.random.default_rng([1, batch])
     shape = (count, NONZEROS)
-    width = truth.size / NONZEROS
+    width = features / NONZEROS
+    truth = np.random.default_rng(0).standard_normal(1 << 20)
     places = ((np.arange(NONZEROS) + rng.random(shape)) * width).astype(np.int32)
     values = rng.standard_normal(shape)
-    margins = (values * truth[places]).sum(axis=1) / np.sqrt(NONZEROS)
+    margins = (values * truth[places % truth.size]).sum(axis=1) / np.sqrt(NONZEROS)
     labels = (rng.random(count) < 1 / (1 + np.exp(-3.0 * margins))).astype(np.float64)
     starts = pa.array(np.arange(count + 1, dtype=np.int32) * NONZEROS)
     vectors = {
         "type": pa.array(np.zeros(count, dtype=np.int8)),
-        "size": pa.array(np.full(count, truth.size, dtype=np.int32)),
+        "size": pa.array(np.full(count, features, dtype=np.int32)),
         "indices": pa.ListArray.from_arrays(starts, pa.array(places.ravel())),
         "values": pa.ListArray.from_arrays(starts, pa.array(values.ravel())),
     }

@@ -30,7 +30,7 @@ from ps_backend.server import _Handler
 from ps_backend.space import DenseSpace
 from ps_backend.transport import OverGrpc, segment
 from ps_backend.transport.over_grpc import SERVICE
-from ps_backend.transport.segment import NEXT, SLOT_BYTES, SLOTS, Segment, pieces
+from ps_backend.transport.segment import NEXT, SLOT_BYTES, SLOTS, WHOLE_BYTES, Segment, pieces
 from ps_backend.transport.shared import SHARED_BYTES
 from ps_backend.wire import chunk_frames
 from tests.ps_backend.helpers import QUICK, TOKEN, in_process, put, served
@@ -73,6 +73,16 @@ def same(client, buffer, space, values):
 
 
 # --- what arrives ---------------------------------------------------------------------------------
+
+
+def test_transfers_without_signs_and_with_them(client, transport):
+    """As a whole in the slots, up to all of them; the segment goes from one way to the other."""
+    for size in (SHARED_BYTES + 8, WHOLE_BYTES, WHOLE_BYTES + 8, SLOT_BYTES):
+        space = DenseSpace(size // 8)
+        x = put(client, space, X[: space.length])
+        assert same(client, x, space, X[: space.length])
+    assert transport.streamed == 0
+    assert memory_files(os.getpid()) == 1
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
@@ -307,11 +317,14 @@ def memory_files(pid: int) -> int:
     return len(found)
 
 
-def test_a_closed_client_leaves_nothing():
+@pytest.mark.parametrize("space", [SPACE, DenseSpace(100_000)], ids=["pieces", "whole"])
+def test_a_closed_client_leaves_nothing(space):
     with launch_local(1, memory=1 << 29) as servers:
         with Client.connect(servers.addresses, token=servers.token) as client:
-            assert same(client, put(client, SPACE, X), SPACE, X)
+            values = X[: space.length]
+            assert same(client, put(client, space, values), space, values)
             assert memory_files(os.getpid()) == 1
+            assert memory_files(servers.pids[0]) == 1
         del client
         assert memory_files(os.getpid()) == 0
         assert memory_files(servers.pids[0]) == 0
@@ -324,7 +337,7 @@ from ps_backend.client import Client
 from ps_backend.space import DenseSpace
 
 told = json.loads(sys.stdin.readline())
-space = DenseSpace(5_000_000)
+space = DenseSpace(int(sys.argv[1]))
 with Client.connect(told["addresses"], token=told["token"]) as client:
     while True:
         client.write(number := client.new_id(), space, np.ones(space.length))
@@ -334,12 +347,13 @@ with Client.connect(told["addresses"], token=told["token"]) as client:
 """
 
 
-def test_killed_clients_and_servers_leave_nothing():
+@pytest.mark.parametrize("length", [5_000_000, 100_000])
+def test_killed_clients_and_servers_leave_nothing(length):
     names = set(os.listdir("/dev/shm"))
     with launch_local(2, memory=1 << 29) as servers:
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         with subprocess.Popen(
-            [sys.executable, "-c", PUSHER],
+            [sys.executable, "-c", PUSHER, str(length)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

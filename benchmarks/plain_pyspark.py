@@ -1,0 +1,140 @@
+"""L-BFGS, OWL-QN and gradient descent: on parameter servers, and the same in plain PySpark.
+
+Plain PySpark broadcasts the weights, adds up dense gradients by ``treeReduce``, and runs the solver
+on NumPy arrays in the driver. The solvers are the same code, so both take the same iterates. The
+plain one gets its rows as cached CSR blocks, one a partition, and what making them takes is no part
+of its times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from pyspark import RDD
+from pyspark.sql import DataFrame
+
+from benchmarks.harness import Ratio, Report, Timing, main
+from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
+from distvec.spark import LogisticLoss, PSContext
+from distvec.spark.objective.kernels import logistic
+from optim import LBFGS, OWLQN, SGD
+
+_SKIPPED = 3
+"""The first iterations are not counted: histories are short, processes start."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark alone."""
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--features", type=int, default=1_000_000)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--repeat", type=int, default=2)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Each solver here and there in turn."""
+    rows, features, repeat = options.rows, options.features, options.repeat
+    if options.quick:
+        rows, features, repeat = min(rows, 5000), min(features, 20_000), 1
+    spark = start_spark("8g")
+    try:
+        with PSContext.get_or_create(spark, servers=SERVERS) as ps:
+            data = synthetic(spark, rows, features).cache()
+            data.count()
+            plain = PlainLoss(data, rows, features)
+            with LogisticLoss(data, l2=PENALTY, mode="resident") as loss:
+                return compared(ps, loss, plain, options.iterations, repeat)
+    finally:
+        spark.stop()
+
+
+def compared(
+    ps: PSContext, loss: LogisticLoss, plain: PlainLoss, iterations: int, repeat: int
+) -> Report:
+    """The times of an iteration, and how far apart both ended."""
+    seconds: dict[str, list[float]] = {}
+    facts: dict[str, object] = {}
+    for _ in range(repeat):
+        for name, make in solvers(iterations).items():
+            ends = []
+            for where, fun, x0 in (
+                ("distvec", loss, ps.zeros(loss.dimension)),
+                ("plain PySpark", plain, np.zeros(plain.size)),
+            ):
+                result = make().minimize(fun, x0)
+                times = [record.seconds for record in result.history]
+                steps = [b - a for a, b in pairwise(times)]
+                seconds.setdefault(f"{name}, {where}", []).extend(steps[_SKIPPED:])
+                ends.append(float(result.fun))
+            facts[f"{name}: objective, distvec and plain"] = f"{ends[0]:.12f} {ends[1]:.12f}"
+    facts["rows of plain PySpark made in"] = f"{plain.seconds:.1f} s"
+    timings = {name: Timing(name, values) for name, values in seconds.items()}
+    title = f"one iteration, {loss.rows:,} rows x {NONZEROS} non-zeros, {plain.size:,} features"
+    return Report(title, list(timings.values()), list(ratios(timings)), facts)
+
+
+def ratios(timings: Mapping[str, Timing]) -> Iterator[Ratio]:
+    """How many times as fast, by medians."""
+    for name in solvers(1):
+        ours = statistics.median(timings[f"{name}, distvec"].seconds)
+        theirs = statistics.median(timings[f"{name}, plain PySpark"].seconds)
+        yield Ratio(f"{name}: speed over plain PySpark", theirs / ours, "at least 10")
+
+
+def solvers(iterations: int) -> Mapping[str, Callable[[], Any]]:
+    """The solvers, which stop after so many iterations and not before."""
+    limits: dict[str, Any] = {"max_iterations": iterations, "gradient_tolerance": 0.0}
+    return {
+        "L-BFGS": lambda: LBFGS(history=10, value_tolerance=0.0, **limits),
+        "OWL-QN": lambda: OWLQN(l1=1e-6, history=10, value_tolerance=0.0, **limits),
+        "gradient descent": lambda: SGD(step_size=1.0, **limits),
+    }
+
+
+class PlainLoss:
+    """The same objective in plain PySpark: value and gradient as NumPy has them."""
+
+    def __init__(self, data: DataFrame, rows: int, features: int) -> None:
+        began = time.perf_counter()
+        self.rows, self.size = rows, features
+        self._blocks: RDD[Any] = data.rdd.mapPartitions(lambda part: [_block(part, features)])
+        self._blocks = self._blocks.cache()
+        self._blocks.count()
+        self.seconds = time.perf_counter() - began
+        """What making the blocks took."""
+
+    def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """One Spark job, one broadcast."""
+        shipped = self._blocks.context.broadcast(w)
+        value, gradient = self._blocks.map(lambda block: _sums(block, shipped.value)).treeReduce(
+            lambda a, b: (a[0] + b[0], a[1] + b[1])
+        )
+        shipped.destroy()
+        value = value / self.rows + 0.5 * PENALTY * float(w @ w)
+        return value, gradient / self.rows + PENALTY * w
+
+
+def _block(rows: Iterator[Any], features: int) -> tuple[sp.csr_array, np.ndarray]:
+    labels, indices, values = [], [], []
+    for label, vector in rows:
+        labels.append(2.0 * label - 1.0)
+        indices.append(vector.indices)
+        values.append(vector.values)
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in indices])]).astype(np.int32)
+    parts = (np.concatenate(values), np.concatenate(indices), starts)
+    return sp.csr_array(parts, shape=(len(labels), features)), np.array(labels)
+
+
+def _sums(block: tuple[sp.csr_array, np.ndarray], w: np.ndarray) -> tuple[float, np.ndarray]:
+    return tuple(logistic(block[0], block[1], None, w, intercept=False))
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, configure)

@@ -1,0 +1,170 @@
+"""Logistic regression over 1e8 sparse features: does it train, and in how much memory?
+
+Ours over all features in float32, and in float64 over those that occur; MLlib with a driver of
+``--driver-memory``, in a Spark of its own. Memory is the peak of all processes together (driver,
+JVM, Python workers, servers), shared pages counted once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.ml.classification import LogisticRegression
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import Report, Table, main
+from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
+from distvec.spark import LogisticLoss, PSContext
+from optim import LBFGS
+
+_SAMPLE_SECONDS = 0.5
+_GB = 1e9
+
+
+class Peak(NamedTuple):
+    """Bytes: of all processes of ours at once, and of this one."""
+
+    total: int
+    own: int
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark alone."""
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--features", type=int, default=100_000_000)
+    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--driver-memory", default="18g", help="of MLlib; ours has 2g")
+    parser.add_argument("--without-mllib", action="store_true")
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Each in turn, in a Spark of its own."""
+    rows, features = options.rows, options.features
+    if options.quick:
+        rows, features = 2000, 300_000
+    results: dict[str, list[float | None]] = {}
+    facts: dict[str, object] = {"driver memory of MLlib": options.driver_memory}
+    for name, dtype, compact in (
+        ("distvec, float64, features that occur", "float64", True),
+        ("distvec, float32, all features", "float32", False),
+    ):
+        with peak_memory() as peaks, spark_of("2g") as spark:
+            results[name] = ours(spark, rows, features, dtype, compact, options.iterations)
+        results[name] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
+    if not options.without_mllib:
+        with peak_memory() as peaks, spark_of(options.driver_memory) as spark:
+            try:
+                results["MLlib"] = mllib(spark, rows, features, options.iterations)
+            except Exception as error:  # noqa: BLE001 - Spark's many ways to run out of memory
+                results["MLlib"] = [None, None, None]
+                facts["MLlib failed"] = str(error).strip().splitlines()[0][:200]
+        results["MLlib"] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
+    columns = ["whole fit, s", "objective", "per iteration, s", "peak memory, GB", "driver, GB"]
+    title = (
+        f"{options.iterations} iterations of L-BFGS, {rows:,} rows x {NONZEROS} non-zeros, "
+        f"{features:,} features"
+    )
+    return Report(title, [], [], facts, [Table("each", columns, results)])
+
+
+def ours(
+    spark: SparkSession, rows: int, features: int, dtype: str, compact: bool, iterations: int
+) -> list[float | None]:
+    """Seconds, the objective, seconds of an iteration."""
+    data = synthetic(spark, rows, features)
+    with PSContext.get_or_create(spark, servers=SERVERS) as ps:
+        began = time.perf_counter()
+        options: dict[str, Any] = {"dtype": dtype, "compact": compact, "mode": "resident"}
+        with LogisticLoss(data, l2=PENALTY, **options) as loss:
+            solver = LBFGS(
+                history=10, max_iterations=iterations, gradient_tolerance=0.0, value_tolerance=0.0
+            )
+            result = solver.minimize(loss, ps.zeros(loss.dimension, dtype))
+            loss.expand(result.x).persist()
+            seconds = time.perf_counter() - began
+        times = [record.seconds for record in result.history]
+        steps = max(len(times) - 2, 1)
+        return [seconds, float(result.fun), (times[-1] - times[1]) / steps]
+
+
+def mllib(spark: SparkSession, rows: int, features: int, iterations: int) -> list[float | None]:
+    """The same of MLlib."""
+    data = synthetic(spark, rows, features).cache()
+    data.count()
+    began = time.perf_counter()
+    model = LogisticRegression(
+        maxIter=iterations, regParam=PENALTY, standardization=False, fitIntercept=False, tol=0.0
+    ).fit(data)
+    seconds = time.perf_counter() - began
+    history = model.summary.objectiveHistory
+    return [seconds, history[-1], seconds / max(len(history) - 1, 1)]
+
+
+@contextmanager
+def spark_of(driver_memory: str) -> Iterator[SparkSession]:
+    """A Spark whose JVM ends with it: its memory is to be measured."""
+    spark = start_spark(driver_memory)
+    gateway = spark.sparkContext._gateway
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+        type(spark.sparkContext)._gateway = type(spark.sparkContext)._jvm = None
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[Peak]]:
+    """Samples this process and all under it; the last of the list is the peak so far."""
+    peaks, stop = [Peak(0, 0)], threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(_SAMPLE_SECONDS):
+            own, total = _bytes_of(os.getpid()), sum(map(_bytes_of, family(os.getpid())))
+            peaks.append(Peak(max(peaks[-1].total, total), max(peaks[-1].own, own)))
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        stop.set()
+        thread.join()
+
+
+def family(root: int) -> list[int]:
+    """The process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue  # it has ended
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [root]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _bytes_of(process: int) -> int:
+    """The process's memory, with its share of what it shares; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, configure)
