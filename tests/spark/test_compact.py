@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distvec.spark import LogisticLoss
 from distvec.spark.data.blocks import Block, local_columns, save
-from distvec.spark.objective.partition import Partition, pull
+from distvec.spark.objective.partition import Partition, WholeVectors
 from optim import LBFGS, OWLQN
 from ps_backend.client import Client
 from ps_backend.space import DenseSpace
@@ -61,17 +61,17 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
     values = np.random.default_rng(size).normal(size=space.length).astype(dtype)
     client.write(buffer, space, values)
 
+    vectors = WholeVectors()
     for _ in range(2):  # the second uses memory of the first
         where = rows.coordinates(client, space.length, intercept=intercept, kept=number)
         assert full[where[: len(touched)]].tolist() == sorted(touched)
         assert not intercept or where[-1] == space.length - 1
-        pulled = rows.pull(client, buffer, space, dtype, where)
+        pulled = vectors.pull(client, buffer, space, dtype, where)
         assert pulled.dtype == dtype and pulled.tobytes() == values[where].tobytes()
-        assert pull(client, buffer, space, dtype, where).tobytes() == pulled.tobytes()
 
         expected = np.zeros(space.length, dtype)
         expected[where] = pulled
-        indices, sent = rows.contribution(space, where, pulled)
+        indices, sent = vectors.contribution(space, where, pulled)
         assert indices is None or sent.nbytes + indices.nbytes < expected.nbytes
         round_name, target = str(client.new_id()), client.new_id()
         client.stage(round_name, 0, 1, space, indices, sent)

@@ -1,6 +1,7 @@
 """The task side of one evaluation: pull what the rows touch, compute, stage what they touch.
 
-The mapped blocks live as long as a Python worker of Spark does; it is reused by later jobs.
+The mapped rows, and memory for vectors, live as long as a Python worker of Spark does, which later
+jobs use again.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pyspark import TaskContext
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objective.kernels import logistic
-from distvec.spark.objective.partition import Partition
+from distvec.spark.objective.partition import Partition, WholeVectors
 from ps_backend.errors import PSError
 from ps_backend.space import DenseSpace
 
 BLOCK_MISSING = "BlockMissing"
 
 _partitions: dict[str, Partition] = {}
+_vectors = WholeVectors()
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: i
     coordinates = rows.coordinates(
         client, request.length, intercept=request.intercept, kept=request.coordinates
     )
-    weights = rows.pull(client, request.weights, space, request.dtype, coordinates)
+    weights = _vectors.pull(client, request.weights, space, request.dtype, coordinates)
     block = rows.block
     result = logistic(
         block.matrix,
@@ -91,7 +93,7 @@ def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: i
         intercept=request.intercept,
     )
     gradient = result.gradient.astype(request.dtype, copy=False)
-    where, values = rows.contribution(space, coordinates, gradient)
+    where, values = _vectors.contribution(space, coordinates, gradient)
     client.stage(request.round, partition, attempt, space, where, values)
     return result.loss
 

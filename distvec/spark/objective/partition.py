@@ -1,7 +1,7 @@
 """A partition's rows in the process of a task: what they touch is pulled, and pushed.
 
 Both go as a list of coordinates with their values, or as all values of the space: whichever is
-fewer bytes. Memory for vectors is kept from one evaluation to the next.
+fewer bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ class Partition:
         self.path = path
         self.block = load(path)
         self._coordinates: dict[tuple[int | None, int, bool], Ints] = {}
-        self._whole: Values | None = None
-        self._sum: Values | None = None
-        self._sum_of: Ints | None = None
 
     def coordinates(
         self, client: Client, length: int, *, intercept: bool, kept: int | None
@@ -50,33 +47,6 @@ class Partition:
             self._coordinates = {key: np.append(columns, length - 1) if intercept else columns}
         return self._coordinates[key]
 
-    def pull(
-        self, client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints
-    ) -> Values:
-        """The values at ``coordinates``, to be used until the next pull. One message a server."""
-        kind = np.dtype(dtype)
-        if not _is_most(coordinates, space, kind):
-            return client.gather(buffer, space, kind, coordinates)
-        if self._whole is None or (self._whole.size, self._whole.dtype) != (space.length, kind):
-            self._whole = np.empty(space.length, kind)
-        client.read(buffer, space, kind, out=self._whole)
-        return self._whole if coordinates.size == space.length else self._whole[coordinates]
-
-    def contribution(
-        self, space: DenseSpace, coordinates: Ints, values: Values
-    ) -> tuple[Ints | None, Values]:
-        """What to stage to add ``values`` at ``coordinates``; valid until the next one."""
-        if not _is_most(coordinates, space, values.dtype):
-            return coordinates, values
-        if coordinates.size == space.length:
-            return None, values
-        total = self._sum
-        if total is None or total.dtype != values.dtype or self._sum_of is not coordinates:
-            total = self._sum = np.zeros(space.length, values.dtype)
-            self._sum_of = coordinates  # all others stay 0
-        total[coordinates] = values
-        return None, total
-
     def _ranks(self, kept: int, read: Callable[[], Ints]) -> Ints:
         """The places of the columns among the coordinates ``kept``; a file for later processes."""
         path = os.path.join(self.path, f"places-{kept}.npy")
@@ -88,12 +58,47 @@ class Partition:
         return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def pull(client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints) -> Values:
-    """The values of ``buffer`` at sorted ``coordinates``. One message a server."""
-    kind = np.dtype(dtype)
-    if _is_most(coordinates, space, kind):
-        return client.read(buffer, space, kind)[coordinates]
-    return client.gather(buffer, space, kind, coordinates)
+class WholeVectors:
+    """Pulls and contributions, and memory for whole vectors that the partitions of a process share.
+
+    What ``pull`` and ``contribution`` return may be overwritten by the next call.
+    """
+
+    def __init__(self) -> None:
+        self._values = self._sum = np.empty(0)
+        self._source: object = None
+
+    def pull(
+        self, client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints
+    ) -> Values:
+        """The values of ``buffer`` at sorted ``coordinates``. One message a server.
+
+        None if all values came for another partition before.
+        """
+        kind = np.dtype(dtype)
+        if not _is_most(coordinates, space, kind):
+            return client.gather(buffer, space, kind, coordinates)
+        if (source := (client, buffer)) != self._source:
+            self._source = None
+            if (self._values.size, self._values.dtype) != (space.length, kind):
+                self._values = np.empty(space.length, kind)
+            client.read(buffer, space, kind, out=self._values)
+            self._source = source
+        return self._values if coordinates.size == space.length else self._values[coordinates]
+
+    def contribution(
+        self, space: DenseSpace, coordinates: Ints, values: Values
+    ) -> tuple[Ints | None, Values]:
+        """What to stage, and where (None: everywhere), to add ``values`` at ``coordinates``."""
+        if not _is_most(coordinates, space, values.dtype):
+            return coordinates, values
+        if coordinates.size == space.length:
+            return None, values
+        if (self._sum.size, self._sum.dtype) != (space.length, values.dtype):
+            self._sum = np.empty(space.length, values.dtype)
+        self._sum.fill(0)
+        self._sum[coordinates] = values
+        return None, self._sum
 
 
 def _is_most(coordinates: Ints, space: DenseSpace, dtype: np.dtype[Any]) -> bool:

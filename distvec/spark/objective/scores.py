@@ -13,12 +13,12 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec import DistArray
 from distvec.spark.access import Access, join
-from distvec.spark.context import PSContext
+from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.dataset import feature_column
 from distvec.spark.data.rows import BadRow, features_of
 from distvec.spark.objective.kernels import margins
-from distvec.spark.objective.partition import pull
+from distvec.spark.objective.partition import WholeVectors
 from ps_backend.space import DenseSpace
 
 
@@ -50,6 +50,10 @@ def scores(
     session = weights.session if isinstance(weights, DistArray) else None
     if not isinstance(session, PSContext):
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
+    if session.is_stopped:
+        raise RuntimeError(STOPPED)
+    if df.sparkSession.sparkContext is not session.spark_context:
+        raise ValueError("the data belongs to another SparkContext than the weights")
     if weights.dtype.kind != "f":
         raise TypeError(f"weights have dtype {weights.dtype}; allowed are float64 and float32")
     weights = weights.persist()
@@ -89,7 +93,7 @@ def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.
             raise ValueError(f"scores: rows have {rows.size} features, the weights {expected}")
         columns, local = local_columns(rows.indices, rows.size)
         coordinates = np.append(columns, expected) if request.intercept else columns
-        pulled = pull(client, request.weights, space, request.dtype, coordinates)
+        pulled = WholeVectors().pull(client, request.weights, space, request.dtype, coordinates)
         indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
         matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
         yield pa.array(margins(matrix, pulled, intercept=request.intercept))
