@@ -17,8 +17,8 @@ from distvec.testing.compare import assert_within, outcome
 from distvec.testing.error_bounds import unit_in_last_place
 from ps_backend import kernels
 
-ENGINES = ("numexpr", "numba")
-"""What runs kernels: the one for short vectors, and the one that compiles them."""
+ENGINES = ("numexpr", "mixed", "numba")
+"""What runs kernels: for short vectors, for those of middle length, and what compiles them."""
 
 _DIGITS_LOST = 4096.0
 
@@ -27,13 +27,15 @@ _DIGITS_LOST = 4096.0
 def engine(name: str) -> Iterator[None]:
     """Within this context servers in this process run all their kernels by ``name``.
 
-    ``"numexpr"``, or ``"numba"``, which compiles for about half a second per new structure (very
-    long sweeps remain with numexpr).
+    ``"numexpr"``; ``"mixed"``, which compiles the loops of inner products and linear combinations,
+    once; or ``"numba"``, which compiles for about half a second per new structure (very long sweeps
+    remain with mixed).
     """
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
-    least = 0 if name == "numba" else 2**63
-    with mock.patch.object(kernels, "NUMBA_FROM_LENGTH", least):
+    numba_from = 0 if name == "numba" else 2**63
+    linear_from = 2**63 if name == "numexpr" else 0
+    with mock.patch.multiple(kernels, NUMBA_FROM_LENGTH=numba_from, LINEAR_FROM_LENGTH=linear_from):
         yield
 
 

@@ -2,8 +2,9 @@
 
 Two engines stand behind one interface. *numba* compiles a loop per structure and runs at the speed
 of memory, for large arrays; inner products and linear combinations of any number of vectors count
-as one structure (``split``). *numexpr* needs no compiler and runs block by block, for small arrays,
-very long sweeps, and where numba is not installed.
+as one structure (``split``). *numexpr* needs no compiler and runs block by block, for small arrays
+and where numba is not installed. *mixed* is numexpr with numba's loops for linear combinations and
+inner products, which every sweep shares: for arrays of middle length, and very long sweeps.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
 length that is a hundred passes of the other engine."""
 LINEAR_FROM_LENGTH = 1 << 18
-"""The same for sweeps that are inner products and linear combinations alone, of any number of
-vectors: they share a few kernels, so that little is ever compiled."""
+"""Global length from which the compiled loops of inner products and linear combinations are used,
+of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 
@@ -55,7 +56,7 @@ class Kernel(Protocol):
 
 
 def engine_for(sweep: Sweep, length: int) -> str:
-    """``"numba"`` or ``"numexpr"``, from the program and the *global* length alone.
+    """``"numba"``, ``"mixed"`` or ``"numexpr"``, from the program and the *global* length alone.
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     """
@@ -63,8 +64,8 @@ def engine_for(sweep: Sweep, length: int) -> str:
         return "numexpr"
     steps = split(lower(sweep)).steps
     if length < NUMBA_FROM_LENGTH and (steps or not sweep.steps):
-        return "numexpr"
-    return "numba" if steps <= NUMBA_MOST_STEPS else "numexpr"
+        return "mixed"
+    return "numba" if steps <= NUMBA_MOST_STEPS else "mixed"
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
@@ -81,6 +82,10 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
         from ps_backend.kernels.numba_engine import NumbaKernel
 
         return NumbaKernel(sweep)
+    if engine == "mixed":
+        from ps_backend.kernels.mixed_engine import MixedKernel
+
+        return MixedKernel(sweep)
     from ps_backend.kernels.numexpr_engine import NumexprKernel
 
     return NumexprKernel(sweep)

@@ -102,3 +102,26 @@ def chain(links, vectors, coefficients, low, y):  # type: ignore[no-untyped-def]
             for i in range(length):
                 y[i] += coefficient
         k += count
+
+
+_LONG_CHUNK = 2048
+_CHUNK = 512
+
+
+@_compiled
+def chain_over(links, vectors, coefficients, y):  # type: ignore[no-untyped-def]
+    """``chain`` over all of ``y``, chunk by chunk; the vectors begin where ``y`` does."""
+    for low in range(0, len(y), _LONG_CHUNK):
+        chain(links, vectors, coefficients, low, y[low : low + _LONG_CHUNK])
+
+
+@_compiled
+def multi_dot_over(dtype, firsts, counts, seconds, products, block_size, length):  # type: ignore[no-untyped-def]
+    """``multi_dot`` over vectors of ``length``: in ``products`` by block."""
+    totals = np.empty(len(seconds))
+    for b in range(products.shape[1]):
+        totals[:] = 0.0
+        high = min((b + 1) * block_size, length)
+        for low in range(b * block_size, high, _CHUNK):
+            multi_dot(dtype, firsts, counts, seconds, totals, low, min(_CHUNK, high - low))
+        products[:, b] = totals

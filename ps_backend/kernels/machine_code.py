@@ -26,20 +26,20 @@ def load(source: str) -> Callable[..., None]:
     """The function ``kernel`` that ``source`` defines, compiled."""
     _raise_alias_check_limit()
     if "distvec_linear" in source:
-        _import_linear()
+        linear_loops()
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     function: Callable[..., None] = _imported(f"kernel_{digest}", source).kernel
     return function
 
 
 @cache
-def _import_linear() -> None:
-    """Import ``linear.py`` from a copy in the cache folder.
+def linear_loops() -> Any:
+    """The module ``linear.py``, imported from a copy in the cache folder.
 
     There its machine code is renewed with that of the kernels when any helper changes, and can be
     kept even where the package itself cannot be written to.
     """
-    _imported("linear", _text_of("linear"))
+    return _imported("linear", _text_of("linear"))
 
 
 def _imported(name: str, source: str) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numexpr
 import numpy as np
@@ -37,7 +37,7 @@ _FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Instruction:
+class Instruction:
     """Compute one value of the sweep from others."""
 
     target: int
@@ -46,13 +46,28 @@ class _Instruction:
     dtype: np.dtype[Any]
 
 
+class Shortcuts(Protocol):
+    """What of a sweep something else computes, chunk by chunk."""
+
+    @property
+    def instructions(self) -> Mapping[int, Instruction]:
+        """Instead of what leads to these values."""
+
+    @property
+    def factors(self) -> Mapping[int, tuple[int, int]]:
+        """Reductions that are inner products, and of which values."""
+
+    def products(self, values: Sequence[Any], length: int, block_size: int) -> Mapping[int, Array]:
+        """The partial results of these reductions, by block."""
+
+
 class NumexprKernel:
     """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
+    def __init__(self, sweep: Sweep, shortcuts: Shortcuts | None = None) -> None:
+        self._sweep, self._shortcuts = sweep, shortcuts
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
-        self._instructions = _instructions(sweep)
+        self._instructions = _instructions(sweep, shortcuts)
         self._unknown = [None] * len(sweep.steps)
         self._partials = [partial_dtypes(r, sweep.types[r.arg]) for r in sweep.reductions]
 
@@ -77,15 +92,22 @@ class NumexprKernel:
                 high = min(low + chunk, length)
                 values = [array[low:high] for array in inputs] + typed + self._unknown
                 self._compute(values, offset + low, high - low)
-                for done, reduction in zip(partials, sweep.reductions, strict=True):
+                products = self._products(values, high - low, block_size)
+                for k, reduction in enumerate(sweep.reductions):
+                    if k in products:
+                        partials[k].append((products[k],))
+                        continue
                     operand = values[reduction.arg]
                     if operand.ndim == 0:
                         operand = np.broadcast_to(operand, (high - low,))
-                    done.append(_reduce_blocks(reduction, operand, offset + low, block_size))
+                    partials[k].append(_reduce_blocks(reduction, operand, offset + low, block_size))
                 # Last, as an output may lie where an input was.
                 for array, value in zip(outputs, sweep.outputs, strict=True):
                     array[low:high] = values[value]
         return self._join(partials)
+
+    def _products(self, values: list[Any], length: int, block_size: int) -> Mapping[int, Array]:
+        return self._shortcuts.products(values, length, block_size) if self._shortcuts else {}
 
     def _compute(self, values: list[Any], index: int, length: int) -> None:
         for instruction in self._instructions:
@@ -118,11 +140,23 @@ def _iota() -> None:
 # --- instructions ---------------------------------------------------------------------------------
 
 
-def _instructions(sweep: Sweep) -> list[_Instruction]:
+def _instructions(sweep: Sweep, shortcuts: Shortcuts | None) -> list[Instruction]:
     first = len(sweep.inputs) + len(sweep.scalars)
-    uses = Counter(arg for step in sweep.steps for arg in step.args)
-    kept = set(sweep.outputs) | {reduction.arg for reduction in sweep.reductions}
-    fusable = [_fits_numexpr(sweep, step) for step in sweep.steps]
+    given = shortcuts.instructions if shortcuts else {}
+    factors = shortcuts.factors if shortcuts else {}
+    kept = {r.arg for k, r in enumerate(sweep.reductions) if k not in factors}
+    kept |= {*sweep.outputs, *(value for pair in factors.values() for value in pair)}
+    args = {
+        value: given[value].args if value in given else step.args
+        for value, step in enumerate(sweep.steps, first)
+    }
+    needed = _needed(args, kept)
+    kept |= {arg for value in given if value in needed for arg in args[value]}
+    uses = Counter(arg for value in args if value in needed for arg in args[value])
+    fusable = [
+        value not in given and _fits_numexpr(sweep, step)
+        for value, step in enumerate(sweep.steps, first)
+    ]
 
     def may_join(value: int) -> bool:
         """Whether this step's value is needed once, and numexpr computes it."""
@@ -131,6 +165,8 @@ def _instructions(sweep: Sweep) -> list[_Instruction]:
     inner: set[int] = set()
     members: dict[int, int] = {}
     for number, step in enumerate(sweep.steps, first):
+        if number not in needed:
+            continue
         members[number] = 1
         for arg in step.args if fusable[number - first] else ():
             if may_join(arg) and members[number] + members[arg] <= _MOST_JOINED:
@@ -138,13 +174,26 @@ def _instructions(sweep: Sweep) -> list[_Instruction]:
                 inner.add(arg)
     result = []
     for number in range(first, first + len(sweep.steps)):
-        if number in inner:
+        if number in inner or number not in needed:
             continue
-        if members[number] >= _LEAST_JOINED:
+        if number in given:
+            result.append(given[number])
+        elif members[number] >= _LEAST_JOINED:
             result.append(_joined(sweep, number, inner))
         else:
             result += [_plain(sweep, member) for member in sorted(_members(sweep, number, inner))]
     return result
+
+
+def _needed(args: Mapping[int, Sequence[int]], roots: Iterable[int]) -> set[int]:
+    """The values that ``roots`` are computed from, themselves included."""
+    found, open_values = set(), list(roots)
+    while open_values:
+        value = open_values.pop()
+        if value not in found:
+            found.add(value)
+            open_values += args.get(value, ())
+    return found
 
 
 def _fits_numexpr(sweep: Sweep, step: Step) -> bool:
@@ -170,7 +219,7 @@ def _members(sweep: Sweep, root: int, inner: set[int]) -> set[int]:
     return found
 
 
-def _joined(sweep: Sweep, root: int, inner: set[int]) -> _Instruction:
+def _joined(sweep: Sweep, root: int, inner: set[int]) -> Instruction:
     first = len(sweep.inputs) + len(sweep.scalars)
     text: dict[int, str] = {}
     arguments: list[int] = []
@@ -189,10 +238,10 @@ def _joined(sweep: Sweep, root: int, inner: set[int]) -> _Instruction:
         with _NUMEXPR_LOCK:
             return function(*values)
 
-    return _Instruction(root, tuple(arguments), apply, np.dtype(sweep.types[root].dtype))
+    return Instruction(root, tuple(arguments), apply, np.dtype(sweep.types[root].dtype))
 
 
-def _plain(sweep: Sweep, number: int) -> _Instruction:
+def _plain(sweep: Sweep, number: int) -> Instruction:
     step = sweep.steps[number - len(sweep.inputs) - len(sweep.scalars)]
     dtype = np.dtype(step.type.dtype)
     apply: Callable[..., Any] = ops.TABLE[step.op].numpy
@@ -200,7 +249,7 @@ def _plain(sweep: Sweep, number: int) -> _Instruction:
         apply = _iota
     elif step.op in ("cast", "copy", "fill"):
         apply = _convert_to(dtype)
-    return _Instruction(number, step.args, apply, dtype)
+    return Instruction(number, step.args, apply, dtype)
 
 
 def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:

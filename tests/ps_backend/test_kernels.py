@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 
 from ps_backend import kernels, ops
-from ps_backend.kernels import machine_code, numba_engine, numexpr_engine
+from ps_backend.kernels import machine_code, mixed_engine, numba_engine, numexpr_engine
 from ps_backend.kernels.split import split
 from ps_backend.program import DTYPES, REDUCTIONS, Reduction, Step, Sweep, ValueType, partial_dtypes
 from tests.ps_backend.sweeps import gram, two_loop
 
-ENGINES = {"numba": numba_engine.NumbaKernel, "numexpr": numexpr_engine.NumexprKernel}
+ENGINES = {
+    "numba": numba_engine.NumbaKernel,
+    "mixed": mixed_engine.MixedKernel,
+    "numexpr": numexpr_engine.NumexprKernel,
+}
 EXACT = {"add", "subtract", "multiply", "divide", "sqrt", "negative", "abs", "square", "maximum"}
 BLOCK = 1024
 
@@ -186,11 +190,12 @@ def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     steps = tuple(Step("exp", (k,), value) for k in range(kernels.NUMBA_MOST_STEPS + 1))
     long = Sweep((value,), (), steps, (len(steps),), ())
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH) == "numba"
-    assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH - 1) == "numexpr"
-    assert kernels.engine_for(long, 1 << 24) == "numexpr"
+    assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH - 1) == "mixed"
+    assert kernels.engine_for(long, 1 << 24) == "mixed"
+    assert kernels.engine_for(short, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
     many = gram(4, list(itertools.combinations(range(4), 2)))
     for linear in (many, two_loop(3)):
-        expected = "numba" if not split(linear).steps else "numexpr"
+        expected = "numba" if not split(linear).steps else "mixed"
         assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH) == expected
         assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
     assert split(many).steps == 0 < split(two_loop(3)).steps, "both cases were there"
