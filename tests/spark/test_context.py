@@ -11,10 +11,15 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import Access, join
+from distvec.spark.servers.start import Options
 from ps_backend.errors import ServerLost
 from ps_backend.launcher import launch_local
 
 pytestmark = pytest.mark.spark
+
+
+def profile_of(cpus):
+    return ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus)).build
 
 
 def test_the_second_call_returns_the_first_context(spark, ps):
@@ -72,9 +77,8 @@ def test_addresses_of_running_servers(spark, problem):
 def test_what_the_driver_cannot_give_its_servers(spark):
     if PSContext._active is not None:
         PSContext._active.stop()
-    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
     with pytest.raises(ValueError, match=r"resource_profile=... with master 'local\[2\]'"):
-        PSContext.get_or_create(spark, resource_profile=profile)
+        PSContext.get_or_create(spark, resource_profile=profile_of(1))
     with pytest.raises(ValueError, match="threads must be 1 or more, got 0"):
         PSContext.get_or_create(spark, cores=0)
     assert PSContext._active is None
@@ -86,6 +90,23 @@ def test_the_servers_of_a_driver_have_as_many_threads_as_cores_says(spark):
     with PSContext.get_or_create(spark, servers=1, cores=3, memory="64m") as ps:
         environment = Path(f"/proc/{ps.server_pids[0]}/environ").read_bytes().split(b"\0")
         assert b"NUMBA_NUM_THREADS=3" in environment
+        assert PSContext.get_or_create(spark, cores=3, memory=64 << 20) is ps
+        for options, running in [
+            ({"memory": "65m"}, "memory='64m'"),
+            ({"cores": 2, "memory": "64m"}, "cores=3"),
+            ({"resource_profile": profile_of(2)}, "resource_profile=None"),
+        ]:
+            with pytest.raises(
+                ValueError, match=f"but a PSContext with {running} is running; call"
+            ):
+                PSContext.get_or_create(spark, **options)
+
+
+def test_resource_profiles_are_what_they_require(spark):
+    options = Options(resource_profile=profile_of(2))
+    options.refuse_others(None, None, profile_of(2))
+    with pytest.raises(ValueError, match=r"'cpus': 1.0.* a PSContext with .*'cpus': 2.0.* running"):
+        options.refuse_others(None, None, profile_of(1))
 
 
 def test_something_without_a_spark_context():

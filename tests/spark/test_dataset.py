@@ -102,6 +102,23 @@ def test_rebuilt_after_its_files_are_gone(spark):
     data.close()
 
 
+def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
+    data = dataset(spark, [[], [(X, 1.0)], [(X, 0.0)], [(X, 0.0), (X, 1.0)]])
+    expected = data.run(rows_of)
+    for lost in (False, True):
+        if lost:
+            # As after the loss of an executor: Spark builds them again in the tasks of the groups.
+            data._rdd.unpersist(blocking=True).persist()
+        groups = data.group(2)
+        assert len(groups.members) == 2
+        assert sorted(itertools.chain(*groups.members)) == [1, 2, 3]
+        found = groups.run(lambda rows: [list(rows_of(rows))])
+        assert [[number for number, *_ in group] for group in found] == groups.members
+        assert sorted(itertools.chain(*found)) == expected
+    assert data.group(9).members == [[], [1], [2], [3]]
+    data.close()
+
+
 @pytest.mark.parametrize(
     ("partitions", "options", "reason"),
     [

@@ -1,4 +1,4 @@
-"""Servers on the executors of a small cluster: one driver goes through their whole life."""
+"""Servers and resident tasks on the executors of a small cluster, all in one driver."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ LOG = logging.getLogger(__name__)
 SAME = """
 import json, os, signal, sys, time, warnings
 import numpy as np
+import pyspark.sql.functions as F
 from pyspark.sql import SparkSession
-from distvec.spark import PSContext
+import distvec.spark.objective.resident as resident
+from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import join
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.space import DenseSpace
@@ -68,6 +70,7 @@ say([ps.server_pids, dot(ps)])
 x = ps.arange(N, dtype=np.float64)
 y = (2.0 * x).persist()
 say(ends(ps, x))
+spark.sparkContext.cancelAllJobs()  # as Ctrl-C does; the servers are not meant
 say([x.buffer_id, y.buffer_id])
 
 sys.stdin.readline()  # an executor is killed
@@ -87,12 +90,34 @@ say(refusal(lambda: PSContext.get_or_create(spark, servers=5, timeout=2.0)))
 
 ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
+
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+
+column = F.col("id")
+features = F.array(*[(column * k % 7 / 7.0).alias("x") for k in range(1, 9)]).alias("features")
+# Behind a shuffle, whose outputs are lost with an executor.
+rows = spark.range(24).repartition(5, "id").sortWithinPartitions("id")
+frame = rows.select(features, (column % 2).alias("label"))
+w = ps.ones(8)
+bits = lambda result: (float(result[0]), result[1].numpy().tobytes())
+resident._STALL_SECONDS = 2.0
+with LogisticLoss(frame, mode="resident") as loss:
+    first = bits(loss(w))
+    tasks = loss._residents._job.tasks
+    loss._residents.close()
+    say([tasks, loss.data.run(lambda _: [parent_of(os.getppid())])])
+    say(bits(loss(w)) == first)
+    sys.stdin.readline()  # the other executor is killed, while its resident tasks wait
+    say(bits(loss(w)) == first)
 spark.stop()
 sys.stdin.readline()
 say(ps.is_stopped)
 """
 
 ENDING = """
+builder = builder.master("local-cluster[1,1,1024]").config("spark.cores.max", 1)
+spark = builder.getOrCreate()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     ps = PSContext.get_or_create(spark, servers=1, memory="256m")
@@ -112,10 +137,9 @@ def spark_home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", str(home))
 
 
-def script(body, executors, cores):
-    """A driver on a cluster of so many executors, with so many cores each."""
-    master = f"local-cluster[{executors},{cores},1024]"
-    same = SAME.replace("MASTER", repr(master)).replace("CORES", str(executors * cores))
+def script(body):
+    """A driver on a cluster of two executors, with two cores each."""
+    same = SAME.replace("MASTER", repr("local-cluster[2,2,1024]")).replace("CORES", "4")
     return same.replace("QUICK_START", repr(QUICK_START)) + body
 
 
@@ -137,8 +161,8 @@ def executor_of(pid):
     return pid
 
 
-def test_servers_live_on_executors(spark_home, driver, has_ended):
-    process = driver(script(LIFE, 2, 2))
+def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, has_ended):
+    process = driver(script(LIFE + ENDING))
     pids, right = said(process)
     assert right
     assert len(set(pids)) == 2
@@ -170,17 +194,21 @@ def test_servers_live_on_executors(spark_home, driver, has_ended):
 
     (pid,), right = said(process)
     assert right
+    tasks, executors = said(process)
+    assert tasks == 3
+    (other,) = set(executors) - {executor_of(pid)}
+    assert said(process) is True
+    os.kill(other, signal.SIGKILL)
+    go_on(process)
+    assert said(process) is True
+
     assert has_ended(pid, 30.0)  # the driver stopped Spark, and goes on
     go_on(process)
     assert said(process) is True
-    assert process.wait(timeout=60) == 0
 
-
-def test_servers_end_with_a_driver_that_stops_nothing(spark_home, driver, has_ended):
-    process = driver(script(ENDING, 1, 1))
     (warning,) = said(process)
     assert warning.startswith("the 1 servers take all 1 slots of the cluster, so no other job")
     (pid,), right = said(process)
     assert right
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=60) == 0  # it stops nothing
     assert has_ended(pid)

@@ -105,7 +105,7 @@ def test_blocks_that_vanished_are_built_again(ps, problem):
 def _forget_blocks(rows):
     from distvec.spark.objective import evaluate
 
-    evaluate._blocks.clear()
+    evaluate._partitions.clear()
     return list(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.application import free_slots
 from distvec.spark.data.build import Descriptor
+from distvec.spark.objective.resident_task import Orders, serve
 from optim import LBFGS
 from ps_backend.errors import BufferLost
 from tests.spark.test_faults import said, script
@@ -125,10 +127,26 @@ def test_blocks_that_vanished_are_built_again(loss, ps):
     assert bits(loss(w)) == first
 
 
+def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
+    w = ps.ones(loss.dimension)
+    first = bits(loss(w))
+    assert loss._residents._job.tasks < loss.data.partitions
+    loss._residents.close()
+    loss.data._rdd.unpersist(blocking=True).persist()
+    assert bits(loss(w)) == first
+
+
+def test_a_task_without_all_of_its_partitions_does_not_stay(loss, ps, spark):
+    known = loss.data.run(list)
+    serve_two = functools.partial(serve, Orders(ps.access, "a topic", [[0, 1, 2]]))
+    with pytest.raises(Exception, match=r"got the partitions \[0, 1\] of \[0, 1, 2\]: its input"):
+        spark.sparkContext.parallelize(known[:2], 1).mapPartitions(serve_two).collect()
+
+
 def _forget_blocks(rows):
     from distvec.spark.objective import evaluate
 
-    evaluate._blocks.clear()
+    evaluate._partitions.clear()
     return list(rows)
 
 
@@ -150,6 +168,7 @@ def test_without_a_free_slot_it_says_so_in_time(loss, ps, spark, tmp_path, monke
             count += len(signs.read(1))
         with pytest.raises(RuntimeError, match=r"needs 1 free slots .* 0 of them .*; end other"):
             loss(ps.ones(loss.dimension))
+        monkeypatch.undo()
         for _ in range(2):
             release.write_bytes(b".")
     other.join()

@@ -8,7 +8,7 @@ import runpy
 
 import pyspark.worker  # noqa: F401
 
-import distvec.spark  # noqa: F401
+import tests.spark.round_schedules  # noqa: F401 - what its tasks need, and distvec.spark with it
 
 if __name__ == "__main__":
     runpy.run_module("pyspark.daemon", run_name="__main__")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from typing import Self
 
 import numpy as np
@@ -17,8 +16,8 @@ from distvec.spark.data.dataset import Dataset
 from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
 from distvec.spark.objective.resident import Residents
 from distvec.spark.objective.touched import spread, touched_coordinates
+from distvec.spark.tasks.rounds import abandon
 from ps_backend import errors
-from ps_backend.client import Client
 from ps_backend.space import DenseSpace
 
 _MODES = ("job", "resident")
@@ -36,14 +35,15 @@ class LogisticLoss:
     ``positive_label`` is +1.
 
     Making one reads the data once (one Spark job) and keeps it as CSR blocks on the executors'
-    disks; ``close`` removes them. Bad rows raise ValueError with their place. In an evaluation the
-    tasks pull the coordinates that their rows touch and push those of the gradient, and a repeated
-    task counts once. To the driver come one number and one id a partition.
+    disks; ``close`` removes them, or, soon after it, the end of the last reference to the loss. Bad
+    rows raise ValueError with their place. In an evaluation the tasks pull the coordinates that
+    their rows touch and push those of the gradient, and a repeated task counts once. To the driver
+    come one number and one id a partition.
 
     ``mode`` says which tasks, and changes no bit of the result. "job": those of a Spark job for
     each evaluation, which costs some 40 ms more. "resident": tasks that stay between evaluations.
     They hold a slot for each partition, or all that are free, so other Spark jobs may have to wait:
-    until ``close``, or until there was no evaluation for ten seconds.
+    until ``close``, until another loss is made, or until there was no evaluation for ten seconds.
 
     ``dtype`` "float32" keeps the feature values so: they are rounded, and half the bytes.
 
@@ -80,10 +80,16 @@ class LogisticLoss:
             )
         if data.sparkSession.sparkContext is not self.ps.spark_context:
             raise ValueError("the data belongs to another SparkContext than the PSContext")
+        # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
+        for idle in list(self.ps.residents):
+            idle.close()
         self.data = Dataset(data, features, label, weight, positive_label, dtype)
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
         self._residents = Residents(self.ps, self.data) if mode == "resident" else None
+        if self._residents is not None:
+            self.ps.residents.add(self._residents)
+        self._hold = self.ps.forgotten.hold(functools.partial(_close, self._residents, self.data))
         if compact:
             try:
                 self.coordinates = touched_coordinates(self.ps, self.data)
@@ -113,6 +119,7 @@ class LogisticLoss:
         other.l2 = _penalty_factor(l2, "l2")
         other.intercept, other.ps, other.data = self.intercept, self.ps, self.data
         other._residents, other.coordinates = self._residents, self.coordinates
+        other._hold = self._hold
         return other
 
     def penalty(self, l1: float) -> float | DistArray:
@@ -149,9 +156,7 @@ class LogisticLoss:
 
         Twice is harmless.
         """
-        if self._residents is not None:
-            self._residents.close()
-        self.data.close()
+        _close(self._residents, self.data)
 
     def __enter__(self) -> Self:
         return self
@@ -202,12 +207,8 @@ class LogisticLoss:
                 target = client.new_id()
                 winners = [(one.partition, one.attempt) for one in outcomes]
                 client.commit(round_name, winners, space, w.dtype, target)
-            except errors.ServerLost:
-                # The driver would wait for that server, too, before it knew that it is lost.
-                threading.Thread(target=_drop, args=(client, round_name), daemon=True).start()
-                raise
-            except BaseException:
-                _drop(client, round_name)
+            except BaseException as error:
+                abandon(client, round_name, error)
                 raise
             gradient = self.ps.adopt(target, w.space, w.dtype)
             return math.fsum(one.loss for one in outcomes), gradient
@@ -222,20 +223,18 @@ class LogisticLoss:
         return self.data.run(functools.partial(evaluate, request))
 
 
+def _close(residents: Residents | None, data: Dataset) -> None:
+    if residents is not None:
+        residents.close()
+    data.close()
+
+
 def _raise_error_of(outcomes: list[Outcome]) -> None:
     """Raise a task's failure on the driver, as its own class."""
     for one in outcomes:
         if one.error:
             kind: type[errors.PSError] = getattr(errors, one.error, errors.PSError)
             raise kind(f"in the task of partition {one.partition}: {one.message}")
-
-
-def _drop(client: Client, round_name: str) -> None:
-    """Forget a failed round. The failure under way says more than one of dropping would."""
-    try:
-        client.drop_round(round_name)
-    except errors.PSError:
-        return
 
 
 def _check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:

@@ -26,6 +26,37 @@ class Options:
     resource_profile: ResourceProfile | None = None
     timeout: float = 30.0
 
+    def refuse_others(
+        self, memory: int | str | None, cores: int | None, resource_profile: ResourceProfile | None
+    ) -> None:
+        """ValueError for what is given and is not what running servers were started with."""
+        asked = {"memory": memory, "cores": cores, "resource_profile": resource_profile}
+        for name, value in asked.items():
+            have = getattr(self, name)
+            if value is not None and _meaning(value) != _meaning(have):
+                raise ValueError(
+                    f"{name}={_shown(value)}, but a PSContext with {name}={_shown(have)} is "
+                    f"running; call stop() on it first, or leave {name} out to use it"
+                )
+
+
+def _meaning(option: int | str | ResourceProfile | None) -> object:
+    """What two equal options have in common: "2g" is 2 GiB, and profiles are what they require."""
+    if isinstance(option, str):
+        return parse_size(option)
+    if isinstance(option, ResourceProfile):
+        tasks = {name: one.amount for name, one in option.taskResources.items()}
+        executors = {
+            name: (one.amount, one.discoveryScript, one.vendor)
+            for name, one in option.executorResources.items()
+        }
+        return tasks, executors
+    return option
+
+
+def _shown(option: int | str | ResourceProfile | None) -> str:
+    return str(_meaning(option)) if isinstance(option, ResourceProfile) else repr(option)
+
 
 def start(spark_context: SparkContext, options: Options) -> tuple[Servers, Client]:
     """Running servers and a client with a session on them; or an error, and no servers."""
