@@ -1,7 +1,8 @@
-"""L-BFGS, OWL-QN and gradient descent: on parameter servers, and the same in plain PySpark.
+"""L-BFGS, OWL-QN and SGD: on parameter servers, and the same in plain PySpark.
 
 Plain PySpark broadcasts the weights, adds up dense gradients by ``treeReduce``, and runs the solver
-on NumPy arrays in the driver. The solvers are the same code, so both take the same iterates. The
+on NumPy arrays in the driver. The solvers are the same code, so both take the same iterates; SGD's
+steps, of ``BATCH`` rows a partition, are those of workers in lockstep (``distvec.spark.run``). The
 plain one gets its rows as cached CSR blocks, one a partition, and what making them takes is no part
 of its times.
 """
@@ -12,8 +13,8 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
-from typing import Any
+from itertools import cycle, islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,10 +25,14 @@ from benchmarks.harness import Ratio, Report, Timing, main
 from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.objective.kernels import logistic
-from optim import LBFGS, OWLQN, SGD
+from optim import LBFGS, OWLQN, GradientDescent
+
+BATCH = 1000
+STEP_SIZE = 0.5
 
 _SKIPPED = 3
 """The first iterations are not counted: histories are short, processes start."""
+_SGD_STEPS, _PLAIN_SGD_STEPS = 200, 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +79,10 @@ def compared(
                 seconds.setdefault(f"{name}, {where}", []).extend(steps[_SKIPPED:])
                 ends.append(float(result.fun))
             facts[f"{name}: objective, distvec and plain"] = f"{ends[0]:.12f} {ends[1]:.12f}"
+        seconds.setdefault("SGD, distvec", []).extend(sgd(ps, plain, _SGD_STEPS)[0])
+        seconds.setdefault("SGD, plain PySpark", []).extend(plain.sgd(_PLAIN_SGD_STEPS)[0])
+    ours, theirs = sgd(ps, plain, _SKIPPED + 2)[1], plain.sgd(_SKIPPED + 2)[1]
+    facts["SGD: largest difference between the weights"] = f"{np.abs(ours - theirs).max():.1e}"
     facts["rows of plain PySpark made in"] = f"{plain.seconds:.1f} s"
     timings = {name: Timing(name, values) for name, values in seconds.items()}
     title = f"one iteration, {loss.rows:,} rows x {NONZEROS} non-zeros, {plain.size:,} features"
@@ -82,7 +91,7 @@ def compared(
 
 def ratios(timings: Mapping[str, Timing]) -> Iterator[Ratio]:
     """How many times as fast, by medians."""
-    for name in solvers(1):
+    for name in (*solvers(1), "SGD"):
         ours = statistics.median(timings[f"{name}, distvec"].seconds)
         theirs = statistics.median(timings[f"{name}, plain PySpark"].seconds)
         yield Ratio(f"{name}: speed over plain PySpark", theirs / ours, "at least 10")
@@ -94,8 +103,44 @@ def solvers(iterations: int) -> Mapping[str, Callable[[], Any]]:
     return {
         "L-BFGS": lambda: LBFGS(history=10, value_tolerance=0.0, **limits),
         "OWL-QN": lambda: OWLQN(l1=1e-6, history=10, value_tolerance=0.0, **limits),
-        "gradient descent": lambda: SGD(step_size=1.0, **limits),
+        "gradient descent": lambda: GradientDescent(**limits),
     }
+
+
+def sgd(ps: PSContext, plain: PlainLoss, steps: int) -> tuple[list[float], np.ndarray]:
+    """Seconds of each step but the first of a worker, and the weights after all."""
+
+    def train(worker: Worker, w: Vector) -> list[float]:
+        (block,) = worker.rows
+        times = []
+        for batch in islice(_batches(block), steps):
+            _, gradient = _sums(batch.rows, w.pull(batch.columns))
+            w.push(batch.columns, -STEP_SIZE / (worker.size * BATCH) * gradient)
+            worker.clock()
+            times.append(time.perf_counter())
+        return [b - a for a, b in pairwise(times)][_SKIPPED:]
+
+    w = ps.zeros(plain.size)
+    return run(train, plain.blocks, w, staleness=0)[0], w.numpy()
+
+
+class Batch(NamedTuple):
+    """Rows over the columns that they touch."""
+
+    columns: np.ndarray
+    rows: tuple[sp.csr_array, np.ndarray]
+
+
+def _batches(block: tuple[sp.csr_array, np.ndarray]) -> Iterator[Batch]:
+    matrix, labels = block
+    made = []
+    for low in range(0, len(labels), BATCH):
+        part = matrix[low : low + BATCH]
+        columns, local = np.unique(part.indices, return_inverse=True)
+        parts = (part.data, local.astype(np.int32), part.indptr)
+        rows = sp.csr_array(parts, shape=(part.shape[0], columns.size))
+        made.append(Batch(columns, (rows, labels[low : low + BATCH])))
+    return cycle(made)
 
 
 class PlainLoss:
@@ -104,21 +149,42 @@ class PlainLoss:
     def __init__(self, data: DataFrame, rows: int, features: int) -> None:
         began = time.perf_counter()
         self.rows, self.size = rows, features
-        self._blocks: RDD[Any] = data.rdd.mapPartitions(lambda part: [_block(part, features)])
-        self._blocks = self._blocks.cache()
-        self._blocks.count()
+        self.blocks: RDD[Any] = data.rdd.mapPartitions(lambda part: [_block(part, features)])
+        self.blocks = self.blocks.cache()
+        self.blocks.count()
         self.seconds = time.perf_counter() - began
         """What making the blocks took."""
 
     def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """One Spark job, one broadcast."""
-        shipped = self._blocks.context.broadcast(w)
-        value, gradient = self._blocks.map(lambda block: _sums(block, shipped.value)).treeReduce(
+        shipped = self.blocks.context.broadcast(w)
+        value, gradient = self.blocks.map(lambda block: _sums(block, shipped.value)).treeReduce(
             lambda a, b: (a[0] + b[0], a[1] + b[1])
         )
         shipped.destroy()
         value = value / self.rows + 0.5 * PENALTY * float(w @ w)
         return value, gradient / self.rows + PENALTY * w
+
+
+    def sgd(self, steps: int) -> tuple[list[float], np.ndarray]:
+        """Seconds of each step, and the weights after all."""
+        w, times = np.zeros(self.size), [time.perf_counter()]
+        partitions = self.blocks.getNumPartitions()
+        for step in range(steps):
+            shipped = self.blocks.context.broadcast(w)
+            gradient = self.blocks.map(
+                lambda block, step=step, shipped=shipped: _part_sums(block, step, shipped.value)
+            ).treeReduce(np.add)
+            shipped.destroy()
+            w -= STEP_SIZE / (partitions * BATCH) * gradient
+            times.append(time.perf_counter())
+        return [b - a for a, b in pairwise(times)][_SKIPPED:], w
+
+
+def _part_sums(block: tuple[sp.csr_array, np.ndarray], step: int, w: np.ndarray) -> np.ndarray:
+    matrix, labels = block
+    low = step * BATCH % (-(-len(labels) // BATCH) * BATCH)
+    return _sums((matrix[low : low + BATCH], labels[low : low + BATCH]), w)[1]
 
 
 def _block(rows: Iterator[Any], features: int) -> tuple[sp.csr_array, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, overload
@@ -16,6 +17,7 @@ from distvec import DistArray
 from distvec.session import Session
 from distvec.spark.access import Access
 from distvec.spark.application import context_of, has_stopped, use_this_python
+from distvec.spark.forgotten import Forgotten
 from distvec.spark.servers.executors import ExecutorServers
 from distvec.spark.servers.start import Options, Servers, start
 from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
@@ -24,6 +26,10 @@ from distvec.spark.tasks.shared import SharedVector
 from ps_backend.client import Client
 
 _WATCH_SECONDS = 1.0
+STOPPED = (
+    "this PSContext was stopped, and its arrays went with it; start one again by "
+    "PSContext.get_or_create(spark), and make them anew"
+)
 
 
 class PSContext(Session):
@@ -42,14 +48,21 @@ class PSContext(Session):
         client: Client,
         token: str,
         servers: Servers | None = None,
+        options: Options | None = None,
     ) -> None:
         super().__init__(client, owner=servers)
+        client.closed_message = STOPPED
         self.spark_context = spark_context
         nothing: Reports = {}
         self.reports = spark_context.accumulator(nothing, CollectReports())
         """What tasks said of their contributions to the rounds that are open."""
+        self.forgotten = Forgotten()
+        """Ends what belongs to this context and nobody holds any more."""
+        self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those whose tasks stay; ``close()`` frees the slots until the next evaluation."""
         self._token = token
         self._servers = servers
+        self._options = Options() if options is None else options
         self._stopped = threading.Event()
         atexit.register(self.stop)
         threading.Thread(target=self._watch, name="distvec-spark-watch", daemon=True).start()
@@ -81,7 +94,8 @@ class PSContext(Session):
 
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
         ``distvec serve`` started, which the executors must reach under the same names. ValueError
-        if a running context has other servers than those asked for; a context whose SparkContext
+        if a running context has other servers than those asked for, or started them with another
+        ``memory``, ``cores`` or ``resource_profile`` than are given; a context whose SparkContext
         has stopped, or whose servers cannot be replaced any more, is discarded.
         """
         spark_context = context_of(spark)
@@ -93,6 +107,7 @@ class PSContext(Session):
             if running is not None:
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
+                    running._options.refuse_others(memory, cores, resource_profile)
                     return running
                 running.stop()
             if wanted is not None:
@@ -127,7 +142,7 @@ class PSContext(Session):
         use_this_python(spark_context)
         servers, client = start(spark_context, options)
         try:
-            return cls(spark_context, client, servers.token, servers)
+            return cls(spark_context, client, servers.token, servers, options)
         except BaseException:
             servers.stop()
             raise
@@ -208,6 +223,7 @@ class PSContext(Session):
                 return
             self._stopped.set()
         atexit.unregister(self.stop)
+        self.forgotten.close()
         if isinstance(self._servers, ExecutorServers):
             self._servers.stop()  # first: or the client would wait for one that is lost
         super().close()

@@ -20,6 +20,7 @@ from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResour
 from distvec.spark.application import has_stopped, reason_of, seconds_since_start, slots
 from distvec.spark.servers.registry import Registry
 from distvec.spark.servers.registry_service import RegistryService
+from distvec.spark.servers.shield import Shield
 from distvec.spark.servers.supervise import Orders, supervise
 from ps_backend.errors import PSError
 
@@ -60,6 +61,7 @@ class ExecutorServers:
         """Why the job ended for good, if it did."""
         self._context = spark_context
         self._group = f"distvec-servers-{uuid.uuid4().hex}"
+        self._shield = Shield(spark_context, self._group)
         self._stopping = threading.Event()
         conf = spark_context.getConf()
         host = conf.get("spark.driver.host") or "127.0.0.1"
@@ -73,6 +75,7 @@ class ExecutorServers:
         self._orders = Orders(self.registry_address, self.token, servers, memory, threads)
         self._thread = InheritableThread(target=self._run_jobs, name="distvec-servers", daemon=True)
         deadline = time.monotonic() + timeout
+        self._shield.up()
         try:
             self._wait_for_executors(deadline)
             self._thread.start()
@@ -103,6 +106,7 @@ class ExecutorServers:
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._shield.down()
         self.registry.stop("the servers were stopped; start some: PSContext.get_or_create(spark)")
         if self._thread.is_alive():
             self._thread.join(0.0 if self.registry.owned == 0 else _STOP_SECONDS)
@@ -174,6 +178,7 @@ class ExecutorServers:
         context = self._context
         description = f"distvec: {self.registry.servers} parameter servers"
         context.setJobGroup(self._group, description, interruptOnCancel=True)
+        context.clearJobTags()  # those of the caller, who may cancel by them
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         numbers = context.parallelize(range(self.registry.servers), self.registry.servers)
         if self._profile is not None:
