@@ -49,6 +49,8 @@ class Connection:
         self._owner = session is None
         self._pid = os.getpid()
         self._closed = False
+        self.closed_message = "the client is closed; connect again"
+        """What ``PSError`` says to those who use it all the same; its owner may know better."""
         self._transports = transports
         self._compose = Composer(self.session, self.client_id, self.servers)
         opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
@@ -162,6 +164,6 @@ class Connection:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise PSError("the client is closed; connect again")
+            raise PSError(self.closed_message)
         if os.getpid() != self._pid:
             raise PSError("the client was made before a fork; connect again in this process")
