@@ -78,7 +78,8 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer logistic
+BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer resident \
+              logistic plain_pyspark staleness wide
 
 proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)

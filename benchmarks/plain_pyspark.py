@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks.harness import Ratio, Report, Timing, main
 from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
-from distvec.spark import LogisticLoss, PSContext
+from distvec.spark import LogisticLoss, PSContext, run
+from distvec.spark.loops.worker import LoopVector, Worker
 from distvec.spark.objective.kernels import logistic
 from optim import LBFGS, OWLQN, GradientDescent
 
@@ -110,7 +111,7 @@ def solvers(iterations: int) -> Mapping[str, Callable[[], Any]]:
 def sgd(ps: PSContext, plain: PlainLoss, steps: int) -> tuple[list[float], np.ndarray]:
     """Seconds of each step but the first of a worker, and the weights after all."""
 
-    def train(worker: Worker, w: Vector) -> list[float]:
+    def train(worker: Worker, w: LoopVector) -> list[float]:
         (block,) = worker.rows
         times = []
         for batch in islice(_batches(block), steps):
@@ -164,7 +165,6 @@ class PlainLoss:
         shipped.destroy()
         value = value / self.rows + 0.5 * PENALTY * float(w @ w)
         return value, gradient / self.rows + PENALTY * w
-
 
     def sgd(self, steps: int) -> tuple[list[float], np.ndarray]:
         """Seconds of each step, and the weights after all."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ps_backend.connection import Connection
 from ps_backend.link import Diagnose, RetryPolicy
+from ps_backend.loop import Loop
 from ps_backend.memory import default_budget
 from ps_backend.program import Program
 from ps_backend.rounds import Key, Total, Winner
@@ -304,3 +305,7 @@ class Client(Connection):
     def topic(self, name: str) -> Topic:
         """The topic ``name`` of the session's board: small values to wait for. No message."""
         return Topic(name, self.servers, self._compose.request, self._send)
+
+    def loop(self, name: str) -> Loop:
+        """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
+        return Loop(name, self.servers, self._compose.request, self._send)

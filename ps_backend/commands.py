@@ -21,7 +21,7 @@ from ps_backend.session import Session
 from ps_backend.store import Buffer, Part
 from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks, decode_call
 
-_INDEX_BYTES = 8
+INDEX_BYTES = 8
 _ANY = ValueType("bool")
 
 
@@ -138,7 +138,7 @@ def read(session: Session, request: pb.Request, _: Payload) -> Outcome:
 # --- sparse ---------------------------------------------------------------------------------------
 
 
-def _rows(part: Part, count: int) -> Part:
+def loose_rows(part: Part, count: int) -> Part:
     """The type of ``count`` loose rows of an array."""
     return Part(part.space, part.type, 0, count)
 
@@ -147,17 +147,18 @@ def _pairs(
     memory: Memory, part: Part, count: int, payload: Payload, what: str, *, force: bool = False
 ) -> Contribution:
     """Indices and rows from the payload, the indices checked and made local."""
-    rows = _rows(part, count)
-    cut = count * _INDEX_BYTES
+    rows = loose_rows(part, count)
+    cut = count * INDEX_BYTES
     (block,) = memory.allocate([cut + rows.nbytes], what, force=force)
     payload.into(byte_view(block.bytes))
     indices = block.bytes[:cut].view(np.int64)
-    _localize(indices, part)
+    localize(indices, part)
     values = block.bytes[cut:].view(np.dtype(part.type.dtype)).reshape(rows.shape)
     return Contribution(part.space.length, indices, values, block)
 
 
-def _localize(indices: np.ndarray, part: Part) -> None:
+def localize(indices: np.ndarray, part: Part) -> None:
+    """Make global ``indices`` count from the part's first row; ``IndexError`` if one is outside."""
     if indices.size and not (part.low <= indices.min() and indices.max() < part.high):
         raise IndexError(
             f"indices {indices.min()} .. {indices.max()} are not all in {part.low} .. "
@@ -171,13 +172,13 @@ def gather(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     body = request.gather
     part = session.part(body.array)
     buffer = session.store.get(body.array.buffer, part)
-    rows = _rows(part, body.count)
+    rows = loose_rows(part, body.count)
     blocks = session.store.memory.allocate(
-        [body.count * _INDEX_BYTES, rows.nbytes], "gathering from an array"
+        [body.count * INDEX_BYTES, rows.nbytes], "gathering from an array"
     )
     payload.into(byte_view(blocks[0].bytes))
     indices = blocks[0].array(np.dtype(np.int64), (body.count,))
-    _localize(indices, part)
+    localize(indices, part)
     found = blocks[1].array(np.dtype(part.type.dtype), rows.shape)
     np.take(buffer.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
     return Outcome(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)

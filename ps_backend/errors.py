@@ -43,5 +43,13 @@ class TopicClosed(PSError):
     """Somebody waits for, or answers, a topic of the board that is not there (any more)."""
 
 
+class LoopClosed(PSError):
+    """Somebody works on in a loop (``clocks.py``) that is not there (any more)."""
+
+
+class AttemptFenced(PSError):
+    """An attempt speaks for a rank of a loop after a later attempt has joined."""
+
+
 class StaleRequest(PSError):
     """A repeated request is so old that its reply is no longer on record."""

@@ -245,7 +245,7 @@ def _buffers(request: pb.Request) -> str:
         for number in call.outputs:  # made by the request itself
             lengths.pop(number, None)
     kind = request.WhichOneof("body")
-    if kind in ("read", "gather", "scatter_add", "update"):
+    if kind in ("read", "gather", "scatter_add", "update", "pull"):
         array = getattr(request, kind).array
         lengths[array.buffer] = array.length
     named = [f"{number} (length {length})" for number, length in lengths.items()]

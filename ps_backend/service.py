@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from ps_backend import commands
+from ps_backend import clock_commands, commands
 from ps_backend.board import WaitingRoom
 from ps_backend.commands import Command, Outcome, Payload
 from ps_backend.errors import PSError, SessionUnknown
@@ -25,10 +25,10 @@ VERSION = "0.1.0"
 
 _LOG = logging.getLogger(__name__)
 
-_WAITS = frozenset(("await_post", "await_answers"))
+_WAITS = frozenset(("await_post", "await_answers", "pull"))
 """Commands that wait for others: no work of this server."""
 
-_READS = frozenset(("read", "gather", "answer")) | _WAITS
+_READS = frozenset(("read", "gather", "answer")) | _WAITS | frozenset(clock_commands.COMMANDS)
 """Commands that change nothing when repeated, so there is no need to record their replies."""
 
 _KEEPS_UNDO = frozenset(("stage", "reopen", "update", "post", "close_topic")) | _READS
@@ -65,6 +65,7 @@ class Service:
             "answer": commands.answer,
             "await_answers": commands.await_answers,
             "close_topic": commands.close_topic,
+            **clock_commands.COMMANDS,
         }
 
     def handle(self, request: pb.Request, payload: Payload) -> Outcome:
@@ -104,6 +105,7 @@ class Service:
         self._room.close()
         for session in list(self._sessions.values()):
             session.board.wake_all()
+            session.loops.wake_all()
 
     def status(self) -> pb.Status:
         """What this server holds right now."""

@@ -1,4 +1,4 @@
-"""One session on one server: its buffers, rounds, sweeps and clients."""
+"""One session on one server: its buffers, rounds, loops, sweeps and clients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ps_backend.board import Board, WaitingRoom
+from ps_backend.clocks import Loops
 from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.memory import Memory
@@ -49,6 +50,7 @@ class Session:
         self.store = Store(memory)
         self.rounds = Rounds()
         self.board = Board(room, first_number << CLIENT_BITS)
+        self.loops = Loops(room)
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
         self._sweeps: dict[str, Sweep] = {}
@@ -116,6 +118,7 @@ class Session:
     def close(self) -> None:
         """Free everything, and end all waits."""
         self.board.close()
+        self.loops.close()
         self.store.clear()
         self.rounds.clear()
 

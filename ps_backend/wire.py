@@ -48,6 +48,10 @@ class Crowded(errors.PSError):
     """So many requests wait on a server that it takes no more; the client then asks later."""
 
 
+class TooEarly(errors.PSError):
+    """Ranks of a loop are still too far behind for a pull; the client then asks again."""
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 _KINDS: dict[str, type[Exception]] = {
@@ -63,7 +67,10 @@ _KINDS: dict[str, type[Exception]] = {
         errors.RoundClosed,
         errors.StaleRequest,
         errors.TopicClosed,
+        errors.LoopClosed,
+        errors.AttemptFenced,
         Crowded,
+        TooEarly,
         NothingShared,
         UnknownSweep,
         PayloadBroken,

@@ -4,11 +4,13 @@ ps = PSContext.get_or_create(spark, servers=2)
 loss = LogisticLoss(train, features="features", label="label", l2=1e-4)
 result = LBFGS(history=10).minimize(loss, ps.zeros(loss.dimension))
 scores(test, result.x).show()
+run(train, rdd, w, staleness=1)
 ps.stop()
 """
 
 from distvec.spark.context import PSContext
+from distvec.spark.loops.run import run
 from distvec.spark.objective.loss import LogisticLoss
 from distvec.spark.objective.scores import scores
 
-__all__ = ["LogisticLoss", "PSContext", "scores"]
+__all__ = ["LogisticLoss", "PSContext", "run", "scores"]

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "chunk", "segment")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "chunk", "segment")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,13 @@ class Request(_message.Message):
     AWAIT_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_LOOP_FIELD_NUMBER: _ClassVar[int]
+    JOIN_LOOP_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    PULL_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_RANK_FIELD_NUMBER: _ClassVar[int]
+    READ_CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_LOOP_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     session: str
@@ -60,12 +67,19 @@ class Request(_message.Message):
     await_answers: AwaitAnswers
     close_topic: CloseTopic
     update: Update
+    open_loop: OpenLoop
+    join_loop: JoinLoop
+    tick: Tick
+    pull: Pull
+    exclude_rank: ExcludeRank
+    read_clocks: ReadClocks
+    close_loop: CloseLoop
     chunk: bytes
     segment: Segment
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "clocks", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +87,7 @@ class Reply(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     POSTED_FIELD_NUMBER: _ClassVar[int]
+    CLOCKS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
@@ -81,8 +96,9 @@ class Reply(_message.Message):
     status: Status
     seconds: float
     posted: Posted
+    clocks: Clocks
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -409,3 +425,101 @@ class Posted(_message.Message):
     value: bytes
     answers: _containers.ScalarMap[int, bytes]
     def __init__(self, version: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
+
+class OpenLoop(_message.Message):
+    __slots__ = ("loop", "ranks", "staleness")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    ranks: int
+    staleness: int
+    def __init__(self, loop: _Optional[str] = ..., ranks: _Optional[int] = ..., staleness: _Optional[int] = ...) -> None: ...
+
+class JoinLoop(_message.Message):
+    __slots__ = ("loop", "rank", "attempt", "at")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    rank: int
+    attempt: int
+    at: int
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., at: _Optional[int] = ...) -> None: ...
+
+class Tick(_message.Message):
+    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "additions")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    ADDITIONS_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    rank: int
+    attempt: int
+    clock: int
+    leave: bool
+    additions: _containers.RepeatedCompositeFieldContainer[Addition]
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: _Optional[bool] = ..., additions: _Optional[_Iterable[_Union[Addition, _Mapping]]] = ...) -> None: ...
+
+class Addition(_message.Message):
+    __slots__ = ("array", "count", "dense")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    count: int
+    dense: bool
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
+
+class Pull(_message.Message):
+    __slots__ = ("loop", "rank", "attempt", "clock", "seconds", "array", "count", "dense")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    rank: int
+    attempt: int
+    clock: int
+    seconds: float
+    array: Array
+    count: int
+    dense: bool
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
+
+class ExcludeRank(_message.Message):
+    __slots__ = ("loop", "rank", "attempt")
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    rank: int
+    attempt: int
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class ReadClocks(_message.Message):
+    __slots__ = ("loop",)
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    def __init__(self, loop: _Optional[str] = ...) -> None: ...
+
+class CloseLoop(_message.Message):
+    __slots__ = ("loop",)
+    LOOP_FIELD_NUMBER: _ClassVar[int]
+    loop: str
+    def __init__(self, loop: _Optional[str] = ...) -> None: ...
+
+class Clocks(_message.Message):
+    __slots__ = ("clocks", "out")
+    CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    OUT_FIELD_NUMBER: _ClassVar[int]
+    clocks: _containers.RepeatedScalarFieldContainer[int]
+    out: bool
+    def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: _Optional[bool] = ...) -> None: ...

@@ -32,3 +32,12 @@ def test_round(one_spark):
         names = {"ps": ps, "rdd": one_spark.sparkContext.parallelize(range(4), 2)}
         exec(compile(SNIPPETS[2], "README.md", "exec"), names)
         assert names["gradient"].pull([3, 4, 5]).tolist() == [2.0, 0.0, 4.0]
+
+
+def test_loop(one_spark, capsys):
+    from distvec.spark import PSContext
+
+    with PSContext.get_or_create(one_spark, servers=2) as ps:
+        names = {"ps": ps, "rdd": one_spark.sparkContext.parallelize(range(4), 2)}
+        exec(compile(SNIPPETS[3], "README.md", "exec"), names | {"__name__": "readme"})
+    assert capsys.readouterr().out == "[0, 1]\n"

@@ -1,0 +1,184 @@
+"""What the driver does while a loop runs: show and print, exclude, and see that all is well."""
+
+from __future__ import annotations
+
+import functools
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty
+from typing import Any
+
+from pyspark import RDD
+
+from distvec.expr import Buffer
+from distvec.spark.application import reason_of
+from distvec.spark.context import PSContext
+from distvec.spark.loops.job import Job
+from distvec.spark.loops.reports import Listener
+from distvec.spark.loops.task import Assignment, Train, serve
+from distvec.spark.loops.view import Screen, View
+from ps_backend.errors import LoopClosed, PSError, ServerLost
+from ps_backend.interrupts import uninterrupted
+from ps_backend.loop import Loop, Target
+
+_LOOK_SECONDS = 0.1
+_MOST_REPORTS = 1000
+"""The driver looks up so often, or after so many reports: for Ctrl-C, and for a job that ended."""
+
+_SERVERS_SECONDS = 2.0
+"""It asks the servers so often whether they still have the loop."""
+
+_START_SECONDS = 30.0
+"""Tasks that have no slot for so long are not waited for, if others may wait for them."""
+
+
+class Driver:
+    """One loop: its vectors, its Spark job, and what the driver does while it runs."""
+
+    def __init__(
+        self,
+        ps: PSContext,
+        buffers: Sequence[Buffer],
+        size: int,
+        staleness: int | None,
+        patience: float,
+    ) -> None:
+        self.loop: Loop = ps.client.loop(f"loop-{ps.client.new_id()}")
+        self._buffers = buffers
+        self._ps, self._size, self._patience = ps, size, patience
+        self._staleness = staleness
+        self._view = View(size)
+        self._listener: Listener | None = None
+        self._job: Job | None = None
+        self._asked = self._enough = time.monotonic()
+
+    def start(self, train: Train, rdd: RDD[Any]) -> None:
+        """Open the loop on the servers and start the job."""
+        context = self._ps.spark_context
+        self.loop.open(self._size, self._staleness)
+        conf, access = context.getConf(), self._ps.access
+        host = conf.get("spark.driver.host") or "127.0.0.1"
+        bind = conf.get("spark.driver.bindAddress") or host
+        self._listener = Listener(host, bind, access.token)
+        targets = tuple(Target(one.id, one.space, one.dtype) for one in self._buffers)
+        assignment = Assignment(access, self.loop.name, self._size, targets, self._listener.address)
+        if self._size < rdd.getNumPartitions():
+            rdd = rdd.coalesce(self._size)
+        self._job = Job(
+            rdd,
+            functools.partial(serve, assignment, train),
+            f"distvec-{self.loop.name}-{self._ps.client.session}",
+            f"distvec: a loop of {self._size} workers",
+        )
+
+    def wait(self, shown: Screen) -> list[Any]:
+        """The results by rank."""
+        job = self._running
+        while job.is_alive:
+            self._look(shown)
+            self._check_slots(job)
+            self._check_servers(_SERVERS_SECONDS)
+        while self._take(shown):
+            pass
+        shown.show(self._view)
+        if job.failure is not None or len(job.results) != self._size:
+            self._check_servers(0.0)
+            reason = "its tasks ended early" if job.failure is None else reason_of(job.failure)
+            raise RuntimeError(f"the Spark job of the loop failed: {reason}") from job.failure
+        self._close_listener()
+        return [result for _, result in sorted(job.results, key=lambda one: one[0])]
+
+    def stop(self) -> None:
+        """End the loop and its tasks, some seconds at most."""
+        with suppress(PSError):  # the servers are gone, and the loop with them
+            self.loop.close()
+        if self._job is not None:
+            self._job.stop()
+        self._close_listener()
+
+    @property
+    def _running(self) -> Job:
+        if self._job is None or self._listener is None:
+            raise RuntimeError("the loop was not started")
+        return self._job
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    def _look(self, shown: Screen) -> None:
+        """Take what reports come in a moment, and do what follows from them."""
+        more = self._take(shown, _LOOK_SECONDS)
+        for _ in range(_MOST_REPORTS):
+            if not more:
+                break
+            more = self._take(shown)
+        shown.show(self._view)
+        self._warn_of_slow()
+        self._exclude_silent()
+
+    def _take(self, shown: Screen, seconds: float = 0.0) -> bool:
+        """Take one report, if one comes within so many seconds; whether one came."""
+        if self._listener is None:
+            return False
+        try:
+            report = self._listener.reports.get(timeout=seconds)
+        except Empty:
+            return False
+        self._view.note(report, time.monotonic())
+        for line in report.lines:
+            shown.print_line(f"[{report.rank}] {line}")
+        return True
+
+    def _warn_of_slow(self) -> None:
+        for rank, mine, usual in self._view.slow():
+            warnings.warn(
+                f"worker {rank} is slow: {mine:.3g} s a clock, the others {usual:.3g} s; the loop "
+                "waits for it as far as staleness says",
+                stacklevel=5,  # who called run
+            )
+
+    def _exclude_silent(self) -> None:
+        for rank, attempt in self._view.silent(time.monotonic(), self._patience):
+            self.loop.exclude(rank, attempt)
+            warnings.warn(
+                f"worker {rank} was not heard of for {self._patience:g} s; the others go on "
+                "without it until it comes back",
+                stacklevel=5,  # who called run
+            )
+
+    def _check_slots(self, job: Job) -> None:
+        """Raise if workers that others may wait for, or all of them, get no slot."""
+        now, began = time.monotonic(), self._view.missing < self._size
+        if not self._view.missing or (began and self._staleness is None):
+            return
+        needed = self._size if began else 1
+        with uninterrupted():  # Ctrl-C in the middle of Py4J's own code comes out as its error
+            active = job.active
+        if active >= needed:
+            self._enough = now
+        elif now - self._enough > _START_SECONDS:
+            raise RuntimeError(
+                f"the loop needs {self._size} slots at once, and {active} of its tasks have had "
+                f"one for {_START_SECONDS:g} s; end other Spark jobs, or give fewer partitions: "
+                "rdd.coalesce(n)"
+            )
+
+    def _check_servers(self, seconds: float) -> None:
+        """Raise ``ServerLost`` unless all servers have the loop; asks them once in ``seconds``."""
+        if time.monotonic() - self._asked < seconds:
+            return
+        try:
+            self.loop.clocks()
+        except (ServerLost, LoopClosed) as error:
+            named = [
+                f"{k} (buffer {one.id}, length {one.space.length})"
+                for k, one in enumerate(self._buffers)
+            ]
+            raise ServerLost(
+                f"the loop lost a server, and with it a part of array {', '.join(named)}; the "
+                f"arrays given to run still stand for their values of before: {error}"
+            ) from error
+        self._asked = time.monotonic()

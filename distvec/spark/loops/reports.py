@@ -1,0 +1,215 @@
+"""What workers tell the driver while they run: that they live, where they are, what they print.
+
+A worker keeps one signed connection to the driver (``signed_lines``) and reports twice a second,
+at once where something was printed. Nothing of the loop depends on it but the driver's view.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import socketserver
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from distvec.spark.servers.signed_lines import SignedLines, connect
+from ps_backend.errors import PSError
+
+_REPORT_SECONDS = 0.5
+_SILENCE_SECONDS = 60.0
+_CONNECT_SECONDS = 5.0
+_CLOSE_SECONDS = 10.0
+
+_MOST_CHARACTERS = 4000
+"""Printed characters in a report: JSON makes up to twelve bytes of each."""
+
+_MOST_LINES = 20_000
+"""Lines that a worker keeps for a driver that does not listen."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker says: it is in clock ``now``, and its last clocks took so many ``seconds``."""
+
+    rank: int
+    attempt: int
+    now: int
+    seconds: Sequence[float] = ()
+    lines: Sequence[str] = ()
+    done: bool = False
+
+
+class Listener:
+    """The driver's side: collects the reports of all workers in ``reports``."""
+
+    def __init__(self, host: str, bind: str, key: str) -> None:
+        """Listen on a free port of the address ``bind``; workers reach it as ``host``."""
+        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self._server = _Server(bind, self.reports, key)
+        self.address = (host, int(self._server.server_address[1]))
+        threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},  # how long closing takes
+            name="distvec-reports",
+            daemon=True,
+        ).start()
+
+    def close(self) -> None:
+        """Take no more reports. Idempotent."""
+        self._server.shutdown()
+        self._server.server_close()
+        for connection in list(self._server.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, bind: str, reports: SimpleQueue[Report], key: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        self.reports, self.key = reports, key
+        self.connections: set[socket.socket] = set()
+        super().__init__((bind, 0), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A stranger, or somebody who left: no reason to write to the driver's terminal."""
+        _LOG.debug("a connection from %s ended", client_address, exc_info=True)
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        """Take one report after the other, until the other side leaves."""
+        self.request.settimeout(_SILENCE_SECONDS)
+        self.server.connections.add(self.request)
+        try:
+            lines = SignedLines(self.request, self.server.key, asks=False)
+            with suppress(OSError):
+                while True:
+                    self.server.reports.put(Report(**lines.receive()))
+                    lines.send({})
+        finally:
+            self.server.connections.discard(self.request)
+
+
+class Reporter:
+    """The worker's side: reports in a thread of its own, until ``close``.
+
+    Where the driver cannot be reached it tries again; the worker does not notice.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], key: str, tell: Callable[[Sequence[str]], Report]
+    ) -> None:
+        """``tell`` makes a report, with these lines."""
+        self._address, self._key, self._tell = address, key, tell
+        self._waiting: deque[str] = deque(maxlen=_MOST_LINES)
+        self._unsent: Report | None = None
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._connection: SignedLines | None = None
+        self._thread = threading.Thread(target=self._run, name="distvec-reporter", daemon=True)
+        self._thread.start()
+
+    def print_line(self, line: str) -> None:
+        """Let the driver print a line; a long one in pieces."""
+        pieces = range(0, len(line) or 1, _MOST_CHARACTERS)
+        self._waiting.extend(line[k : k + _MOST_CHARACTERS] for k in pieces)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Report what is left, for some seconds at most, and end."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            if not self._report():
+                self._closing.wait(_REPORT_SECONDS)
+            elif not self._waiting:
+                self._wake.wait(_REPORT_SECONDS)
+                self._wake.clear()
+        if self._unsent is None or self._report():
+            while self._report() and self._waiting:
+                pass
+        if self._connection is not None:
+            self._connection.close()
+
+    def _report(self) -> bool:
+        """Send one report; one that could not be sent is the next one to be."""
+        if self._unsent is None:
+            self._unsent = self._tell(self._some_lines())
+        try:
+            if self._connection is None:
+                self._connection = connect(self._address, self._key, _CONNECT_SECONDS)
+            self._connection.send(asdict(self._unsent))
+            self._connection.receive()
+        except (OSError, PSError):
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            return False
+        self._unsent = None
+        return True
+
+    def _some_lines(self) -> list[str]:
+        lines: list[str] = []
+        room = _MOST_CHARACTERS
+        while self._waiting and len(self._waiting[0]) < room:
+            lines.append(self._waiting.popleft())
+            room -= len(lines[-1]) + 1
+        if not lines and self._waiting:
+            lines.append(self._waiting.popleft())
+        return lines
+
+
+class LineWriter(io.TextIOBase):
+    """A text stream that hands over each line as soon as it is complete. Thread-safe.
+
+    Of what a carriage return overwrites, as progress bars do, only the last is handed over.
+    """
+
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
+        self._begun = ""
+        self._lock = threading.Lock()
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Take ``text``; what follows its last newline waits for the rest of the line."""
+        with self._lock:
+            *lines, begun = (self._begun + text).split("\n")
+            if len(begun) > _MOST_CHARACTERS:
+                begun = _visible(begun)
+            cut = max(0, len(begun) - 1) // _MOST_CHARACTERS * _MOST_CHARACTERS
+            if cut:
+                lines.append(begun[:cut])
+            self._begun = begun[cut:]
+            for line in lines:
+                self._print_line(_visible(line))
+        return len(text)
+
+    def close(self) -> None:
+        """Hand over a line without an end."""
+        if self._begun:
+            self.write("\n")
+        super().close()
+
+
+def _visible(line: str) -> str:
+    """What a terminal shows of ``line``, about."""
+    return line.rstrip("\r").rpartition("\r")[2]

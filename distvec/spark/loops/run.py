@@ -1,0 +1,106 @@
+"""``run``: a training function in long Spark tasks, each at its own pace within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import RDD
+
+from distvec import DistArray
+from distvec.expr import Buffer
+from distvec.spark.application import free_slots
+from distvec.spark.context import PSContext
+from distvec.spark.loops.driver import Driver
+from distvec.spark.loops.task import Train
+from distvec.spark.loops.view import Progress, screen
+from distvec.spark.tasks.rounds import check_vectors
+from ps_backend.rounds import Total
+
+
+def run(
+    train: Train,
+    rdd: RDD[Any],
+    *arrays: DistArray,
+    staleness: int | None = 0,
+    patience: float = 60.0,
+    progress: Progress = None,
+) -> list[Any]:
+    """Run ``train(worker, *vectors)`` in long tasks over the partitions of ``rdd``, one a worker.
+
+        def train(worker, w):
+            for t in range(worker.now, 100):
+                columns, gradient = ...
+                w.push(columns, -0.1 * gradient(w.pull(columns)))
+                worker.clock()
+
+        results = run(train, rdd, w, staleness=1)
+
+    Each worker counts clocks, which ``worker.clock()`` ends. A pull in clock c contains all that
+    others pushed before clock ``c - staleness``, and waits for them if need be: 0 lets all go in
+    lockstep (BSP; the same bits in each run), None lets nobody wait (ASP), a number between lets
+    the fast run ahead so far (SSP). A worker sees its own pushes at once, others with its clock.
+    See ``worker`` for what a training function can do, and docs/loops.md.
+
+    Returns the results of ``train`` by rank. The ``arrays`` then stand for the trained values; an
+    exception leaves them as they were. There are as many workers as free slots at most, so one may
+    have the rows of several partitions. What they print arrives here while they run, each line
+    after its rank: "[3] loss 0.25".
+
+    A lost task is repeated by Spark, with ``worker.now`` at the clock where it was lost; each clock
+    counts once. A worker that is not heard of for ``patience`` seconds is not waited for any more,
+    with a warning; it may come back. One that takes more than three times as long as the others for
+    its clocks is warned of. ``progress``: True for a bar, which is the default on a terminal, or
+    what is called with the clocks of all ranks.
+
+    Raises ``RuntimeError`` if the workers get too few slots or Spark gives up a task, and
+    ``ServerLost`` if a server was lost with its part of the arrays.
+    """
+    _check(rdd, staleness, patience)
+    ps = arrays[0].session if arrays and isinstance(arrays[0], DistArray) else PSContext.active()
+    if not isinstance(ps, PSContext):
+        raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
+    check_vectors(ps, arrays)
+    if len({id(array) for array in arrays}) != len(arrays):
+        raise ValueError("an array is given twice; each is trained once")
+    size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
+    if not size:
+        return []
+    with screen(progress) as shown:
+        buffers = _copies(ps, arrays)
+        running = Driver(ps, buffers, size, staleness, patience)
+        try:
+            running.start(train, rdd)
+            results = running.wait(shown)
+            running.loop.close()
+        except BaseException:
+            running.stop()
+            raise
+    for array, buffer in zip(arrays, buffers, strict=True):
+        array.become(ps.graph.leaf(buffer))
+    return results
+
+
+def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
+    if not isinstance(rdd, RDD):
+        raise TypeError(f"run takes an RDD, got {type(rdd).__name__}; of a DataFrame pass df.rdd")
+    whole = isinstance(staleness, int) and not isinstance(staleness, bool)
+    if staleness is not None and (not whole or staleness < 0):
+        raise ValueError(
+            f"staleness={staleness!r}; allowed are 0 (lockstep), 1, 2, ... and None (no bound)"
+        )
+    if not patience > 0:
+        raise ValueError(f"patience={patience!r}; give seconds, more than 0")
+
+
+def _copies(ps: PSContext, arrays: Sequence[DistArray]) -> list[Buffer]:
+    """Copies to be trained, made on the servers: the commit of a round without contributions."""
+    ps.evaluate(*arrays)
+    buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
+    totals = [
+        Total(buffer.id, array.space, array.dtype, [], source=array.buffer_id)
+        for array, buffer in zip(arrays, buffers, strict=True)
+    ]
+    if totals:
+        ps.client.commit_totals(str(ps.client.new_id()), totals)
+    return buffers

@@ -1,0 +1,77 @@
+"""The task side of ``run``: join the loop, train, and tell the driver what happens."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pyspark import TaskContext
+
+from distvec.spark.access import Access, join
+from distvec.spark.loops.reports import LineWriter, Report, Reporter
+from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
+from ps_backend.errors import LoopClosed, SessionUnknown
+from ps_backend.loop import Target
+from ps_backend.pace import Pace
+
+_MOST_UNREAD = 10_000
+
+Train = Callable[..., Any]
+"""A training function: gets a ``Worker`` and a ``LoopVector`` for each array."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What each task is told: the session, the loop, its vectors, and where to report."""
+
+    access: Access
+    loop: str
+    size: int
+    targets: tuple[Target, ...]
+    driver: tuple[str, int]
+
+
+def serve(
+    assignment: Assignment, train: Train, rank: int, rows: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    """For ``mapPartitionsWithIndex``: the rank and what ``train`` returned.
+
+    Nothing if the driver ended the loop meanwhile. The prints of ``train`` go to the driver.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("serve runs inside a Spark task; call run on the driver")
+    try:
+        client = join(assignment.access)
+        pace = Pace(client.loop(assignment.loop), rank, context.taskAttemptId() + 1)
+        return iter([(rank, _train(assignment, train, pace, rows))])
+    except (LoopClosed, SessionUnknown):
+        return iter(())  # the driver wants no more of this task
+
+
+def _train(assignment: Assignment, train: Train, pace: Pace, rows: Iterable[Any]) -> Any:
+    watch, done = Stopwatch(), False
+    rows = iter(rows)
+    worker = Worker(pace, assignment.size, rows, watch)
+    vectors = [LoopVector(pace, target, watch) for target in assignment.targets]
+
+    def tell(lines: Sequence[str]) -> Report:
+        return Report(pace.rank, pace.attempt, pace.now, watch.take(), lines, done)
+
+    key = assignment.access.token
+    with (
+        closing(Reporter(assignment.driver, key, tell)) as reporter,
+        closing(LineWriter(reporter.print_line)) as out,
+        redirect_stdout(out),
+        redirect_stderr(out),
+    ):
+        result = train(worker, *vectors)
+        pace.leave()
+        done = True
+    # Spark uses a Python process again only if it has read all its input.
+    deque(islice(rows, _MOST_UNREAD), maxlen=0)
+    return result

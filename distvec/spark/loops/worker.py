@@ -1,0 +1,205 @@
+"""What a training function gets in its task: a worker with a clock, and vectors to pull and push.
+
+    def train(worker, w):
+        data = load(worker.rows)
+        batches = (data.batch(t) for t in range(worker.now, 100))
+        for batch, weights in worker.prefetch(w, batches, lambda batch: batch.columns):
+            w.push(batch.columns, -step * gradient(batch, weights))
+            worker.clock()
+
+Nothing here knows of Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+
+from distvec.elements import as_indices
+from distvec.spark.tasks.contribute import as_values
+from ps_backend.loop import Pulled, Target
+from ps_backend.pace import Pace
+from ps_backend.sparse import Indices
+
+_MOST_LAPS = 100
+
+Batch = TypeVar("Batch")
+
+
+class Stopwatch:
+    """How long each clock of a worker took, without what it waited for others. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._began, self._waited = time.monotonic(), 0.0
+        self._seconds: deque[float] = deque(maxlen=_MOST_LAPS)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time that is not the worker's own."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited += time.monotonic() - began
+
+    def lap(self) -> None:
+        """A clock ends."""
+        now = time.monotonic()
+        with self._lock:
+            self._seconds.append(max(0.0, now - self._began - self._waited))
+        self._began, self._waited = now, 0.0
+
+    def take(self) -> list[float]:
+        """The seconds of the clocks since the last call, of the latest ones if they are many."""
+        with self._lock:
+            taken = list(self._seconds)
+            self._seconds.clear()
+        return taken
+
+
+class Worker:
+    """One of the workers of a loop, in its task."""
+
+    def __init__(self, pace: Pace, size: int, rows: Iterable[Any], watch: Stopwatch) -> None:
+        self.size = size
+        """How many workers the loop has."""
+        self.rows = rows
+        """The rows of the worker's partitions, to be read once."""
+        self._pace, self._watch = pace, watch
+
+    @property
+    def rank(self) -> int:
+        """The worker's number, 0 .. size-1."""
+        return self._pace.rank
+
+    @property
+    def now(self) -> int:
+        """The clock in which the worker is; not 0 at the start if Spark repeats a lost task."""
+        return self._pace.now
+
+    def clock(self) -> None:
+        """End this clock: what was pushed in it goes to the servers. One message to each."""
+        self._pace.tick()
+        self._watch.lap()
+
+    def prefetch(
+        self,
+        w: LoopVector,
+        batches: Iterable[Batch],
+        indices: Callable[[Batch], npt.ArrayLike | None] | None = None,
+    ) -> Iterator[tuple[Batch, npt.NDArray[Any]]]:
+        """Each batch with the elements of ``w`` at ``indices(batch)``, or all of them without.
+
+        The elements for the next batch are pulled while the loop's body works on this one, for the
+        next clock: call ``clock()`` once in the body. (Where it was not, or more often, they are
+        pulled anew.) A batch is taken from ``batches`` before the body has done with the one before
+        it. The values are as those of ``w.pull``, with all that this worker pushed.
+        """
+        chosen = indices or _all_of
+        ahead: _Ahead | None = None
+        wanted: Indices | None = None
+        each = ((batch,) for batch in batches)
+        try:
+            for here, following in pairwise(chain(each, [()])):
+                if ahead is None:
+                    wanted = w.check(chosen(here[0]))
+                weights = w.receive(ahead, wanted)
+                ahead = None
+                if following:
+                    wanted = w.check(chosen(following[0]))
+                    ahead = _Ahead(self._pace, w.target, wanted)
+                yield here[0], weights
+        finally:
+            if ahead is not None:
+                ahead.give_up()
+
+
+def _all_of(batch: object) -> None:
+    """The indices that stand for all."""
+
+
+class LoopVector:
+    """A vector in a training function: pull what a batch needs, push what it adds."""
+
+    def __init__(self, pace: Pace, target: Target, watch: Stopwatch) -> None:
+        self.target = target
+        """The vector as servers know it."""
+        self.dtype = target.dtype
+        self._pace, self._watch = pace, watch
+
+    def __len__(self) -> int:
+        return self.target.space.length
+
+    def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+        """The elements at ``indices`` (shape ``(k,)``, in their order), or all.
+
+        They contain what all others pushed up to ``staleness`` clocks ago, for which the call may
+        wait, maybe more, and all that this worker pushed. One message to each server that holds
+        some.
+        """
+        return self.receive(None, self.check(indices))
+
+    def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
+        """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
+
+        Repeated indices add up. The servers get it with ``clock()``, merged with what else was
+        pushed in the clock. No message.
+        """
+        where = self.check(indices)
+        shape = (len(self),) if where is None else where.shape
+        self._pace.push(self.target, where, as_values(values, shape, self.dtype.str))
+
+    def check(self, indices: npt.ArrayLike | None) -> Indices | None:
+        """``indices`` from 0 to the length, or ``IndexError``."""
+        return None if indices is None else as_indices(indices, len(self))
+
+    def receive(self, ahead: _Ahead | None, wanted: Indices | None) -> npt.NDArray[Any]:
+        """What was pulled ``ahead``, if it is for this clock; else what is pulled now."""
+        with self._watch.waiting():
+            if ahead is not None:
+                if ahead.clock == self._pace.now:
+                    return self._pace.receive(self.target, ahead.result())
+                ahead.give_up()
+            return self._pace.pull(self.target, wanted)
+
+
+class _Ahead:
+    """A pull for the next clock, in a thread of its own."""
+
+    def __init__(self, pace: Pace, target: Target, wanted: Indices | None) -> None:
+        self.clock = pace.now + 1
+        self._work = (pace, target, wanted)
+        self._pulled: Pulled | None = None
+        self._failure: Exception | None = None
+        self._given_up = threading.Event()
+        # Not of a pool: one that nobody waits for any more may stay with its server for a while.
+        self._thread = threading.Thread(target=self._run, name="distvec-prefetch", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Pulled:
+        """Wait for the values; raises what the pull raised."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if self._pulled is None:
+            raise RuntimeError("the pull was given up")
+        return self._pulled
+
+    def give_up(self) -> None:
+        """Nobody wants the values."""
+        self._given_up.set()
+
+    def _run(self) -> None:
+        pace, target, wanted = self._work
+        try:
+            self._pulled = pace.ask(target, wanted, self.clock, self._given_up.is_set)
+        except Exception as error:  # noqa: BLE001 - raised where the values are wanted
+            self._failure = error
