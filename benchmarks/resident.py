@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 
 from pyspark.sql import SparkSession
 
@@ -66,14 +67,15 @@ def timed(
 ) -> dict[str, Timing]:
     """Evaluations in both modes, so many rows and features, ``batch`` of them a run."""
     with losses(spark, ps, *size) as (resident, by_job):
-        w = ps.zeros(resident.dimension).persist()
+        # In turn, as a task pulls no vector again that it has.
+        points = cycle([ps.full(resident.dimension, value).persist() for value in (0.0, 0.1)])
         empty = spark.sparkContext.parallelize(range(PARTITIONS), PARTITIONS)
         cases = [
             Case(
                 f"{name} data, {mode}",
-                _times(batch, loss, w),
+                _times(batch, loss, points),
                 operations=batch,
-                prepare=lambda loss=loss: loss(w),  # resident tasks may have ended, idle
+                prepare=_times(1, loss, points),  # resident tasks may have ended, idle
             )
             for mode, loss in (("resident", resident), ("job", by_job))
         ]
@@ -110,10 +112,10 @@ def start_spark() -> SparkSession:
     )
 
 
-def _times(count: int, loss: LogisticLoss, w: DistArray) -> Callable[[], None]:
+def _times(count: int, loss: LogisticLoss, points: Iterator[DistArray]) -> Callable[[], None]:
     def run() -> None:
         for _ in range(count):
-            loss(w)
+            loss(next(points))
 
     return run
 

@@ -134,7 +134,9 @@ def test_engines(ps: dv.Session) -> None:
         with engine("numexpr"):
             assert engine_for(sweep, 1 << 40) == "numexpr"
     assert engine_for(sweep, 4) == before
-    with pytest.raises(ValueError, match=r"engine must be one of 'numexpr', 'mixed', 'numba', got 'gpu'"):
+    with pytest.raises(
+        ValueError, match=r"engine must be one of 'numexpr', 'mixed', 'numba', got 'gpu'"
+    ):
         engine("gpu").__enter__()
 
 
