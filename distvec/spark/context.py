@@ -59,7 +59,7 @@ class PSContext(Session):
         self.forgotten = Forgotten()
         """Ends what belongs to this context and nobody holds any more."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those whose tasks stay; ``close()`` frees the slots until the next evaluation."""
+        """Those whose tasks stay, for ``make_way``."""
         self._token = token
         self._servers = servers
         self._options = Options() if options is None else options
@@ -203,6 +203,14 @@ class PSContext(Session):
         Pushes count at least once: Spark may repeat a task. One message a server.
         """
         return SharedVector.copy_of(array, self)
+
+    def make_way(self) -> None:
+        """End resident tasks that wait, so that another Spark job gets their slots at once.
+
+        The next evaluation starts them again.
+        """
+        for resident in list(self.residents):
+            resident.close()
 
     @property
     def _is_usable(self) -> bool:

@@ -7,6 +7,8 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +103,38 @@ def kill():
         assert has_ended(pid)
 
     return end
+
+
+@pytest.fixture
+def held_slots(spark, tmp_path):
+    """A context in which tasks of another job hold both slots."""
+
+    @contextmanager
+    def held():
+        begun, release = tmp_path / "begun", tmp_path / "release"
+        os.mkfifo(begun)
+        os.mkfifo(release)
+        gate = os.open(release, os.O_RDWR)  # so that opening it does not wait
+
+        def hold(_):
+            with release.open("rb") as end:
+                begun.write_bytes(b".")
+                end.read()  # until the gate is closed
+
+        job = spark.sparkContext.parallelize([0, 1], 2)
+        other = threading.Thread(target=job.foreach, args=(hold,))
+        other.start()
+        with begun.open("rb") as signs:  # opening and reading wait for the tasks
+            count = 0
+            while count < 2:
+                count += len(signs.read(1))
+        try:
+            yield
+        finally:
+            os.close(gate)
+            other.join()
+
+    return held
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import signal
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -150,28 +149,11 @@ def _forget_blocks(rows):
     return list(rows)
 
 
-def test_without_a_free_slot_it_says_so_in_time(loss, ps, spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("distvec.spark.objective.resident._START_SECONDS", 0.2)
-    begun, release = tmp_path / "begun", tmp_path / "release"
-    os.mkfifo(begun)
-    os.mkfifo(release)
-
-    def hold(_):
-        begun.write_bytes(b".")
-        release.read_bytes()
-
-    other = threading.Thread(target=spark.sparkContext.parallelize([0, 1], 2).foreach, args=(hold,))
-    other.start()
-    with begun.open("rb") as signs:  # opening and reading wait for the tasks
-        count = 0
-        while count < 2:
-            count += len(signs.read(1))
+def test_without_a_free_slot_it_says_so_in_time(loss, ps, held_slots, monkeypatch):
+    with held_slots(), monkeypatch.context() as patch:
+        patch.setattr("distvec.spark.objective.resident._START_SECONDS", 0.2)
         with pytest.raises(RuntimeError, match=r"needs 1 free slots .* 0 of them .*; end other"):
             loss(ps.ones(loss.dimension))
-        monkeypatch.undo()
-        for _ in range(2):
-            release.write_bytes(b".")
-    other.join()
     assert np.isfinite(float(loss(ps.ones(loss.dimension))[0]))
 
 

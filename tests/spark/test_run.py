@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -224,29 +222,11 @@ def test_refusals(ps, rdd, spark):
         run(lambda worker, w: w.push([1, 2], [1.0, 2.0, 3.0]), rdd, w)
 
 
-def test_without_a_free_slot_it_says_so_in_time(ps, rdd, spark, tmp_path, monkeypatch):
-    begun, release = tmp_path / "begun", tmp_path / "release"
-    os.mkfifo(begun)
-    os.mkfifo(release)
-    held = os.open(release, os.O_RDWR)
-
-    def hold(_):
-        with release.open("rb") as end:
-            begun.write_bytes(b".")
-            end.read()  # until it is closed
-
-    other = threading.Thread(target=spark.sparkContext.parallelize([0, 1], 2).foreach, args=(hold,))
-    other.start()
-    with begun.open("rb") as signs:  # opening and reading wait for the tasks
-        count = 0
-        while count < 2:
-            count += len(signs.read(1))
-    with monkeypatch.context() as patch:
+def test_without_a_free_slot_it_says_so_in_time(ps, rdd, held_slots, monkeypatch):
+    with held_slots(), monkeypatch.context() as patch:
         patch.setattr("distvec.spark.loops.driver._START_SECONDS", 0.2)
         with pytest.raises(RuntimeError, match=r"needs 1 slots at once, and 0 of .*coalesce"):
             run(lambda worker: None, rdd)
-    os.close(held)
-    other.join()
     assert run(lambda worker: worker.size, rdd) == [2, 2]
 
 

@@ -63,6 +63,7 @@ def run(
     check_vectors(ps, arrays)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; each is trained once")
+    ps.make_way()
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
     if not size:
         return []

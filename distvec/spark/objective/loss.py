@@ -43,7 +43,7 @@ class LogisticLoss:
     ``mode`` says which tasks, and changes no bit of the result. "job": those of a Spark job for
     each evaluation, which costs some 40 ms more. "resident": tasks that stay between evaluations.
     They hold a slot for each partition, or all that are free, so other Spark jobs may have to wait:
-    until ``close``, until another loss is made, or until there was no evaluation for ten seconds.
+    until ``close``, until another loss is made, or until there was no evaluation for three seconds.
 
     ``dtype`` "float32" keeps the feature values so: they are rounded, and half the bytes.
 
@@ -81,8 +81,7 @@ class LogisticLoss:
         if data.sparkSession.sparkContext is not self.ps.spark_context:
             raise ValueError("the data belongs to another SparkContext than the PSContext")
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
-        for idle in list(self.ps.residents):
-            idle.close()
+        self.ps.make_way()
         self.data = Dataset(data, features, label, weight, positive_label, dtype)
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
@@ -130,11 +129,12 @@ class LogisticLoss:
     def expand(self, w: DistArray) -> DistArray:
         """``w`` over all features (and the intercept): 0 where ``compact`` left a feature out.
 
-        One Spark job, where there is something to do.
+        One Spark job, where there is something to do; resident tasks end to make way for it.
         """
         self._check_weights(w)
         if self.coordinates is None:
             return w
+        self.ps.make_way()
         return spread(self.ps, w, self.coordinates, self.data.size + self.intercept)
 
     def __call__(self, w: DistArray) -> tuple[DistArray, DistArray]:

@@ -39,7 +39,7 @@ _STALL_SECONDS = 15.0
 and during an evaluation. Spark's count of those that have one is old by ten seconds at most.
 """
 
-_IDLE_SECONDS = 10.0
+_IDLE_SECONDS = 3.0
 _STOP_SECONDS = 5.0
 _TRIES = 3
 
@@ -48,7 +48,7 @@ class Residents:
     """The resident tasks of one data set: started by the first evaluation, ended by ``close``.
 
     They hold as many slots as there are partitions, or all that are free if these are fewer. After
-    ten seconds without an evaluation they end, so that other jobs get on; the next evaluation
+    three seconds without an evaluation they end, so that other jobs get on; the next evaluation
     starts them again. Thread-safe: one evaluation at a time.
     """
 
