@@ -58,8 +58,8 @@ java:
 demo: env java  ## Train the example on Spark with two parameter servers
 	$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint $(TORCH)  ## Lint, then all the tests (those that need Java are skipped without it)
-	$(PY) -m pytest $(PYTEST)
+test: lint $(TORCH)  ## Lint, then all the tests, by two processes (without Java, those that need it are skipped)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 lint: env  ## Style, types, layers, and whether the generated code is up to date
 	$(BIN)/ruff check .

@@ -95,13 +95,19 @@ def pull(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     loop = session.loops.get(body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
     size = 0 if body.dense else body.count * INDEX_BYTES
-    blocks = memory.allocate([size, rows.nbytes], "pulling in a loop")
+    blocks = memory.allocate([size], "pulling in a loop")
     payload.into(byte_view(blocks[0].bytes))
     wanted = None if body.dense else blocks[0].array(np.dtype(np.int64), (body.count,))
     if wanted is not None:
         localize(wanted, part)
-    found = blocks[1].array(np.dtype(part.type.dtype), rows.shape)
-    own = loop.pull(body.rank, body.attempt, body.clock, body.seconds, buffer, wanted, found)
+
+    def room_for() -> np.ndarray:  # not before the wait, which may be long
+        blocks.extend(memory.allocate([rows.nbytes], "pulling in a loop"))
+        return blocks[-1].array(np.dtype(part.type.dtype), rows.shape)
+
+    found, own = loop.pull(
+        body.rank, body.attempt, body.clock, body.seconds, buffer, wanted, room_for
+    )
     reply = pb.Reply(payload=rows.nbytes, clocks=pb.Clocks(clocks=[own]))
     return Outcome(reply, [byte_view(found)], blocks)
 

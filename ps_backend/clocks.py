@@ -12,7 +12,7 @@ A tick counts once, however often it is sent. Ranks that left, or were excluded,
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,12 +117,13 @@ class Loop:
         seconds: float,
         buffer: Buffer,
         wanted: Rows,
-        found: np.ndarray,
-    ) -> int:
-        """Read the elements of ``buffer`` at ``wanted`` into ``found``, for use in ``clock``.
+        room_for: Callable[[], np.ndarray],
+    ) -> tuple[np.ndarray, int]:
+        """The elements of ``buffer`` at ``wanted``, for use in ``clock``, in the memory that
+        ``room_for`` gives once it is time; and how many of the rank's own ticks they contain.
 
-        Waits for the other ranks as the bound demands; ``TooEarly`` after so many seconds. Returns
-        how many of the rank's own ticks the values contain. Raises ``AttemptFenced``, ``Crowded``.
+        Waits for the other ranks as the bound demands; ``TooEarly`` after so many seconds. Raises
+        ``AttemptFenced``, ``Crowded``.
         """
         with self._changed:
             rank = self._speaker(number, attempt)
@@ -135,13 +136,14 @@ class Loop:
                 rank = self._speaker(number, attempt)
             if not self._may_read(clock):
                 raise TooEarly(f"loop {self._name!r}: the other ranks are not near clock {clock}")
+            found = room_for()
             if wanted is None:
                 np.copyto(found, buffer.array)
             else:
                 np.take(buffer.array, wanted, axis=0, out=found, mode="clip")
             if self._lockstep is None:
-                return rank.clock
-            return min(rank.clock, self._lockstep.rewind(clock, buffer, wanted, found))
+                return found, rank.clock
+            return found, min(rank.clock, self._lockstep.rewind(clock, buffer, wanted, found))
 
     # --- for the owner ----------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class Loop:
         with self._changed:
             self._closed = True
             if self._lockstep is not None:
+                self._lockstep.go_on(None)  # all that was ticked counts, whoever is still awaited
                 self._lockstep.clear()
             self._changed.notify_all()
 

@@ -59,8 +59,11 @@ class Pace:
     def push(
         self, target: Target, indices: Indices | None, values: npt.NDArray[np.generic]
     ) -> None:
-        """Add ``values`` at ``indices`` (all without), repeated ones each. No message yet."""
-        self._pending.setdefault(target, []).append(Change(indices, values))
+        """Add ``values`` at ``indices`` (all without), repeated ones each. No message yet.
+
+        ``values`` are copied: the caller may compute the next ones in the same memory.
+        """
+        self._pending.setdefault(target, []).append(Change(indices, values.copy()))
 
     def tick(self) -> None:
         """End the clock: send what was pushed in it. One message a server."""

@@ -1,4 +1,4 @@
-"""Questions about a Spark application that Python answers without asking the JVM."""
+"""Questions about a Spark application; few of them ask the JVM."""
 
 from __future__ import annotations
 
@@ -70,6 +70,14 @@ def free_slots(context: SparkContext) -> int:
     while running.hasNext():
         busy += running.next()
     return sum(slots(context)) - busy
+
+
+def active_tasks(context: SparkContext, group: str) -> int:
+    """How many tasks of the jobs of ``group`` have a slot, as Spark knew some seconds ago."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return sum(stage.numActiveTasks for stage in stages if stage)
 
 
 def reason_of(error: Exception) -> str:

@@ -27,7 +27,10 @@ Pair = tuple[int, int]
 
 
 class MixedKernel(NumexprKernel):
-    """See ``kernels.Kernel`` for the call."""
+    """See ``kernels.Kernel`` for the call.
+
+    The loops are compiled here, by running them once: a sweep must not fail when it has begun.
+    """
 
     def __init__(self, sweep: Sweep) -> None:
         super().__init__(sweep, LinearShortcuts(sweep))
@@ -67,9 +70,10 @@ class _Products:
         place = {value: k for k, value in enumerate(self._values)}
         self._table = DotTable([(place[a], place[b]) for a, b in pairs.values()])
         self._reductions = list(pairs)
+        self.of({value: np.ones(1, dtype) for value in self._values}, 1, 1)  # this compiles
 
     def of(
-        self, values: Sequence[Any], length: int, block_size: int
+        self, values: Sequence[Any] | Mapping[int, Any], length: int, block_size: int
     ) -> dict[int, npt.NDArray[np.float64]]:
         """By reduction, one partial result a block."""
         arrays = [_whole(values[value], length) for value in self._values]
@@ -125,6 +129,8 @@ def _instruction(sweep: Sweep, value: int, chain: Chain) -> Instruction:
     args = (*vectors, *(count + k for k in scalars))
     args += () if chain.start is None else (chain.start,)
     run = partial(_run, ChainTable(links, dtype.name), len(vectors), len(scalars), dtype)
+    # This compiles.
+    run(*(np.ones(1, dtype) for _ in vectors), *(dtype.type(1) for _ in args[len(vectors) :]))
     return Instruction(value, args, run, dtype)
 
 

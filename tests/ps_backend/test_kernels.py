@@ -201,6 +201,18 @@ def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     assert split(many).steps == 0 < split(two_loop(3)).steps, "both cases were there"
 
 
+@pytest.mark.parametrize("sweep", [gram(2, [(0, 1)]), two_loop(3)], ids=["dots", "chains"])
+def test_what_cannot_be_compiled_fails_before_memory_is_given_away(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("no room for machine code")
+
+    monkeypatch.setattr(mixed_engine, "linear_loops", fail)
+    with pytest.raises(OSError, match="no room"):
+        mixed_engine.MixedKernel(sweep)
+
+
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     value = ValueType("float64")
     sweep = Sweep((value,), (), (Step("multiply", (0, 0), value),), (1,), (Reduction("sum", 1),))

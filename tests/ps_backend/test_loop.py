@@ -106,6 +106,20 @@ def test_own_pushes_are_seen_once_where_only_some_servers_have_the_tick(bound):
         assert pace.pull(made.target, where).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("where", [None, np.arange(LENGTH)])
+def test_what_was_pushed_may_be_overwritten(where):
+    with ranks(2, 1, 1) as made:
+        pace, values = made.paces[0], np.ones(LENGTH)
+        ahead = pace.ask(made.target, None, 1)
+        pace.push(made.target, where, values)
+        values[:] = 10.0
+        assert (pace.pull(made.target) == 1.0).all()
+        pace.tick()
+        values[:] = 100.0
+        assert (pace.receive(made.target, ahead) == 1.0).all()
+        assert (made.values() == 1.0).all()
+
+
 def test_a_rank_that_comes_back_skips_what_some_servers_would_not_count():
     where = np.array([7, LENGTH - 1])
     with ranks(2, 2, 0) as made:

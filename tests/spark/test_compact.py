@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.ml.linalg import Vectors
 
 from distvec.spark import LogisticLoss
 from distvec.spark.data.blocks import Block, local_columns, save
@@ -112,6 +113,18 @@ def test_a_compact_space_has_what_occurs(few, ps, mode, intercept):
         np.testing.assert_allclose(float(value), expected, rtol=1e-12)
         np.testing.assert_allclose(gradient.numpy(), slope[places], atol=1e-12)
         assert loss.expand(ps.array(w)).numpy().tolist() == full.tolist()
+
+
+def test_where_no_feature_occurs_the_intercept_is_left(spark, ps):
+    rows = [(float(k == 0), Vectors.sparse(50, [], [])) for k in range(4)]
+    frame = spark.createDataFrame(rows, ["label", "features"])
+    with LogisticLoss(frame, compact=True, intercept=True, ps=ps) as loss:
+        assert loss.dimension == 1
+        value, gradient = loss(ps.array([0.3]))
+        expected = np.log1p(np.exp([-0.3, 0.3, 0.3, 0.3])).mean()
+        np.testing.assert_allclose(float(value), expected, rtol=1e-14)
+        np.testing.assert_allclose(gradient.numpy(), 1 / (1 + np.exp(-0.3)) - 0.25, rtol=1e-14)
+        assert loss.expand(ps.array([0.3])).numpy().tolist() == [0.0] * 50 + [0.3]
 
 
 def test_a_compact_space_changes_no_optimum(few, ps):

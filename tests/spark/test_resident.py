@@ -224,9 +224,14 @@ other = threading.Thread(target=queue)
 other.start()
 while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
     pass
-os.kill(int(os.listdir(lives)[0]), signal.SIGKILL)
 stall, resident._STALL_SECONDS = resident._STALL_SECONDS, 0.5
-say([bits(loss(w)) == first, loss._residents._job.tasks])
+same, tries = True, 0
+while loss._residents._job.tasks == 2 and tries < 3:  # the slot may go to the task's next attempt
+    tries += 1
+    alive = [pid for pid in os.listdir(lives) if os.path.exists(f"/proc/{pid}")]
+    os.kill(int(alive[-1]), signal.SIGKILL)
+    same &= bits(loss(w)) == first
+say([same, loss._residents._job.tasks])
 resident._STALL_SECONDS = stall
 open(gate, "w").close()
 other.join()

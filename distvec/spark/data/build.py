@@ -109,7 +109,7 @@ class Collector:
                 raise BadRow(row, reason)
             self.seen.add(value)
 
-    def block(self, dtype: str) -> Block:
+    def block(self, dtype: str = "float64") -> Block:
         """All rows as one CSR matrix over the coordinates they touch; ``dtype`` of its values."""
         lengths = np.concatenate([rows.lengths for rows in self.batches])
         indices = np.concatenate([rows.indices for rows in self.batches])

@@ -36,7 +36,7 @@ class Groups:
 
     def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
         """One Spark job: ``task`` on the descriptors of each group."""
-        return _collect(self.rdd.mapPartitions(task))
+        return collect(self.rdd.mapPartitions(task))
 
 
 class Dataset:
@@ -84,7 +84,7 @@ class Dataset:
 
     def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
         """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
-        return _collect(self.check_usable().mapPartitions(task))
+        return collect(self.check_usable().mapPartitions(task))
 
     def group(self, tasks: int) -> Groups:
         """The partitions shared out among ``tasks`` tasks at most. One Spark job.
@@ -95,7 +95,7 @@ class Dataset:
         rdd = self.check_usable()
         if tasks < rdd.getNumPartitions():
             rdd = rdd.coalesce(tasks)
-        return Groups(rdd, _collect(rdd.mapPartitions(_numbers)))
+        return Groups(rdd, collect(rdd.mapPartitions(_numbers)))
 
     def check_usable(self) -> RDD[Descriptor]:
         """The descriptors; ValueError or RuntimeError that says why they cannot be had."""
@@ -128,7 +128,7 @@ class Dataset:
 
     def _materialise(self) -> list[Descriptor]:
         self._rdd = self._source.rdd.persist(StorageLevel.MEMORY_AND_DISK)
-        known = _collect(self.check_usable())
+        known = collect(self.check_usable())
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
 
@@ -138,7 +138,8 @@ class Dataset:
         self._rdd = None
 
 
-def _collect(rdd: RDD[T]) -> list[T]:
+def collect(rdd: RDD[T]) -> list[T]:
+    """``rdd.collect()``; RuntimeError with the reason in a line if its job fails."""
     try:
         return rdd.collect()
     except (PySparkException, Py4JJavaError) as error:

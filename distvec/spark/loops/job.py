@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext
 
-from distvec.spark.application import free_slots, has_stopped
+from distvec.spark.application import active_tasks, free_slots, has_stopped
 
 _STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -43,10 +43,7 @@ class Job:
     @property
     def active(self) -> int:
         """How many of its tasks have a slot, as Spark knew some seconds ago."""
-        tracker = self._context.statusTracker()
-        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        return sum(stage.numActiveTasks for stage in stages if stage)
+        return active_tasks(self._context, self._group)
 
     def stop(self) -> None:
         """End it and wait until its slots are free again, some seconds at most; idempotent."""

@@ -7,18 +7,14 @@ at once where something was printed. Nothing of the loop depends on it but the d
 from __future__ import annotations
 
 import io
-import logging
-import socket
-import socketserver
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
-from typing import Any
 
 from distvec.spark.servers.signed_lines import SignedLines, connect
+from distvec.spark.servers.signed_service import SignedService
 from ps_backend.errors import PSError
 
 _REPORT_SECONDS = 0.5
@@ -31,8 +27,6 @@ _MOST_CHARACTERS = 4000
 
 _MOST_LINES = 20_000
 """Lines that a worker keeps for a driver that does not listen."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,60 +41,19 @@ class Report:
     done: bool = False
 
 
-class Listener:
+class Listener(SignedService):
     """The driver's side: collects the reports of all workers in ``reports``."""
 
     def __init__(self, host: str, bind: str, key: str) -> None:
-        """Listen on a free port of the address ``bind``; workers reach it as ``host``."""
+        """As ``SignedService``."""
         self.reports: SimpleQueue[Report] = SimpleQueue()
-        self._server = _Server(bind, self.reports, key)
-        self.address = (host, int(self._server.server_address[1]))
-        threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.05},  # how long closing takes
-            name="distvec-reports",
-            daemon=True,
-        ).start()
+        super().__init__(host, bind, key, name="distvec-reports", silence=_SILENCE_SECONDS)
 
-    def close(self) -> None:
-        """Take no more reports. Idempotent."""
-        self._server.shutdown()
-        self._server.server_close()
-        for connection in list(self._server.connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, bind: str, reports: SimpleQueue[Report], key: str) -> None:
-        self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-        self.reports, self.key = reports, key
-        self.connections: set[socket.socket] = set()
-        super().__init__((bind, 0), _Handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A stranger, or somebody who left: no reason to write to the driver's terminal."""
-        _LOG.debug("a connection from %s ended", client_address, exc_info=True)
-
-
-class _Handler(socketserver.BaseRequestHandler):
-    server: _Server
-
-    def handle(self) -> None:
-        """Take one report after the other, until the other side leaves."""
-        self.request.settimeout(_SILENCE_SECONDS)
-        self.server.connections.add(self.request)
-        try:
-            lines = SignedLines(self.request, self.server.key, asks=False)
-            with suppress(OSError):
-                while True:
-                    self.server.reports.put(Report(**lines.receive()))
-                    lines.send({})
-        finally:
-            self.server.connections.discard(self.request)
+    def converse(self, lines: SignedLines) -> None:
+        """Take one report after the other."""
+        while True:
+            self.reports.put(Report(**lines.receive()))
+            lines.send({})
 
 
 class Reporter:

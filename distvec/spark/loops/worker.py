@@ -151,7 +151,7 @@ class LoopVector:
         """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
 
         Repeated indices add up. The servers get it with ``clock()``, merged with what else was
-        pushed in the clock. No message.
+        pushed in the clock; ``values`` are copied, and may be overwritten at once. No message.
         """
         where = self.check(indices)
         shape = (len(self),) if where is None else where.shape

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 
 from distvec.spark.access import Access
-from distvec.spark.application import free_slots, has_stopped
+from distvec.spark.application import active_tasks, free_slots, has_stopped
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome
@@ -163,10 +163,7 @@ class ResidentJob:
     @property
     def active(self) -> int:
         """How many of its tasks have a slot, as Spark knew some seconds ago."""
-        tracker = self._context.statusTracker()
-        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        return sum(stage.numActiveTasks for stage in stages if stage)
+        return active_tasks(self._context, self._group)
 
     def ask(self, question: bytes, patience: float) -> list[Outcome] | None:
         """The answers for all partitions; None if the tasks ended, or lack slots for too long.

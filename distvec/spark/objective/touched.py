@@ -15,7 +15,7 @@ from distvec import DistArray
 from distvec.spark.access import Access, join
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.dataset import Dataset, collect
 from distvec.spark.tasks.contribute import Contributor
 from ps_backend.space import DenseSpace
 
@@ -37,7 +37,7 @@ def touched_coordinates(ps: PSContext, data: Dataset) -> DistArray:
     coordinates = ps.zeros(int(touched.sum()), np.int64)
     with ps.round(coordinates) as r:
         one = data.spark.sparkContext.parallelize([touched.buffer_id], 1)
-        one.foreach(partial(_list, ps.access, data.size, r))
+        collect(one.map(partial(_list, ps.access, data.size, r)))
     return coordinates
 
 
@@ -48,12 +48,11 @@ def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int
     ps.evaluate(values, coordinates)
     count, rest = len(coordinates), len(values) - len(coordinates)
     job = partial(_spread, ps.access, values.buffer_id, values.dtype.str, coordinates.buffer_id)
-    pieces = [(low, min(low + _PIECE, count)) for low in range(0, count, _PIECE)]
+    pieces = [(low, min(low + _PIECE, count)) for low in range(0, max(1, count), _PIECE)]
     with ps.round(whole) as r:
         context = ps.spark_context
-        context.parallelize(pieces, min(len(pieces), context.defaultParallelism)).foreach(
-            partial(job, (count, rest, length), r)
-        )
+        tasks = min(len(pieces), context.defaultParallelism)
+        collect(context.parallelize(pieces, tasks).map(partial(job, (count, rest, length), r)))
     return whole
 
 

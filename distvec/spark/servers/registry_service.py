@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import socket
-import socketserver
-import threading
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from distvec.spark.servers.registry import LEASE_SECONDS, SERVE, Claim, Registry
 from distvec.spark.servers.signed_lines import SignedLines, ask_once
+from distvec.spark.servers.signed_service import SignedService
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.transport import Location
 
@@ -20,64 +16,26 @@ ANSWER_SECONDS = 0.5
 
 _ASK_SECONDS = 2.0
 
-_LOG = logging.getLogger(__name__)
 
-
-class RegistryService:
-    """Answers tasks' claims and clients' questions, each in a thread of its connection."""
+class RegistryService(SignedService):
+    """Answers tasks' claims and clients' questions."""
 
     def __init__(self, registry: Registry, host: str, bind: str, key: str) -> None:
-        """Listen on a free port of the address ``bind``; others reach it as ``host``."""
-        self._server = _Listener(bind, registry, key)
-        self.address = (host, int(self._server.server_address[1]))
-        threading.Thread(
-            target=self._server.serve_forever, name="distvec-registry", daemon=True
-        ).start()
+        """As ``SignedService``."""
+        self._registry = registry
+        super().__init__(host, bind, key, name="distvec-registry", silence=LEASE_SECONDS)
 
-    def close(self) -> None:
-        """Take no new connections, and break those that exist. Idempotent."""
-        self._server.shutdown()
-        self._server.server_close()
-        for connection in list(self._server.connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Listener(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, bind: str, registry: Registry, key: str) -> None:
-        self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-        self.registry, self.key = registry, key
-        self.connections: set[socket.socket] = set()
-        super().__init__((bind, 0), _Handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A stranger, or somebody who left: no reason to write to the driver's terminal."""
-        _LOG.debug("a connection from %s ended", client_address, exc_info=True)
-
-
-class _Handler(socketserver.BaseRequestHandler):
-    server: _Listener
-
-    def handle(self) -> None:
-        """Answer one question after the other, until the other side leaves."""
-        self.request.settimeout(LEASE_SECONDS)
-        registry = self.server.registry
-        connection = registry.new_connection()
-        self.server.connections.add(self.request)
+    def converse(self, lines: SignedLines) -> None:
+        """Answer one question after the other."""
+        connection = self._registry.new_connection()
         try:
-            lines = SignedLines(self.request, self.server.key, asks=False)
-            with suppress(OSError):
-                while True:
-                    lines.send(self._answer(lines.receive(), connection))
+            while True:
+                lines.send(self._answer(lines.receive(), connection))
         finally:
-            registry.let_go(connection)
-            self.server.connections.discard(self.request)
+            self._registry.let_go(connection)
 
     def _answer(self, question: dict[str, Any], connection: int) -> dict[str, Any]:
-        registry = self.server.registry
+        registry = self._registry
         if "locate" in question:
             return _located(registry, int(question["locate"]))
         claim = Claim(**question["claim"])
