@@ -17,7 +17,7 @@ from distvec.array import DistArray
 from distvec.functions import evaluate
 from distvec.session import Session, local
 from optim import minimize
-from ps_backend.kernels import NUMBA_FROM_LENGTH
+from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH
 
 METHODS = ("L-BFGS", "OWL-QN", "SGD")
 _ITERATIONS = 4
@@ -46,6 +46,15 @@ def _reduced(ps: Session) -> None:
         float(scalar)
     moved = x + 0.5 * y
     evaluate(moved, moved @ x, moved @ moved)
+
+
+def _of_middle_length(ps: Session) -> None:
+    """What programs share from ``LINEAR_FROM_LENGTH`` on."""
+    for dtype in ("float64", "float32"):
+        x, y = (ps.random.normal(LINEAR_FROM_LENGTH, seed=k).astype(dtype) for k in range(2))
+        evaluate(x, y)
+        moved = x + 0.5 * y
+        evaluate(moved, abs(moved).max(), moved @ x, moved @ moved)
 
 
 def _minimised(method: str) -> Callable[[Session], None]:
@@ -77,6 +86,7 @@ PROGRAMS: Mapping[str, Callable[[Session], None]] = {
     "making arrays": _made,
     "linear combinations": _combined,
     "reductions": _reduced,
+    "middle lengths": _of_middle_length,
     **{method: _minimised(method) for method in METHODS},
 }
 

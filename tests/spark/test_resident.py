@@ -167,7 +167,7 @@ def test_the_tasks_end_with_the_context(spark, problem):
         loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
         loss(ps.ones(loss.dimension))
         job = loss._residents._job
-    job._thread.join(10.0)
+    job._job.join(10.0)
     assert not job.is_alive
     assert free_slots(spark.sparkContext) == 2
     loss.close()

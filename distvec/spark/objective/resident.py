@@ -13,11 +13,9 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
-from pyspark import InheritableThread, SparkContext
-
 from distvec.spark.access import Access
-from distvec.spark.application import active_tasks, free_slots, has_stopped
+from distvec.spark.application import free_slots
+from distvec.spark.background import BackgroundJob
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome
@@ -139,31 +137,27 @@ class ResidentJob:
         self.tasks = tasks
         """How many tasks stay, once it is known which of them have rows."""
         self._partitions = data.filled
-        self._context: SparkContext = data.spark.sparkContext
         name = f"resident-{ps.client.new_id()}"
         self._topic = ps.client.topic(name)
-        self._group = f"distvec-{name}-{ps.client.session}"
-        self._failure: Exception | None = None
         self._needed = 1  # while data is read again; then all tasks must have a slot
         self._has_slots = False
         self._topic.post(READY)  # a task must find the topic when it starts
-        self._thread = InheritableThread(
-            target=self._run,
-            args=(data, replace(ps.access, pipe=True)),
-            name="distvec-resident",
-            daemon=True,
+        self._job = BackgroundJob(
+            data.spark.sparkContext,
+            functools.partial(self._run, data, replace(ps.access, pipe=True)),
+            group=f"distvec-{name}-{ps.client.session}",
+            description=f"distvec: {tasks} resident tasks",
         )
-        self._thread.start()
 
     @property
     def is_alive(self) -> bool:
         """Does the job still run?"""
-        return self._thread.is_alive()
+        return self._job.is_alive
 
     @property
     def active(self) -> int:
         """How many of its tasks have a slot, as Spark knew some seconds ago."""
-        return active_tasks(self._context, self._group)
+        return self._job.active
 
     def ask(self, question: bytes, patience: float) -> list[Outcome] | None:
         """The answers for all partitions; None if the tasks ended, or lack slots for too long.
@@ -183,11 +177,8 @@ class ResidentJob:
         with suppress(PSError):  # the server is gone, and the topic with it
             self._topic.close()
         # Tasks that wait for a slot hear nothing.
-        self._thread.join(_STOP_SECONDS if self._has_slots else 0.0)
-        if self._thread.is_alive() and not has_stopped(self._context):
-            with suppress(Py4JError, OSError, AttributeError):  # Spark is ending just now
-                self._context.cancelJobGroup(self._group)
-            self._thread.join(_STOP_SECONDS)
+        self._job.join(_STOP_SECONDS if self._has_slots else 0.0)
+        self._job.cancel(_STOP_SECONDS)
 
     def _collect(self, version: int, patience: float) -> list[Outcome] | None:
         progress, since = (0, 0), 0.0
@@ -196,8 +187,8 @@ class ResidentJob:
             if len(answers) == self._partitions:
                 self._has_slots = True
                 return decode_outcomes(answers.values())
-            if self._failure is not None:
-                raise self._failure
+            if self._job.failure is not None:
+                raise self._job.failure
             if not self.is_alive:
                 return None
             if progress != (len(answers), self._needed):
@@ -207,12 +198,7 @@ class ResidentJob:
                 return None
 
     def _run(self, data: Dataset, access: Access) -> None:
-        description = f"distvec: {self.tasks} resident tasks"
-        self._context.setJobGroup(self._group, description, interruptOnCancel=True)
-        try:
-            groups = data.group(self.tasks)
-            self.tasks = self._needed = sum(map(bool, groups.members))  # the others end at once
-            orders = Orders(access, self._topic.name, groups.members)
-            groups.run(functools.partial(serve, orders))
-        except Exception as error:  # noqa: BLE001 - raised by `ask`: nobody else would hear of it
-            self._failure = error
+        groups = data.group(self.tasks)
+        self.tasks = self._needed = sum(map(bool, groups.members))  # the others end at once
+        orders = Orders(access, self._topic.name, groups.members)
+        groups.run(functools.partial(serve, orders))
