@@ -51,7 +51,9 @@ def train_all(
 ) -> list[report.Run]:
     """One run per solver, all on the same rows."""
     train, test = load(spark, options)
-    with LogisticLoss(train, features="features", label="label", l2=options.l2) as loss:
+    with LogisticLoss(
+        train, features="features", label="label", l2=options.l2, mode="resident"
+    ) as loss:
         test = test.cache()
         counts = f"{loss.rows:,} rows to train on, {test.count():,} held out"
         say(started, f"{counts}, {loss.dimension:,} features")
