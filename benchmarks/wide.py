@@ -12,10 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import SparkSession
 
@@ -64,7 +65,8 @@ def measure(options: argparse.Namespace) -> Report:
                 results["MLlib"] = mllib(spark, rows, features, options.iterations)
             except Exception as error:  # noqa: BLE001 - Spark's many ways to run out of memory
                 results["MLlib"] = [None, None, None]
-                facts["MLlib failed"] = str(error).strip().splitlines()[0][:200]
+                lines = str(error).strip().splitlines()
+                facts["MLlib failed"] = next((one for one in lines if "Memory" in one), lines[0])
         results["MLlib"] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
     columns = ["whole fit, s", "objective", "per iteration, s", "peak memory, GB", "driver, GB"]
     title = (
@@ -115,8 +117,9 @@ def spark_of(driver_memory: str) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
-        gateway.shutdown()
+        with suppress(Py4JError, OSError):  # a JVM that ran out of memory has ended
+            spark.stop()
+            gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
         type(spark.sparkContext)._gateway = type(spark.sparkContext)._jvm = None
