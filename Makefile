@@ -15,7 +15,7 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
 
-.PHONY: help env java demo test lint bench proto clean
+.PHONY: help env java demo test stress lint bench proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -61,6 +61,10 @@ demo: env java  ## Train the example on Spark with two parameter servers
 test: lint $(TORCH)  ## Lint, then all the tests, by two processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
+stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
+	@mkdir -p build
+	$(PY) -m tests.stress --json build/stress.json $(STRESS)
+
 lint: env  ## Style, types, layers, and whether the generated code is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,9 +81,15 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	@set -e; for name in $(BENCHMARKS); do \
 	  $(PY) -m benchmarks.$$name --json build/bench/$$name.json $(BENCH); \
 	done
+	@set -e; for name in $(LARGER); do \
+	  $(PY) -m benchmarks.$$name --features 10000000 --repeat 1 \
+	    --json build/bench/$$name-1e7.json $(BENCH); \
+	done
 
 BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer resident \
               logistic plain_pyspark staleness wide
+# Those that are also run over 1e7 features.
+LARGER     := logistic plain_pyspark
 
 proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,12 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 from benchmarks.harness import Ratio, Report, Timing, main, speed_up
+from benchmarks.spark import start_spark
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS
 
 PENALTY = 1e-4
 NONZEROS = 50
-SERVERS = 2
+SERVERS = SLOTS = 2
 STEADY = 20
 _BATCH = 2500
 _SCHEMA = StructType([StructField("label", DoubleType()), StructField("features", VectorUDT())])
@@ -62,7 +61,7 @@ def measure(options: argparse.Namespace) -> Report:
     if options.quick:
         rows, features, repeat = min(rows, 5000), min(features, 20_000), 1
     compact = rows * NONZEROS < features
-    spark = start_spark(options.driver_memory)
+    spark = start_spark(SLOTS, driver_memory=options.driver_memory)
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
             data = synthetic(spark, rows, features).cache()
@@ -220,21 +219,6 @@ def objective(data: DataFrame, weights: np.ndarray) -> float:
     shipped.destroy()
     loss = sum(part["total"] for part in parts) / sum(part["count"] for part in parts)
     return float(loss + 0.5 * PENALTY * (weights @ weights))
-
-
-def start_spark(driver_memory: str) -> SparkSession:
-    """``local[2]``, with room for what MLlib keeps in the driver."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.appName("distvec: logistic benchmark")
-        .master("local[2]")
-        .config("spark.driver.memory", driver_memory)
-        .config("spark.driver.maxResultSize", "4g")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from benchmarks.harness import Ratio, Report, Timing, main
-from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
+from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
+from benchmarks.spark import start_spark
 from distvec.spark import LogisticLoss, PSContext, run
 from distvec.spark.loops.worker import LoopVector, Worker
 from distvec.spark.objective.kernels import logistic
@@ -49,7 +50,7 @@ def measure(options: argparse.Namespace) -> Report:
     rows, features, repeat = options.rows, options.features, options.repeat
     if options.quick:
         rows, features, repeat = min(rows, 5000), min(features, 20_000), 1
-    spark = start_spark("8g")
+    spark = start_spark(SLOTS, driver_memory="8g")
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
             data = synthetic(spark, rows, features).cache()

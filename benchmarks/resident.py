@@ -7,8 +7,6 @@ commit. An empty Spark job is timed in the same turns.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -17,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Case, Ratio, Report, Timing, interleaved, main
 from benchmarks.logistic import NONZEROS, SERVERS, synthetic
+from benchmarks.spark import start_spark
 from distvec import DistArray
 from distvec.spark import LogisticLoss, PSContext
 
@@ -37,7 +36,8 @@ def measure(options: argparse.Namespace) -> Report:
     large, repeat = (options.rows, options.features), options.repeat
     if options.quick:
         large, repeat = (5000, 20_000), 3
-    spark = start_spark()
+    # Jobs find their slots beside the resident tasks, which idle.
+    spark = start_spark(2 * PARTITIONS, parallelism=PARTITIONS)
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
             timings = timed(spark, ps, "tiny", TINY, _TINY_BATCH, repeat)
@@ -95,21 +95,6 @@ def losses(
         LogisticLoss(data, mode="job", ps=ps) as by_job,
     ):
         yield resident, by_job
-
-
-def start_spark() -> SparkSession:
-    """Twice as many slots as partitions: jobs find theirs beside the resident tasks, which idle."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.appName("distvec: resident benchmark")
-        .master(f"local[{2 * PARTITIONS}]")
-        .config("spark.default.parallelism", str(PARTITIONS))
-        .config("spark.driver.memory", "2g")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
 
 
 def _times(count: int, loss: LogisticLoss, points: Iterator[DistArray]) -> Callable[[], None]:

@@ -10,17 +10,15 @@ waits alone if nobody waits for others.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from pyspark import RDD
-from pyspark.sql import SparkSession
 
 from benchmarks.harness import Case, Ratio, Report, Table, Timing, interleaved, main
+from benchmarks.spark import start_spark
 from distvec.spark import PSContext, run
 
 WORKERS, SERVERS = 4, 2
@@ -37,14 +35,14 @@ Pause = Callable[[int, int], float]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark alone."""
-    parser.add_argument("--clocks", type=int, default=80, help="of each worker")
+    parser.add_argument("--clocks", type=int, default=60, help="of each worker")
     parser.add_argument("--repeat", type=int, default=3)
 
 
 def measure(options: argparse.Namespace) -> Report:
     """All bounds in turn, for each way of being slow."""
     clocks, repeat = (20, 1) if options.quick else (options.clocks, options.repeat)
-    spark = start_spark()
+    spark = start_spark(WORKERS)
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
             rdd = spark.sparkContext.parallelize(problem(), WORKERS).cache()
@@ -151,20 +149,9 @@ def to_target(ps: PSContext, rdd: RDD[Any], bound: int | None) -> float:
         return float("nan")
 
     seconds: float = run(train, rdd, ps.zeros(SIZE), ps.zeros(1, np.int64), staleness=bound)[0]
+    if np.isnan(seconds):
+        raise RuntimeError(f"staleness={bound}: not near the optimum after {MOST_CLOCKS} clocks")
     return seconds
-
-
-def start_spark() -> SparkSession:
-    """A slot for each worker."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.appName("distvec: staleness benchmark")
-        .master(f"local[{WORKERS}]")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, Table, main
-from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, start_spark, synthetic
+from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
+from benchmarks.spark import start_spark
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS
 
@@ -112,7 +113,7 @@ def mllib(spark: SparkSession, rows: int, features: int, iterations: int) -> lis
 @contextmanager
 def spark_of(driver_memory: str) -> Iterator[SparkSession]:
     """A Spark whose JVM ends with it: its memory is to be measured."""
-    spark = start_spark(driver_memory)
+    spark = start_spark(SLOTS, driver_memory=driver_memory)
     gateway = spark.sparkContext._gateway
     try:
         yield spark

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from distvec.spark.data.blocks import Block, local_columns, save
 from distvec.spark.objective.partition import Partition, WholeVectors
 from optim import LBFGS, OWLQN
 from ps_backend.client import Client
+from ps_backend.errors import BufferLost
 from ps_backend.space import DenseSpace
 from tests.spark.conftest import random_problem
 
@@ -78,6 +81,15 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
         client.stage(round_name, 0, 1, space, indices, sent)
         client.commit(round_name, [(0, 1)], space, dtype, target)
         assert client.read(target, space, dtype).tobytes() == (0 + expected).tobytes()
+
+
+def test_coordinates_that_could_not_be_had_can_be_had_later(client, rows_of):
+    rows, number, space = rows_of([3, 5], 9), client.new_id(), DenseSpace(3)
+    where = partial(rows.coordinates, client, 3, intercept=False, kept=number)
+    with pytest.raises(BufferLost):
+        where()
+    client.write(number, space, np.array([1, 3, 5]))
+    assert where().tolist() == [1, 2]
 
 
 # --- with Spark -----------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from distvec.spark.data.rows import sizes_differ
 
 T = TypeVar("T")
 
+_TRIES = 3
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -104,6 +106,21 @@ class Dataset:
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
         return self._rdd.mapPartitionsWithIndex(_numbered)
+
+    def until_found(self, attempt: Callable[[], T | None]) -> T:
+        """What ``attempt`` returns, once it is not None: then a block was not where its task ran.
+
+        In between the data is read again; RuntimeError if that helps nothing.
+        """
+        for _ in range(_TRIES):
+            result = attempt()
+            if result is not None:
+                return result
+            self.rebuild()
+        raise RuntimeError(
+            f"blocks were missing on their executors after {_TRIES} rebuilds; the executors seem "
+            "to be lost faster than they read the data"
+        )
 
     def rebuild(self) -> None:
         """Read the data again: a block was not where its task ran."""

@@ -22,7 +22,6 @@ from ps_backend.space import DenseSpace
 
 _MODES = ("job", "resident")
 _DTYPES = ("float64", "float32")
-_TRIES = 3
 
 
 class LogisticLoss:
@@ -144,7 +143,8 @@ class LogisticLoss:
         materialised first.
         """
         self._check_weights(w)
-        loss, total = self._evaluate(w.persist())
+        w.persist()
+        loss, total = self.data.until_found(functools.partial(self._evaluate, w))
         value, gradient = loss / self.weight_sum, total / self.weight_sum
         if self.l2 == 0.0:
             return self.ps.full((), value), gradient
@@ -182,40 +182,33 @@ class LogisticLoss:
         if w.dtype.kind != "f":
             raise TypeError(f"w has dtype {w.dtype}; allowed are float64 and float32")
 
-    def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:
-        """The sum over all rows of the loss, and of its gradient."""
+    def _evaluate(self, w: DistArray) -> tuple[float, DistArray] | None:
+        """The sum over all rows of the loss, and of its gradient; None if blocks are missing."""
         client, space = self.ps.client, DenseSpace(self.dimension)
-        kept = None if self.coordinates is None else self.coordinates.buffer_id
-        for _ in range(_TRIES):
-            round_name = str(client.new_id())
-            request = Evaluation(
-                self.ps.access,
-                round_name,
-                w.buffer_id,
-                space.length,
-                w.dtype.str,
-                self.intercept,
-                kept,
-            )
-            try:
-                outcomes = self._run(request)
-                if any(one.error == BLOCK_MISSING for one in outcomes):
-                    client.drop_round(round_name)
-                    self.data.rebuild()
-                    continue
-                _raise_error_of(outcomes)
-                target = client.new_id()
-                winners = [(one.partition, one.attempt) for one in outcomes]
-                client.commit(round_name, winners, space, w.dtype, target)
-            except BaseException as error:
-                abandon(client, round_name, error)
-                raise
-            gradient = self.ps.adopt(target, w.space, w.dtype)
-            return math.fsum(one.loss for one in outcomes), gradient
-        raise RuntimeError(
-            f"blocks were missing on their executors after {_TRIES} rebuilds; the executors seem "
-            "to be lost faster than they read the data"
+        round_name = str(client.new_id())
+        request = Evaluation(
+            self.ps.access,
+            round_name,
+            w.buffer_id,
+            space.length,
+            w.dtype.str,
+            self.intercept,
+            None if self.coordinates is None else self.coordinates.buffer_id,
         )
+        try:
+            outcomes = self._run(request)
+            if any(one.error == BLOCK_MISSING for one in outcomes):
+                client.drop_round(round_name)
+                return None
+            _raise_error_of(outcomes)
+            target = client.new_id()
+            winners = [(one.partition, one.attempt) for one in outcomes]
+            client.commit(round_name, winners, space, w.dtype, target)
+        except BaseException as error:
+            abandon(client, round_name, error)
+            raise
+        gradient = self.ps.adopt(target, w.space, w.dtype)
+        return math.fsum(one.loss for one in outcomes), gradient
 
     def _run(self, request: Evaluation) -> list[Outcome]:
         if self._residents is not None:

@@ -7,7 +7,6 @@ fewer bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,18 +41,18 @@ class Partition:
         if key not in self._coordinates:
             columns = self.block.columns
             if kept is not None:
-                size = DenseSpace(length - intercept)
-                columns = self._ranks(kept, lambda: client.read(kept, size, np.int64))
+                columns = self._ranks(client, kept, DenseSpace(length - intercept))
             self._coordinates = {key: np.append(columns, length - 1) if intercept else columns}
         return self._coordinates[key]
 
-    def _ranks(self, kept: int, read: Callable[[], Ints]) -> Ints:
+    def _ranks(self, client: Client, kept: int, space: DenseSpace) -> Ints:
         """The places of the columns among the coordinates ``kept``; a file for later processes."""
         path = os.path.join(self.path, f"places-{kept}.npy")
         if not os.path.exists(path):
+            places = np.searchsorted(client.read(kept, space, np.int64), self.block.columns)
             draft = f"{path}.{os.getpid()}"
-            with open(draft, "xb") as file:
-                np.save(file, np.searchsorted(read(), self.block.columns))
+            with open(draft, "wb") as file:
+                np.save(file, places)
             os.replace(draft, path)
         return np.asarray(np.load(path, mmap_mode="r"))
 

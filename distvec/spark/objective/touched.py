@@ -22,7 +22,6 @@ from ps_backend.space import DenseSpace
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
 
-_TRIES = 3
 _PIECE = 1 << 20
 """So many coordinates go in one message, at most."""
 
@@ -59,18 +58,13 @@ def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int
 def _marks(ps: PSContext, data: Dataset) -> DistArray:
     """True where a feature occurs."""
     touched = ps.zeros(data.size, bool)
-    for _ in range(_TRIES):
-        try:
-            with ps.round(touched, op="max") as r:
-                if not all(data.run(partial(_mark, r))):
-                    raise FileNotFoundError
-            return touched
-        except FileNotFoundError:
-            data.rebuild()
-    raise RuntimeError(
-        f"blocks were missing on their executors after {_TRIES} rebuilds; the executors seem to be "
-        "lost faster than they read the data"
-    )
+
+    def attempt() -> DistArray | None:
+        with ps.round(touched, op="max") as r:
+            complete = all(data.run(partial(_mark, r)))
+        return touched if complete else None  # what is marked stays so
+
+    return data.until_found(attempt)
 
 
 def _mark(r: Contributor, descriptors: Iterable[Any]) -> Iterator[bool]:
