@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--memory", type=_size, help="most memory for arrays, as 2g (80%% of the machine's)"
     )
     serve.add_argument(
-        "--token-file", type=Path, help="file with the token clients must pass (made if not given)"
+        "--token-file", type=Path, help="file with the token clients must pass; made if missing"
     )
     serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
     serve.add_argument("--tls-key", type=Path, help="private key, PEM")
@@ -106,14 +106,43 @@ def _announce(address: str, token_file: Path | None, supervised: Supervision | N
 
 
 def _token(file: Path | None) -> tuple[str, Path]:
-    """The token in ``file``, or a new one in a new file that only this user can read."""
-    if file is not None:
-        return read_token(file), file
-    handle, name = tempfile.mkstemp(prefix="distvec-token-")  # mode 0600
+    """The token in ``file``, which is made if missing; without one in a new temporary file."""
+    if file is None:
+        handle, name = tempfile.mkstemp(prefix="distvec-token-")  # mode 0600
+        return _write_token(handle), Path(name)
+    if not file.exists():
+        _make_token_file(file)
+    elif file.stat().st_mode & 0o077:
+        print(
+            f"distvec serve: others on this machine can read {file}; so they can use the server: "
+            f"chmod 600 {file}",
+            file=sys.stderr,
+        )
+    return read_token(file), file
+
+
+def _make_token_file(file: Path) -> None:
+    """A new token in ``file``, which only this user can read; the file of another who was first
+    stays. It appears with its content, so two servers started at once agree."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f"{file.name}-", dir=file.parent)  # mode 0600
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
+    try:
+        _write_token(handle)
+        os.link(name, file)
+    except FileExistsError:
+        return
+    finally:
+        os.unlink(name)
+    print(f"distvec serve: made a new token in {file}, readable by you alone", file=sys.stderr)
+
+
+def _write_token(handle: int) -> str:
     token = secrets.token_urlsafe(32)
     with os.fdopen(handle, "w") as target:
         target.write(token + "\n")
-    return token, Path(name)
+    return token
 
 
 def read_token(file: Path) -> str:

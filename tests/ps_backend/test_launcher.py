@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_backend.cli import main
+from ps_backend.cli import _token, main
 from ps_backend.client import Client
 from ps_backend.errors import PSError
 from ps_backend.launcher import launch_local
@@ -145,6 +145,54 @@ def test_serve_with_a_token_of_its_own():
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
         assert not file.exists()
+
+
+def serving(*arguments, **options):
+    return python("-m", "ps_backend", "serve", "--port", "0", *arguments, **options)
+
+
+def test_serve_makes_the_token_file_that_is_missing(tmp_path):
+    file = tmp_path / "token"
+    with serving("--token-file", "token", cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().split()[-1]
+        assert file.stat().st_mode & 0o777 == 0o600
+        with Client.connect([address], token=file.read_text().strip()) as client:
+            assert len(client.status()) == 1
+        process.terminate()
+        assert "made a new token in token, readable by you alone" in process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["token"], "it stays, and nothing else"
+    with serving("--token-file", str(file), stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().split()[-1]
+        with Client.connect([address], token=file.read_text().strip()):
+            process.terminate()
+        assert process.stderr.read() == ""
+
+
+def test_servers_started_at_once_make_one_token(tmp_path, monkeypatch):
+    file, link = tmp_path / "token", os.link
+
+    def another_is_first(made, name):
+        file.write_text("of another\n")
+        link(made, name)
+
+    monkeypatch.setattr("os.link", another_is_first)
+    assert _token(file)[0] == "of another"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_token_that_others_can_read_is_warned_of(tmp_path, capsys):
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    for mode, warned in ((0o600, False), (0o400, False), (0o640, True), (0o604, True)):
+        file.chmod(mode)
+        assert _token(file) == ("secret", file)
+        assert (f"chmod 600 {file}" in capsys.readouterr().err) == warned
+
+
+def test_a_token_file_that_cannot_be_made_is_named(tmp_path, capsys):
+    missing = tmp_path / "nowhere" / "token"
+    assert run_main("serve", "--port", "0", "--token-file", str(missing)) == 1
+    assert capsys.readouterr().err == f"distvec serve: {missing}: No such file or directory\n"
 
 
 def test_serve_says_that_the_port_is_in_use(tmp_path, capsys):
