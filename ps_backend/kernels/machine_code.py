@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import llvmlite.binding
 import numba
+
+from ps_backend.kernels.cache_folder import cache_folder
 
 
 def load(source: str) -> Callable[..., None]:
@@ -43,8 +46,13 @@ def linear_loops() -> Any:
 
 
 def _imported(name: str, source: str) -> Any:
-    """The module of ``source``, imported from the cache folder after writing it there if new."""
-    folder = _cache_folder()
+    """The module of ``source``, imported from the cache folder after writing it there if new.
+
+    Without a folder it is compiled in memory, for this process alone.
+    """
+    folder = cache_folder(_tag())
+    if folder is None:
+        return _executed(name, source.replace("cache=True", "cache=False"))
     path = folder / f"{name}.py"
     if not path.exists():
         # Servers on one machine share the folder: whoever renames last wins, with the same text.
@@ -59,6 +67,13 @@ def _imported(name: str, source: str) -> Any:
     sys.modules[spec.name] = module  # numba looks the module up by name when it loads machine code
     with _once_per_machine(path):
         spec.loader.exec_module(module)
+    return module
+
+
+def _executed(name: str, source: str) -> Any:
+    module = ModuleType(f"distvec_{name}")
+    sys.modules[module.__name__] = module
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
     return module
 
 
@@ -80,21 +95,11 @@ def _text_of(helper: str) -> str:
 
 
 @cache
-def _cache_folder() -> Path:
-    """A folder for this version of the helpers, numba and Python; numba tells CPUs apart itself."""
+def _tag() -> str:
+    """Of this version of the helpers, numba and Python; numba tells CPUs apart itself."""
     helpers = "".join(map(_text_of, ("linear", "scalar_math", "simd", "chains")))
     version = f"{numba.__version__} {sys.version_info[:2]}"
-    tag = hashlib.sha256((helpers + version).encode()).hexdigest()[:12]
-    root = os.environ.get("DISTVEC_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    for parent in (Path(root).expanduser(), Path(tempfile.gettempdir())):
-        folder = parent / "distvec" / f"kernels-{tag}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="distvec-kernels-"))
+    return hashlib.sha256((helpers + version).encode()).hexdigest()[:12]
 
 
 @cache

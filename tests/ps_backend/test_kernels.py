@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 
 from ps_backend import kernels, ops
-from ps_backend.kernels import machine_code, mixed_engine, numba_engine, numexpr_engine
+from ps_backend.kernels import mixed_engine, numba_engine, numexpr_engine
+from ps_backend.kernels.cache_folder import cache_folder
 from ps_backend.kernels.split import split
 from ps_backend.program import DTYPES, REDUCTIONS, Reduction, Step, Sweep, ValueType, partial_dtypes
 from tests.ps_backend.sweeps import gram, two_loop
@@ -228,7 +229,7 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("DISTVEC_CACHE", str(tmp_path))
-    machine_code._cache_folder.cache_clear()
+    cache_folder.cache_clear()
     value = ValueType("float64")
     sweep = Sweep((value,), (), (Step("negative", (0,), value),), (1,), ())
     try:
@@ -236,4 +237,4 @@ def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any
         again = numba_engine.NumbaKernel(sweep)
         assert sum(again._function.stats.cache_hits.values()) == 1
     finally:
-        machine_code._cache_folder.cache_clear()
+        cache_folder.cache_clear()
