@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import time
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ps_backend.memory import default_budget
-from ps_backend.process import ServerProcess, new_log_directory
+from ps_backend.process import ServerProcess
 
 
 def launch_local(
@@ -55,9 +53,8 @@ class LocalServers:
     ) -> None:
         """As ``launch_local``, which fills in the defaults."""
         self.token = token
-        self.logs = new_log_directory()
         self._processes: list[ServerProcess] = []
-        self._stop = weakref.finalize(self, _stop, os.getpid(), self._processes, self.logs)
+        self._stop = weakref.finalize(self, _stop, os.getpid(), self._processes)
         self.addresses: tuple[str, ...] = ()
         try:
             for number in range(servers):
@@ -65,7 +62,6 @@ class LocalServers:
                     f"server {number}",
                     token=token,
                     threads=threads,
-                    log=self._log(number),
                     memory=memory,
                 )
                 self._processes.append(process)
@@ -84,9 +80,9 @@ class LocalServers:
         """What is known of the server at ``address`` if it died: how, and the end of its log."""
         if address not in self.addresses:
             return None
-        number = self.addresses.index(address)
-        death = self._processes[number].death()
-        return None if death is None else f"{death}; log: {self._log(number)}"
+        process = self._processes[self.addresses.index(address)]
+        death, wrote = process.death(), process.log_tail().strip()
+        return f"{death}; it wrote:\n{wrote}" if death and wrote else death
 
     def stop(self) -> None:
         """End all servers and wait for them; whatever they hold is gone. Idempotent."""
@@ -103,11 +99,8 @@ class LocalServers:
     ) -> None:
         self.stop()
 
-    def _log(self, number: int) -> Path:
-        return self.logs / f"server-{number}.log"
 
-
-def _stop(launched_by: int, processes: Sequence[ServerProcess], logs: Path) -> None:
+def _stop(launched_by: int, processes: Sequence[ServerProcess]) -> None:
     if os.getpid() != launched_by:
         return  # a fork of the process that they belong to
     for process in processes:
@@ -115,4 +108,3 @@ def _stop(launched_by: int, processes: Sequence[ServerProcess], logs: Path) -> N
     deadline = time.monotonic() + 3.0
     for process in processes:
         process.stop(deadline)
-    shutil.rmtree(logs, ignore_errors=True)

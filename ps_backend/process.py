@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,11 +22,14 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 _LOG_TAIL = 2000
-_LOGS = "distvec-logs-"
 
 
 class ServerProcess:
-    """A server process: started at once, up when ``wait_until_up`` returns, ended by ``stop``."""
+    """A server process: started at once, up when ``wait_until_up`` returns, ended by ``stop``.
+
+    What it writes goes to a temporary file without a name: nothing of it is left when both
+    processes have ended, however they end.
+    """
 
     def __init__(
         self,
@@ -35,30 +37,28 @@ class ServerProcess:
         *,
         token: str,
         threads: int,
-        log: Path,
         memory: int | None = None,
         host: str = "127.0.0.1",
     ) -> None:
         """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
 
-        It listens on a port of ``host`` that the system chooses, computes with ``threads`` threads
-        and writes to the file ``log``.
+        It listens on a port of ``host`` that the system chooses and computes with ``threads``
+        threads.
         """
-        self.name, self.log = name, log
-        self.address = ""
+        self.name, self.address = name, ""
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
         command += [] if memory is None else ["--memory", str(memory)]
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                env=_environment(threads),
-                bufsize=0,
-                process_group=0,  # Ctrl-C in the terminal is for the parent alone
-            )
+        self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=_environment(threads),
+            bufsize=0,
+            process_group=0,  # Ctrl-C in the terminal is for the parent alone
+        )
         orders = json.dumps({"token": token, "parent": os.getpid()}) + "\n"
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # it ended already: `wait_until_up` will say why
@@ -96,8 +96,12 @@ class ServerProcess:
         return f"its process {self.pid} {how}"
 
     def log_tail(self) -> str:
-        """The end of what the process wrote."""
-        return self.log.read_bytes()[-_LOG_TAIL:].decode(errors="replace")
+        """The end of what the process wrote; nothing after ``stop``."""
+        if self._log.closed:
+            return ""
+        handle = self._log.fileno()  # its place is the server's as well, and stays
+        start = max(0, os.fstat(handle).st_size - _LOG_TAIL)
+        return os.pread(handle, _LOG_TAIL, start).decode(errors="replace")
 
     def ask_to_end(self) -> None:
         """Close its standard input, the sign to end; returns at once."""
@@ -113,21 +117,10 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._log.close()
 
 
 def _environment(threads: int) -> dict[str, str]:
     package = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     return os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": path}
-
-
-def new_log_directory() -> Path:
-    """A new directory for the logs of this process's servers, which it should remove.
-
-    Those of processes that were killed, and could not, are removed: their names hold the id.
-    """
-    for logs in Path(tempfile.gettempdir()).glob(f"{_LOGS}*-*"):
-        pid = logs.name.removeprefix(_LOGS).split("-")[0]
-        if pid.isdigit() and not Path("/proc", pid).exists() and Path("/proc/self").exists():
-            shutil.rmtree(logs, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_LOGS}{os.getpid()}-"))

@@ -62,19 +62,20 @@ def test_local_servers_serve_and_end():
             assert [server.budget for server in client.status()] == [1 << 26] * 2
         assert servers.diagnose(servers.addresses[0]) is None
         assert servers.diagnose("elsewhere:1") is None
-        pids, logs = servers.pids, servers.logs
+        pids = servers.pids
     assert all(ended(pid, 0) for pid in pids)
-    assert not logs.exists()
     servers.stop()
 
 
 @pytest.mark.parametrize("how", ["alone", "fork"])
-def test_a_killed_parent_leaves_no_server(how):
+def test_a_killed_parent_leaves_no_server_and_no_log(how, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with python("-c", PARENT, how) as parent:
         pids = json.loads(parent.stdout.readline())
         assert not any(ended(pid, 0) for pid in pids)
         parent.kill()
         assert all(ended(pid, 5) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
@@ -89,29 +90,26 @@ def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
 
 def test_servers_that_nobody_stopped_end_with_the_interpreter():
     code = "from ps_backend.launcher import launch_local; s = launch_local(1, memory=1 << 26)"
-    with python("-c", f"{code}; print(s.pids[0], s.logs)") as parent:
-        pid, logs = parent.stdout.read().split()
+    with python("-c", f"{code}; print(s.pids[0])") as parent:
+        pid = int(parent.stdout.read())
     assert parent.returncode == 0
-    assert ended(int(pid), 0)
-    assert not Path(logs).exists()
-
-
-def test_logs_of_killed_processes_are_removed_by_the_next(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with python("-c", "") as gone:
-        pass
-    dead, alive = (tmp_path / f"distvec-logs-{pid}-x" for pid in (gone.pid, os.getpid()))
-    other = tmp_path / "distvec-logs-of-somebody"
-    for directory in (dead, alive, other):
-        directory.mkdir()
-    with launch_local(1, memory=1 << 26) as servers:
-        assert sorted(tmp_path.iterdir()) == sorted([alive, other, servers.logs])
+    assert ended(pid, 0)
 
 
 def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
     monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
     with pytest.raises(PSError, match=r"server 0 ended; it wrote:\n.*PYTHONMALLOC"):
         launch_local(1)
+
+
+def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+    with launch_local(1, memory=1 << 26) as servers:
+        os.kill(servers.pids[0], signal.SIGABRT)
+        assert ended(servers.pids[0], 10)
+        said = servers.diagnose(servers.addresses[0])
+    assert f"its process {servers.pids[0]} was killed by signal 6; it wrote:" in said
+    assert "Fatal Python error: Aborted" in said
 
 
 def test_a_silent_server_is_given_up():

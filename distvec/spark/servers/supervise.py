@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,7 +13,7 @@ from distvec.spark.servers.registry import LEASE_SECONDS, SERVE, STOP, Claim
 from distvec.spark.servers.signed_lines import SignedLines, connect
 from ps_backend.errors import PSError
 from ps_backend.memory import default_budget
-from ps_backend.process import ServerProcess, new_log_directory
+from ps_backend.process import ServerProcess
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 3.0
@@ -62,7 +61,6 @@ class Supervisor:
         self._started = 0.0
         self._short_lives = 0
         self._trouble = ""
-        self._logs = new_log_directory()
 
     def run(self) -> None:
         """Serve until the registry says stop; the process has ended when this returns.
@@ -80,7 +78,6 @@ class Supervisor:
         finally:
             self._end()
             self._disconnect()
-            shutil.rmtree(self._logs, ignore_errors=True)
 
     def _renew(self) -> str:
         """Claim the number, with the present address; what the registry says to do."""
@@ -121,7 +118,6 @@ class Supervisor:
             f"server {self._server}",
             token=orders.token,
             threads=orders.threads,
-            log=self._logs / "server.log",
             memory=budget,
             host=self._lines.local_host,  # where the driver reaches this machine, others do
         )
