@@ -336,8 +336,9 @@ class DistArray:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a DistArray belongs to its session's connection and cannot be pickled; send "
-            "(x.session.client.addresses, x.session.client.session, x.buffer_id) or x.numpy()"
+            "a DistArray belongs to its session's connection and cannot be pickled; Spark tasks "
+            "use it by 'with ps.share(x) as w' (pull and push), 'with ps.round(x) as r' (push, "
+            "each partition once) or run(train, rdd, x); for a copy send x.numpy()"
         )
 
     sum, prod = reductions.sum, reductions.prod

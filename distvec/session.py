@@ -62,6 +62,13 @@ class Session:
         # what it can; weak, since what nobody holds need never be computed.
         self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} holds this process's connections and cannot be pickled; "
+            "in Spark tasks use what 'with ps.share(x) as w' or 'with ps.round(x) as r' give, or "
+            "run(train, rdd, x); another process connects by itself: dv.connect(addresses, token=)"
+        )
+
     @property
     def cancellation_limit(self) -> float:
         """How far an expanded inner product may cancel before it is computed directly.

@@ -8,6 +8,14 @@ run(train, rdd, w, staleness=1)
 ps.stop()
 """
 
+from importlib.util import find_spec
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError(
+        "distvec.spark needs PySpark, which is not installed: pip install 'distvec[spark]'",
+        name="pyspark",
+    )
+
 from distvec.spark.context import PSContext
 from distvec.spark.loops.run import run
 from distvec.spark.objective.loss import LogisticLoss

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.errors import PythonException
 
 _LOCAL = re.compile(r"local(\[.*\])?")
-_ON_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 
 
 def is_local(master: str | None) -> bool:
     """Do tasks run on the driver's machine (``local``, ``local[2]``; not ``local-cluster``)?"""
     return master is not None and _LOCAL.fullmatch(master) is not None
-
-
-def use_this_python(context: SparkContext) -> None:
-    """Let tasks on this machine run in the driver's Python unless PYSPARK_PYTHON names another.
-
-    Spark's own choice is the first ``python3`` on the path, which may know nothing of distvec.
-    """
-    here = context.master is not None and _ON_THIS_MACHINE.fullmatch(context.master) is not None
-    if here and "PYSPARK_PYTHON" not in os.environ:
-        context.pythonExec = sys.executable
 
 
 def has_stopped(spark_context: SparkContext) -> bool:
@@ -81,12 +72,39 @@ def active_tasks(context: SparkContext, group: str) -> int:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a Spark job failed, in a line: the end of a worker's traceback, or what Java said."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    reason = lines[-1] if isinstance(error, PythonException) else lines[0]
+    """Why a Spark job failed, in a line: what a worker raised last, or what Java said and why."""
+    text = str(error).strip().partition("\n\nJVM stacktrace:")[0]
+    reason = _raised(text) if isinstance(error, PythonException) else _said(str(error).strip())
     if "No module named" in reason or "cannot import name" in reason:
         reason += (
             "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "
             "what the driver has"
         )
-    return reason
+    if "PYTHON_VERSION_MISMATCH" in reason:
+        reason += (
+            f" Set PYSPARK_PYTHON to a Python {sys.version_info[0]}.{sys.version_info[1]} on the "
+            "workers before Spark starts; it is "
+            f"{os.environ.get('PYSPARK_PYTHON', 'not set, which means python3 on their PATH')}"
+        )
+    return reason or type(error).__name__
+
+
+def _raised(text: str) -> str:
+    """The exception at the end of a traceback."""
+    lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    return _one_line(itertools.dropwhile(lambda line: line.startswith(" "), lines))
+
+
+def _said(text: str) -> str:
+    """The message of a Java exception, and of the one that caused all others."""
+    lines = text.splitlines()
+    if lines and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]
+    reason = _one_line(itertools.takewhile(lambda line: not line.startswith("\tat "), lines))
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    more = f"; caused by {causes[-1]}" if causes and causes[-1] not in reason else ""
+    return reason.removeprefix(": ") + more
+
+
+def _one_line(lines: Iterable[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from distvec import DistArray
 from distvec.session import Session
 from distvec.spark.access import Access
-from distvec.spark.application import context_of, has_stopped, use_this_python
+from distvec.spark.application import context_of, has_stopped
 from distvec.spark.forgotten import Forgotten
+from distvec.spark.interpreter import use_this_python
 from distvec.spark.servers.executors import ExecutorServers
 from distvec.spark.servers.start import Options, Servers, start
 from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
@@ -146,6 +147,15 @@ class PSContext(Session):
         except BaseException:
             servers.stop()
             raise
+
+    def __repr__(self) -> str:
+        if self.is_stopped:
+            return f"<{type(self).__name__}: stopped>"
+        addresses = ", ".join(self.client.addresses)
+        return (
+            f"<{type(self).__name__}: servers at {addresses}, for the Spark application "
+            f"{self.spark_context.appName!r} on {self.spark_context.master}>"
+        )
 
     @property
     def is_stopped(self) -> bool:

@@ -80,6 +80,8 @@ class Dataset:
         self.nnz = sum(one.nnz for one in known)
         self.size = next(one.features for one in known if one.rows)
         self.weight_sum = float(sum(one.weight_sum for one in known))
+        self.labels = sorted({label for one in known for label in one.labels})
+        """The labels that occur, as they are in the data."""
         if self._is_local:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
@@ -98,6 +100,11 @@ class Dataset:
         if tasks < rdd.getNumPartitions():
             rdd = rdd.coalesce(tasks)
         return Groups(rdd, collect(rdd.mapPartitions(_numbers)))
+
+    @property
+    def is_closed(self) -> bool:
+        """Did ``close`` remove it?"""
+        return self._rdd is None
 
     def check_usable(self) -> RDD[Descriptor]:
         """The descriptors; ValueError or RuntimeError that says why they cannot be had."""

@@ -35,7 +35,8 @@ def signs(labels: npt.NDArray[np.float64], positive_label: float | None) -> npt.
 def check_all(partitions: Mapping[int, Iterable[float]], positive_label: float | None) -> None:
     """Raise ValueError unless the labels of all partitions together are usable.
 
-    One single label is allowed (the loss is defined), but a ``positive_label`` has to occur.
+    One single label is allowed (the loss is defined; ``one_class`` warns), but a
+    ``positive_label`` has to occur.
     """
     known: set[float] = set()
     for partition, labels in partitions.items():
@@ -47,3 +48,11 @@ def check_all(partitions: Mapping[int, Iterable[float]], positive_label: float |
         raise ValueError(
             f"positive_label={positive_label:g} does not occur; the labels are {sorted(known)}"
         )
+
+
+def one_class(column: str, label: float, rows: int) -> str:
+    """The warning for data whose labels are all the same."""
+    return (
+        f"label={column!r}: all {rows:,} labels are {label:g}; with one class there is nothing to "
+        "tell apart, and without a penalty the loss has no minimum"
+    )

@@ -11,6 +11,7 @@ from distvec import DistArray
 from distvec.expr import Buffer
 from distvec.spark.application import free_slots
 from distvec.spark.context import PSContext
+from distvec.spark.interpreter import adopt
 from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
@@ -64,6 +65,7 @@ def run(
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; each is trained once")
     ps.make_way()
+    adopt(rdd)
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
     if not size:
         return []

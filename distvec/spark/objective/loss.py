@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Self
+import warnings
+from typing import Any, Self
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -13,6 +14,8 @@ import distvec
 from distvec import DistArray
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.labels import one_class
+from distvec.spark.interpreter import adopt
 from distvec.spark.objective.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
 from distvec.spark.objective.resident import Residents
 from distvec.spark.objective.touched import spread, touched_coordinates
@@ -81,7 +84,10 @@ class LogisticLoss:
             raise ValueError("the data belongs to another SparkContext than the PSContext")
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
         self.ps.make_way()
+        adopt(data)
         self.data = Dataset(data, features, label, weight, positive_label, dtype)
+        if len(self.data.labels) == 1:
+            warnings.warn(one_class(label, self.data.labels[0], self.data.rows), stacklevel=2)
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
         self._residents = Residents(self.ps, self.data) if mode == "resident" else None
@@ -157,6 +163,20 @@ class LogisticLoss:
         Twice is harmless.
         """
         _close(self._residents, self.data)
+
+    def __repr__(self) -> str:
+        mode = "job" if self._residents is None else "resident"
+        return (
+            f"<{type(self).__name__}: {self.rows:,} rows of {self.data.size:,} features in "
+            f"{self.data.filled} partitions, dimension={self.dimension}, l2={self.l2:g}, "
+            f"intercept={self.intercept}, mode={mode!r}{', closed' * self.data.is_closed}>"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} is evaluated on the driver, where it starts its own tasks, "
+            "and cannot be pickled; call loss(w) outside of Spark tasks"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.dataset import feature_column
 from distvec.spark.data.rows import BadRow, features_of
+from distvec.spark.interpreter import adopt
 from distvec.spark.objective.kernels import margins
 from distvec.spark.objective.partition import WholeVectors
 from ps_backend.space import DenseSpace
@@ -56,6 +57,7 @@ def scores(
         raise ValueError("the data belongs to another SparkContext than the weights")
     if weights.dtype.kind != "f":
         raise TypeError(f"weights have dtype {weights.dtype}; allowed are float64 and float32")
+    adopt(df)
     weights = weights.persist()
     request = Scoring(
         session.access,

@@ -1,0 +1,102 @@
+"""Which Python runs the tasks."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkContext
+from pyspark.sql import DataFrame
+
+_ON_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
+
+Function = Any
+"""Java's record of a function of Python's: what to run, and by which Python."""
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Let tasks on this machine run in the driver's Python unless PYSPARK_PYTHON names another.
+
+    Spark's own choice is the first ``python3`` on the path, which may know nothing of distvec.
+    """
+    if _is_free(context):
+        context.pythonExec = sys.executable
+
+
+def adopt(data: DataFrame | RDD[Any]) -> None:
+    """``use_this_python`` for what ``data`` has noted already.
+
+    A DataFrame of Python's rows, and a UDF, note Spark's choice for good when they are made, which
+    may have been before the PSContext. Spark offers no way to change that, so it is done by
+    reflection in Java; where that fails the data stays as it is, and Spark says what is wrong.
+    """
+    context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
+    if not _is_free(context):
+        return
+    with suppress(Py4JError, LookupError):
+        if isinstance(data, RDD):
+            noted = _of_lineage(data._jrdd.rdd())
+        else:
+            noted = _of_plan(data._jdf.queryExecution().analyzed())
+        for function in noted:
+            _field(function, "pythonExec").set(function, sys.executable)
+
+
+def _is_free(context: SparkContext) -> bool:
+    """May the tasks run in another Python than Spark chose?"""
+    here = context.master is not None and _ON_THIS_MACHINE.fullmatch(context.master) is not None
+    return here and "PYSPARK_PYTHON" not in os.environ
+
+
+def _of_plan(plan: Any) -> Iterator[Function]:
+    """The functions in a logical plan: of its UDFs, and of the RDDs that it reads."""
+    for node in _tree(plan):
+        if _kind(node) == "LogicalRDD":
+            yield from _of_lineage(node.rdd())
+        for expression in _items(node.expressions()):
+            for part in _tree(expression):
+                if _kind(part) == "PythonUDF":
+                    yield part.func()
+
+
+def _of_lineage(rdd: Any) -> Iterator[Function]:
+    """The functions of an RDD and of those that it is made of."""
+    seen, waiting = set(), [rdd]
+    while waiting:
+        one = waiting.pop()
+        if one.id() not in seen:
+            seen.add(one.id())
+            if _kind(one) == "PythonRDD":
+                yield _field(one, "func").get(one)
+            waiting += [each.rdd() for each in _items(one.dependencies())]
+
+
+def _tree(root: Any) -> Iterator[Any]:
+    waiting = [root]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += _items(one.children())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(k) for k in range(sequence.size())]
+
+
+def _kind(value: Any) -> str:
+    return str(value.getClass().getSimpleName())
+
+
+def _field(value: Any, name: str) -> Any:
+    """A private field, by its name without the class that Scala puts before some."""
+    fields = value.getClass().getDeclaredFields()
+    for field in fields:
+        if field.getName().split("$$")[-1] == name:
+            field.setAccessible(True)
+            return field
+    raise LookupError(name)
