@@ -28,9 +28,9 @@ from ps_backend.wire import dtype_of
 class Client(Connection):
     """One sender's connection to all the servers of a session. Thread-safe.
 
-    Every method that sends raises ``ServerLost`` if a server does not answer for about five
-    seconds, and waits for the slowest server, not for the sum. Do not fork while one is open: a
-    child process connects for itself.
+    Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds
+    (``transport/liveness.py``), and waits for the slowest server, not for the sum. Do not fork
+    while one is open: a child process connects for itself.
     """
 
     @classmethod

@@ -51,8 +51,10 @@ class Group:
             replies: Replies = {}
             errors: dict[int, Exception] = {}
             for server in sorted(self._exchanges, reverse=True):  # the last one is sent only here
+                # Another one that is silent, too, had its time while the first was waited for.
+                patient = not any(exchange.gave_up for exchange in self._exchanges.values())
                 try:
-                    replies[server] = self._exchanges[server].result()
+                    replies[server] = self._exchanges[server].result(patient=patient)
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
                     errors[server] = error
             first = _first(errors)

@@ -12,6 +12,7 @@ from ps_backend.counters import Counters
 from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport import Answer, Pending, Transport, Unavailable
+from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import Parts, UnknownSweep, decode_error
 
 Diagnose = Callable[[str], str | None]
@@ -25,7 +26,7 @@ Reopen = Callable[[int, int], pb.Request]
 class RetryPolicy:
     """How long a server that does not answer is asked again: seconds."""
 
-    total: float = 5.0
+    total: float = REPEAT_SECONDS
     first: float = 0.05
     longest: float = 1.0
 
@@ -56,16 +57,20 @@ class Exchange:
         self._link, self._payload, self._into = link, message.payload, message.into
         self._complete = message.complete
         self._pending: Pending | None = None
+        self._patient = True
+        self.gave_up = False
+        """Whether the server stayed silent through all repeats."""
 
     def start(self) -> None:
         """Send now; without it, ``result`` sends."""
         self._pending = self._link.transport.start(self.request, self._payload, self._into)
 
-    def result(self) -> pb.Reply:
+    def result(self, *, patient: bool = True) -> pb.Reply:
         """Wait for the reply, repeating the request where the server does not answer.
 
-        Raises what the server reports, or ``ServerLost``.
+        Once only unless ``patient``. Raises what the server reports, or ``ServerLost``.
         """
+        self._patient = patient
         try:
             return self._reply()
         except UnknownSweep:
@@ -96,12 +101,13 @@ class Exchange:
         return pending.result()
 
     def _repeat(self, error: Unavailable) -> Answer:
-        for pause in self._link.patience():
+        for pause in self._link.patience() if self._patient else (0.0,):
             time.sleep(pause)
             try:
                 return self._attempt()
             except Unavailable as again:
                 error = again
+        self.gave_up = True
         raise self._link.give_up(self.request, error) from None
 
 
@@ -198,7 +204,7 @@ class Link:
 
     def _open_again(self, compose: Reopen) -> None:
         """Open, and once more should that server be lost, too: each numbers clients anew."""
-        for pause in chain((0.0,), self._retry.pauses()):
+        for pause in chain((0.0,), self.patience()):  # who waited for another thread here, once
             time.sleep(pause)
             generation = self.transport.generation
             request = compose(self._server, generation)

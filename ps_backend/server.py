@@ -21,6 +21,7 @@ from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
 from ps_backend.sharing import Segments, answer_whole, serve_shared
+from ps_backend.transport.liveness import SERVER_OPTIONS
 from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
 from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
 
@@ -30,10 +31,7 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.max_ping_strikes", 0),  # a client's pings may come late, in a bunch
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    *SERVER_OPTIONS,
 )
 
 _MISSING = "a token is needed; pass token=..., the content of the server's token file"

@@ -57,7 +57,8 @@ def server_status(
 ) -> list[ServerStatus]:
     """What running servers hold, without a session. One message each.
 
-    Raises ``ServerLost`` if one does not answer in ``timeout`` seconds.
+    Raises ``ServerLost`` if one cannot be reached in ``timeout`` seconds, or is reached and does
+    not answer for five.
     """
     transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
     counters, retry = Counters(len(addresses)), RetryPolicy(timeout)

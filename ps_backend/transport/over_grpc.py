@@ -18,6 +18,7 @@ import grpc
 from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Unavailable
+from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS
 from ps_backend.transport.pipe import Pipe, PipeRefused
 from ps_backend.transport.shared import SHARED_BYTES, SharedBulk, Whole
 from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
@@ -29,14 +30,20 @@ MOST_MESSAGE_BYTES = 64 << 20
 _OPTIONS = (
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    *CLIENT_OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_retries", 0),  # repeats are ours: they carry the same sequence number
     ("grpc.use_local_subchannel_pool", 1),  # a client shares no connection with another one
 )
+
+_SILENCE = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
+"""What gRPC says when no answer came, or not in time."""
 
 
 def check_token(token: str | None) -> None:
@@ -88,10 +95,10 @@ class OverGrpc:
             return self._finish(whole, self._send(whole.data), request, payload, into)
         if size > SMALL_BYTES:
             return self._bulk(request, payload, into)
-        data = _message(request, payload)
+        data, deadline = _message(request, payload), _deadline(request)
         if self._pipe is not None and self._pipe.send(data):
-            return _unpack(self._from_pipe(self._pipe, data), len(data), into)
-        return _unpack(self._by_itself(data), len(data), into)
+            return _unpack(self._from_pipe(self._pipe, data, deadline), len(data), into)
+        return _unpack(self._by_itself(data, deadline), len(data), into)
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -105,7 +112,7 @@ class OverGrpc:
         if size > SMALL_BYTES:
             return _in_thread(lambda: self._bulk(request, payload, into))
         data = _message(request, payload)
-        fetch = self._send(data)
+        fetch = self._send(data, _deadline(request))
         return _Later(lambda: _unpack(fetch(), len(data), into))
 
     def close(self) -> None:
@@ -114,12 +121,12 @@ class OverGrpc:
             self._pipe.close()
         self._channel.close()
 
-    def _send(self, data: bytes) -> Callable[[], bytes]:
+    def _send(self, data: bytes, deadline: float | None = None) -> Callable[[], bytes]:
         """Send a small request now; what is returned waits for the reply."""
         pipe = self._pipe
         if pipe is not None and pipe.send(data):
-            return lambda: self._from_pipe(pipe, data)
-        call = self._unary.future(data, metadata=self._metadata)
+            return lambda: self._from_pipe(pipe, data, deadline)
+        call = self._unary.future(data, metadata=self._metadata, timeout=deadline)
         return lambda: self._from_call(call)
 
     def _finish(
@@ -133,9 +140,9 @@ class OverGrpc:
         answer = whole.finish(fetch)
         return self._in_chunks(request, payload, into) if answer is None else answer
 
-    def _by_itself(self, data: bytes) -> bytes:
+    def _by_itself(self, data: bytes, deadline: float | None = None) -> bytes:
         try:
-            reply: bytes = self._unary(data, metadata=self._metadata)
+            reply: bytes = self._unary(data, metadata=self._metadata, timeout=deadline)
             return reply
         except grpc.RpcError as error:
             raise self._failure(error) from None
@@ -149,11 +156,11 @@ class OverGrpc:
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
-    def _from_pipe(self, pipe: Pipe, data: bytes) -> bytes:
+    def _from_pipe(self, pipe: Pipe, data: bytes, deadline: float | None) -> bytes:
         try:
-            return pipe.receive()
+            return pipe.receive(deadline)
         except PipeRefused:
-            return self._by_itself(data)
+            return self._by_itself(data, deadline)
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
@@ -187,7 +194,7 @@ class OverGrpc:
         code, details = error.code(), error.details()
         if code == grpc.StatusCode.UNAUTHENTICATED:
             return AuthenticationError(f"{self.address} refused the request: {details}")
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        if code in _SILENCE:
             return Unavailable(details)
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return PSError(f"what answers at {self.address} is not a distvec server: {details}")
@@ -213,6 +220,11 @@ def _size(request: pb.Request, payload: Parts, into: memoryview | None) -> int:
 def _message(request: pb.Request, payload: Parts) -> bytes:
     data: bytes = request.SerializeToString()
     return data + chunk_field(payload) if request.payload else data
+
+
+def _deadline(request: pb.Request) -> float | None:
+    """Seconds; None for what may take long, and is given up only with the connection."""
+    return SHORT_SECONDS if request.WhichOneof("body") in SHORT_REQUESTS else None
 
 
 def _frames(header: bytes, payload: Parts) -> Iterator[bytes]:

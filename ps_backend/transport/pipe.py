@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -46,10 +47,14 @@ class Pipe:
             self._free.release()
             raise
 
-    def receive(self) -> bytes:
-        """Wait for the reply. Raises ``RpcError``, ``Unavailable`` or, once, ``PipeRefused``."""
+    def receive(self, seconds: float | None = None) -> bytes:
+        """Wait for the reply, so many ``seconds`` at most.
+
+        Raises ``RpcError``, ``Unavailable`` or, once, ``PipeRefused``.
+        """
         try:
-            data: bytes = next(self._replies)
+            with _cancelled_after(seconds, self._replies):
+                data: bytes = next(self._replies)
         except BaseException as error:  # also Ctrl-C: the next request must not get this reply
             self.close()
             self._replies = None
@@ -67,3 +72,18 @@ class Pipe:
         self._requests.put(None)
         if self._replies is not None:
             self._replies.cancel()
+
+
+@contextmanager
+def _cancelled_after(seconds: float | None, stream: Any) -> Iterator[None]:
+    """Cancel ``stream`` if the block takes longer: its messages have no deadlines of their own."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, stream.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -34,9 +34,9 @@ class Counting(OverGrpc):
         super().__init__(address, token=TOKEN, **options)
         self.alone = 0
 
-    def _by_itself(self, data):
+    def _by_itself(self, data, deadline=None):
         self.alone += 1
-        return super()._by_itself(data)
+        return super()._by_itself(data, deadline)
 
 
 @contextmanager

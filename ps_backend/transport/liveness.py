@@ -1,0 +1,66 @@
+"""How long a silent server is waited for: all the times that say so, and why they are these.
+
+A server that runs answers gRPC's pings even while its Python is busy, since gRPC's own threads do
+it; so a long program is never cut off. A process that was stopped, or whose machine or network is
+gone, does not answer: it is noticed after ``PING_SECONDS + PING_ANSWER_SECONDS`` at most, whatever
+the request was. Then the request is repeated for ``REPEAT_SECONDS``, as it is harmless to repeat,
+and the error comes after the sum of both: ten seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+
+PING_SECONDS = 2.5
+"""A connection that is silent for so long, while a request is under way, is pinged."""
+
+PING_ANSWER_SECONDS = 2.5
+"""So long the answer to a ping may take: more than a busy machine's scheduler ever does."""
+
+REPEAT_SECONDS = 5.0
+"""How long a request is repeated after its connection broke."""
+
+SHORT_REQUESTS = frozenset(("open", "close", "status"))
+"""What no server ever works on for long, and so has a deadline of its own."""
+
+SHORT_SECONDS = 5.0
+"""That deadline, which also ends the wait for a server whose Python hangs."""
+
+CLIENT_OPTIONS = (
+    ("grpc.keepalive_time_ms", int(1000 * PING_SECONDS)),
+    ("grpc.keepalive_timeout_ms", int(1000 * PING_ANSWER_SECONDS)),
+    ("grpc.http2.ping_timeout_ms", int(1000 * PING_ANSWER_SECONDS)),  # else a minute, which wins
+    ("grpc.http2.max_pings_without_data", 0),  # else two pings, and then none for a minute
+)
+
+SERVER_OPTIONS = (
+    # Servers look for clients that are gone; that may take longer.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 0),  # a client's pings may come late, in a bunch
+)
+
+
+def answers(address: str, seconds: float, *, tls: str | Path | None = None) -> bool:
+    """Whether the server process at ``address`` shakes hands over a new connection in that time.
+
+    No request and no token: it runs if it does, however busy. False for one that was stopped.
+    """
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    if tls is None:
+        channel = grpc.insecure_channel(address, options)
+    else:
+        credentials = grpc.ssl_channel_credentials(Path(tls).read_bytes())
+        channel = grpc.secure_channel(address, credentials, options)
+    ready = grpc.channel_ready_future(channel)
+    try:
+        ready.result(seconds)
+        return True
+    except grpc.FutureTimeoutError:
+        return False
+    finally:
+        ready.cancel()
+        channel.close()
