@@ -307,9 +307,15 @@ class DistArray:
             new = value if isinstance(value, DistArray) else self.session.full((), value)
             self.assign(new.astype(self.dtype))  # item assignment casts as it must, as in NumPy
             return
+        if isinstance(key, DistArray) and key.dtype == np.bool_ and key.shape == self.shape:
+            new = value if isinstance(value, DistArray) else self.session.full((), value)
+            if new.ndim == 0:
+                chosen = build.elementwise(self.session, "where", key, new.astype(self.dtype), self)
+                self.assign(chosen)
+                return
         raise TypeError(
             "item assignment is not supported; use x.push(indices, values) to add at indices, "
-            "x = distvec.where(mask, y, x) for masks, x[:] = y for all"
+            "x[mask] = 0 or x = distvec.where(mask, y, x) for masks, x[:] = y for all"
         )
 
     def _is_all(self, key: Any) -> bool:
@@ -373,7 +379,18 @@ class DistArray:
         return dispatch.function(func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
+        from distvec.namespace import check_version
+
+        check_version(api_version)
         return self.session.namespace
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> DistArray:
+        """The array itself: ``"servers"`` is the only device. ``ValueError`` for another."""
+        if device != self.device or stream is not None:
+            raise ValueError(
+                f"device={device!r}: arrays are on {self.device!r}; to the client by x.numpy()"
+            )
+        return self
 
 
 def build_scalar(array: DistArray) -> DistArray:

@@ -103,8 +103,17 @@ _REDUCTIONS |= {np.logical_and: "all", np.logical_or: "any"}
 
 
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    allowed = {key: kwargs[key] for key in ("axis", "dtype") if kwargs.get(key) is not None}
-    return getattr(inputs[0], _REDUCTIONS[function])(**allowed)
+    name = f"numpy.{function.__name__}.reduce"
+    (out,) = kwargs.pop("out", (None,))
+    # NumPy hands on its defaults: none of them says anything.
+    unsaid = {"axis": None, "dtype": None, "initial": np._NoValue, "where": True}
+    given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
+    takes_dtype = {"dtype"} if function in (np.add, np.multiply) else set()
+    for key in given.keys() - {"axis", "keepdims"} - takes_dtype:
+        raise TypeError(f"{name}: keyword {key} is not supported; reduce x.numpy() instead")
+    (x,) = _as_arrays(inputs)
+    result = getattr(x, _REDUCTIONS[function])(**given)
+    return result if out is None else _store(out, result, name)
 
 
 def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -117,8 +126,6 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         )
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not np._NoValue}
-    if given.get("keepdims") is False:
-        del given["keepdims"]
     if given:
         try:
             inspect.signature(ours).bind(*args, **given)
@@ -153,7 +160,9 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.vdot: lambda a, b: reductions.dot(*_as_arrays((a, b))),
         np.inner: _dot,
         np.linalg.norm: reductions.norm,
-        np.linalg.vector_norm: lambda x, *, axis=None, ord=2: reductions.norm(x, ord, axis),
+        np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: reductions.norm(
+            x, ord, axis, keepdims=keepdims
+        ),
         np.linalg.vecdot: reductions.vecdot,
         np.where: _where,
         np.clip: _clip,

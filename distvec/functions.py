@@ -27,13 +27,18 @@ def _session_of(name: str, operands: tuple[Any, ...]) -> Session:
 
 
 def _function(op: ops.Op) -> Callable[..., DistArray]:
-    def function(*operands: Any) -> DistArray:
-        if len(operands) != op.arity:
-            raise TypeError(f"{op.name}() takes {op.arity} arguments, got {len(operands)}")
-        return build.elementwise(_session_of(op.name, operands), op.name, *operands)
+    """The function of one row, with the parameters that the array API gives it."""
+    name = op.name
 
-    function.__name__ = function.__qualname__ = op.name
-    function.__doc__ = f"Elementwise ``{op.name}``, with the meaning of ``numpy``'s; lazy."
+    def unary(x: Any, /) -> DistArray:
+        return build.elementwise(_session_of(name, (x,)), name, x)
+
+    def binary(x1: Any, x2: Any, /) -> DistArray:
+        return build.elementwise(_session_of(name, (x1, x2)), name, x1, x2)
+
+    function: Callable[..., DistArray] = unary if op.arity == 1 else binary
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Elementwise ``{name}``, with the meaning of ``numpy``'s; lazy."
     return function
 
 
@@ -99,6 +104,11 @@ def zeros_like(x: DistArray, dtype: Any = None) -> DistArray:
 def ones_like(x: DistArray, dtype: Any = None) -> DistArray:
     """Ones in the shape of ``x``."""
     return full_like(x, 1, dtype)
+
+
+def empty_like(x: DistArray, dtype: Any = None) -> DistArray:
+    """Zeros in the shape of ``x``: lazily made, they cost no more than memory without values."""
+    return full_like(x, 0, dtype)
 
 
 def astype(x: DistArray, dtype: Any, *, copy: bool = True) -> DistArray:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distvec import build
+from distvec.dtypes import check_dtype
 from distvec.expr import Node
+from ps_backend.space import DenseSpace
 
 if TYPE_CHECKING:
     from distvec.array import DistArray
@@ -30,94 +33,124 @@ def _reduce(x: DistArray, op: str, node: Node, dtype: np.dtype[Any]) -> Node:
     return build.cast(x.session, graph.make(op, (node,), accumulator, None), dtype)
 
 
-def _check_axis(x: DistArray, name: str, axis: Any) -> None:
-    if axis is None or axis == 0 or axis == -1 or axis in ((0,), (-1,), ()):
-        if axis is not None and axis != () and x.ndim == 0:
-            raise np.exceptions.AxisError(axis if isinstance(axis, int) else axis[0], 0)
-        return
-    raise np.exceptions.AxisError(f"{name}: axis {axis!r} is out of bounds for a vector")
+def _covers(x: DistArray, name: str, axis: Any) -> bool:
+    """Whether ``axis`` names all there is to reduce; False for ``()``, which names nothing."""
+    from distvec.array import DistArray
+
+    if not isinstance(x, DistArray):
+        raise TypeError(
+            f"{name}: needs an array on the servers, got {type(x).__name__}; "
+            f"use numpy.{name}, or put it there with session.array(...)"
+        )
+    if axis is None:
+        return True
+    for one in axis if isinstance(axis, tuple) else (axis,):
+        if not -x.ndim <= operator.index(one) < x.ndim:
+            raise np.exceptions.AxisError(operator.index(one), x.ndim, f"{name}: ")
+    return axis != () or x.ndim == 0
 
 
-def _check_not_empty(x: DistArray, text: str) -> None:
-    if x.size == 0:
-        raise ValueError(text)
+def _kept(x: DistArray, result: DistArray, keepdims: bool) -> DistArray:
+    """``result`` of a reduction of ``x``, as a vector of length 1 if its axis is to be kept."""
+    if not keepdims or x.ndim == 0 or result.ndim:
+        return result
+    node = x.session.graph.make("fill", (result.node,), result.dtype, DenseSpace(1))
+    return x.session.wrap(node)
 
 
-def sum(x: DistArray, axis: Any = None, dtype: Any = None) -> DistArray:
+def _reduced(
+    x: DistArray, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bool
+) -> DistArray:
+    """``op`` over ``axis`` in ``dtype``, that of ``x`` if None."""
+    if not _covers(x, op, axis):
+        return x.astype(dtype or x.dtype)
+    empty = _EMPTY.get(op)
+    if empty is not None and x.size == 0:
+        raise ValueError(empty)
+    return _kept(x, x.session.wrap(_reduce(x, op, x.node, dtype or x.dtype)), keepdims)
+
+
+_EMPTY = {
+    "min": "zero-size array to reduction operation minimum which has no identity",
+    "max": "zero-size array to reduction operation maximum which has no identity",
+    "argmin": "attempt to get argmin of an empty sequence",
+    "argmax": "attempt to get argmax of an empty sequence",
+}
+
+
+def _sum_dtype(x: DistArray, dtype: Any) -> np.dtype[Any]:
+    if dtype is not None:
+        return check_dtype(dtype)
+    return x.dtype if x.dtype.kind == "f" else _INT
+
+
+def sum(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
     """Sum of the elements: float64 and float32 as they are, integers and booleans as int64."""
-    _check_axis(x, "sum", axis)
-    if dtype is not None:
-        x = x.astype(dtype)
-    result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
-    return x.session.wrap(_reduce(x, "sum", x.node, result))
+    if not _covers(x, "sum", axis) or dtype is not None:
+        x = x.astype(_sum_dtype(x, dtype))
+    return _reduced(x, "sum", axis, _sum_dtype(x, dtype), keepdims)
 
 
-def prod(x: DistArray, axis: Any = None, dtype: Any = None) -> DistArray:
+def prod(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
     """Product of the elements; dtypes as for ``sum``."""
-    _check_axis(x, "prod", axis)
-    if dtype is not None:
-        x = x.astype(dtype)
-    result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
-    return x.session.wrap(_reduce(x, "prod", x.node, result))
+    if not _covers(x, "prod", axis) or dtype is not None:
+        x = x.astype(_sum_dtype(x, dtype))
+    return _reduced(x, "prod", axis, _sum_dtype(x, dtype), keepdims)
 
 
-def min(x: DistArray, axis: Any = None) -> DistArray:
+def min(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Smallest element; NaN if there is one."""
-    _check_axis(x, "min", axis)
-    _check_not_empty(x, "zero-size array to reduction operation minimum which has no identity")
-    return x.session.wrap(_reduce(x, "min", x.node, x.dtype))
+    return _reduced(x, "min", axis, None, keepdims)
 
 
-def max(x: DistArray, axis: Any = None) -> DistArray:
+def max(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Largest element; NaN if there is one."""
-    _check_axis(x, "max", axis)
-    _check_not_empty(x, "zero-size array to reduction operation maximum which has no identity")
-    return x.session.wrap(_reduce(x, "max", x.node, x.dtype))
+    return _reduced(x, "max", axis, None, keepdims)
 
 
-def any(x: DistArray, axis: Any = None) -> DistArray:
+def any(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Whether any element is true (not zero)."""
-    _check_axis(x, "any", axis)
-    return x.session.wrap(_reduce(x, "any", x.node, _BOOL))
+    return _reduced(x, "any", axis, _BOOL, keepdims)
 
 
-def all(x: DistArray, axis: Any = None) -> DistArray:
+def all(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Whether all elements are true (not zero)."""
-    _check_axis(x, "all", axis)
-    return x.session.wrap(_reduce(x, "all", x.node, _BOOL))
+    return _reduced(x, "all", axis, _BOOL, keepdims)
 
 
-def argmin(x: DistArray, axis: Any = None) -> DistArray:
+def argmin(x: DistArray, axis: int | None = None, *, keepdims: bool = False) -> DistArray:
     """Index of the first smallest element, or of the first NaN."""
-    _check_axis(x, "argmin", axis)
-    _check_not_empty(x, "attempt to get argmin of an empty sequence")
-    return x.session.wrap(_where_extreme(x, "argmin"))
+    return _where_extreme(x, "argmin", axis, keepdims)
 
 
-def argmax(x: DistArray, axis: Any = None) -> DistArray:
+def argmax(x: DistArray, axis: int | None = None, *, keepdims: bool = False) -> DistArray:
     """Index of the first largest element, or of the first NaN."""
-    _check_axis(x, "argmax", axis)
-    _check_not_empty(x, "attempt to get argmax of an empty sequence")
-    return x.session.wrap(_where_extreme(x, "argmax"))
+    return _where_extreme(x, "argmax", axis, keepdims)
 
 
-def _where_extreme(x: DistArray, op: str) -> Node:
-    if x.ndim == 0:
-        return x.session.graph.constant(0, _INT)
-    return _reduce(x, op, x.node, _INT)
+def _where_extreme(x: DistArray, op: str, axis: Any, keepdims: bool) -> DistArray:
+    if axis is not None:
+        axis = operator.index(axis)
+    if _covers(x, op, axis) and x.ndim == 0:
+        return x.session.wrap(x.session.graph.constant(0, _INT))
+    return _reduced(x, op, axis, _INT, keepdims)
 
 
-def mean(x: DistArray, axis: Any = None, dtype: Any = None) -> DistArray:
+def mean(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
     """Arithmetic mean, accumulated in float64; NaN for an empty array."""
-    _check_axis(x, "mean", axis)
-    result = np.dtype(dtype) if dtype is not None else (x.dtype if x.dtype.kind == "f" else _FLOAT)
+    covered = _covers(x, "mean", axis)
+    natural = x.dtype if x.dtype.kind == "f" else _FLOAT
+    result = natural if dtype is None else check_dtype(dtype)
+    if not covered:
+        return x.astype(result)
     exact = x.session.wrap(_reduce(x, "sum", build.cast(x.session, x.node, _FLOAT), _FLOAT))
-    return (exact / np.float64(x.size)).astype(result)
+    return _kept(x, (exact / np.float64(x.size)).astype(result), keepdims)
 
 
-def count_nonzero(x: DistArray, axis: Any = None) -> DistArray:
+def count_nonzero(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Number of elements that are not zero, as int64."""
-    return sum(x != 0 if x.dtype != _BOOL else x, axis)
+    _covers(x, "count_nonzero", axis)
+    return sum(x != 0 if x.dtype != _BOOL else x, axis, keepdims=keepdims)
 
 
 def dot(x: DistArray, y: DistArray) -> DistArray:
@@ -125,6 +158,8 @@ def dot(x: DistArray, y: DistArray) -> DistArray:
 
     Source: NumPy's ``dot`` for ranks 0 and 1. One pass, no temporary; lazy.
     """
+    for operand in (x, y):
+        _covers(operand, "dot", None)
     if x.ndim == 0 or y.ndim == 0:
         return x * y
     _check_same_length("dot", x, y)
@@ -134,9 +169,10 @@ def dot(x: DistArray, y: DistArray) -> DistArray:
 
 def vecdot(x: DistArray, y: DistArray, *, axis: int = -1) -> DistArray:
     """Inner product of two vectors (array API)."""
-    if x.ndim == 0 or y.ndim == 0:
-        raise ValueError("vecdot: both operands must have at least one dimension")
-    _check_axis(x, "vecdot", axis)
+    for operand in (x, y):
+        if _covers(operand, "vecdot", None) and operand.ndim == 0:
+            raise ValueError("vecdot: both operands must have at least one dimension")
+    _covers(x, "vecdot", operator.index(axis))
     return dot(x, y)
 
 
@@ -156,15 +192,21 @@ def _inner(x: DistArray, y: DistArray, result: np.dtype[Any]) -> Node:
     return build.cast(session, session.graph.inner(first, second), result)
 
 
-def norm(x: DistArray, ord: Any = None, axis: Any = None) -> DistArray:
+def norm(x: DistArray, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> DistArray:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 
     float32 stays float32 (accumulated in float64), other dtypes give float64.
     """
-    result = x.dtype if x.dtype.kind == "f" else _FLOAT
+    _covers(x, "norm", axis)
     if x.ndim == 0:
         raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
-    _check_axis(x, "norm", axis)
+    if axis == ():
+        raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
+    result = x.dtype if x.dtype.kind == "f" else _FLOAT
+    return _kept(x, _norm(x, ord, result), keepdims)
+
+
+def _norm(x: DistArray, ord: Any, result: np.dtype[Any]) -> DistArray:
     wide = x.astype(_FLOAT)
     if ord is None or ord == 2:
         return _root(x, wide).astype(result)

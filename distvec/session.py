@@ -19,6 +19,7 @@ from distvec.expr import Buffer, Graph, Node
 from distvec.planner import Plan, Planner, Template
 from distvec.profile import measured
 from distvec.random import Random
+from distvec.shapes import shape_of
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget
 from ps_backend.launcher import LocalServers, launch_local
@@ -113,22 +114,22 @@ class Session:
             raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
         kind = check_dtype(dtype if dtype is not None else value.dtype)
         constant = self.graph.constant(value[()], kind)
-        space = _space_of_shape(shape)
-        if space is None:
+        extents = shape_of(shape, "full")
+        if not extents:
             return self.wrap(constant)
-        return self.wrap(self.graph.make("fill", (constant,), kind, space))
+        return self.wrap(self.graph.make("fill", (constant,), kind, DenseSpace(*extents)))
 
-    def zeros(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+    def zeros(self, shape: Any, dtype: Any = None) -> DistArray:
         """Zeros; lazy as ``full``."""
-        return self.full(shape, 0, dtype)
+        return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
-    def ones(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+    def ones(self, shape: Any, dtype: Any = None) -> DistArray:
         """Ones; lazy as ``full``."""
-        return self.full(shape, 1, dtype)
+        return self.full(shape, 1, np.float64 if dtype is None else dtype)
 
-    def empty(self, shape: Any, dtype: Any = np.float64) -> DistArray:
+    def empty(self, shape: Any, dtype: Any = None) -> DistArray:
         """Zeros: lazily made, they cost no more than memory without values."""
-        return self.full(shape, 0, dtype)
+        return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
     def arange(
         self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None
@@ -347,15 +348,3 @@ def connect(
     return Session(
         Client.connect([name.strip() for name in names], token=token, timeout=timeout, **tls)
     )
-
-
-def _space_of_shape(shape: Any) -> DenseSpace | None:
-    if isinstance(shape, int | np.integer):
-        shape = (int(shape),)
-    if len(shape) > 1:
-        raise NotImplementedError(
-            f"arrays of shape {tuple(shape)} are not supported yet; rank is 0 or 1"
-        )
-    if shape and shape[0] < 0:
-        raise ValueError(f"negative dimensions are not allowed: {tuple(shape)}")
-    return DenseSpace(int(shape[0])) if shape else None

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from distvec import dtypes
+from distvec.namespace import VERSIONS
 from ps_backend import ops
 from ps_backend.program import DTYPES, REDUCTIONS
 
@@ -24,10 +25,30 @@ a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the ser
 
 _REST = """\
 Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
-`full_like`.
+`full_like`, `empty_like`.
 
 Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
-`vecdot`), `norm` (1, 2, inf, any p). Floats accumulate in float64, integers in int64.
+`vecdot`), `norm` (1, 2, inf, any p). All but the inner products take `axis` and `keepdims`; with it
+the result has shape `(1,)`.
+
+Floats accumulate in float64, integers in int64, and what comes out is rounded once. So a float32
+sum, mean, dot or norm is float32 as NumPy's, but mostly closer to the exact value: NumPy adds
+float32 in float32. Its last bits differ from NumPy's therefore; a sum that leaves float32 on the
+way, not at its end, is finite here.
+
+`x[mask] = number` sets where a boolean vector is true, `x[:] = y` sets all; both are lazy.
+
+## The array API standard
+
+`x.__array_namespace__()` follows version {version}, as far as ranks 0 and 1 go, with the dtypes
+above: the functions named here, creation, `asarray`, `broadcast_arrays`, `reshape` and `squeeze`
+(`()` and `(1,)`), `isdtype`, `result_type`, `can_cast`, `finfo`, `iinfo`, `linalg.vector_norm` and
+`__array_namespace_info__`. No indexing, sorting, set functions or `concat`. The only device is
+`"servers"`.
+
+`array-api-compat` takes it, and so do SciPy's functions for the array API where
+`SCIPY_ARRAY_API=1` is set before SciPy is imported. For most of `scipy.special` SciPy itself then
+pulls the values to the client, computes there and puts the result back on the servers.
 """
 
 
@@ -37,7 +58,7 @@ def page() -> str:
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for name, op in ops.TABLE.items() if name not in ops.INTERNAL]
     reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
-    return "\n".join([*lines, "", _REST.format(reductions=reductions)])
+    return "\n".join([*lines, "", _REST.format(reductions=reductions, version=VERSIONS[-1])])
 
 
 def _cells(op: ops.Op) -> list[str]:

@@ -57,6 +57,8 @@ REFUSED: dict[str, Call] = {
     "a dtype that the operands cannot be cast to": lambda f, i, b, e: np.add(f, 1, dtype=np.int64),
     "a dtype without a loop": lambda f, i, b, e: np.divide(i, 2, dtype=np.int64),
     "clip with an impossible limit": lambda f, i, b, e: np.clip(i, 10**30, None),
+    "sum over a fraction": lambda f, i, b, e: np.sum(f, axis=0.5),
+    "argmin over no axes": lambda f, i, b, e: np.argmin(f, axis=()),
     "norm over another axis": lambda f, i, b, e: np.linalg.norm(f, axis=1),
 }
 
@@ -88,10 +90,11 @@ def test_refused_as_by_numpy(ps: dv.Session, call: Call) -> None:
     {
         "~ of integers": (lambda f, i, b: ~i, r"~\(x != 0\)"),
         "where=": (lambda f, i, b: np.add(f, 1, where=b), "keyword where="),
-        "keepdims": (lambda f, i, b: np.sum(f, keepdims=True), "numpy.sum: .*keepdims.*x.numpy()"),
+        "reduce with initial": (lambda f, i, b: np.add.reduce(f, initial=3), "keyword initial"),
         "initial": (lambda f, i, b: np.max(f, initial=3), "numpy.max: .*initial.*x.numpy()"),
         "x[mask]": (lambda f, i, b: f[b], "distvec.where"),
-        "x[mask] = 0": (lambda f, i, b: f.__setitem__(b, 0), "distvec.where"),
+        "x[mask] = vector": (lambda f, i, b: f.__setitem__(b, f), "distvec.where"),
+        "x[indices] = 0": (lambda f, i, b: f.__setitem__(i, 0), r"x\.push"),
     }.values(),
 )
 def test_what_the_servers_lack_says_what_to_type(
@@ -99,6 +102,16 @@ def test_what_the_servers_lack_says_what_to_type(
 ) -> None:
     with pytest.raises(TypeError, match=hint):
         call(*map(ps.array, (FLOATS, INTS, BOOLS)))
+
+
+def test_a_number_is_set_where_a_mask_says(ps: dv.Session) -> None:
+    for host, value in ((FLOATS, 7), (INTS, -2.5), (BOOLS, 3)):
+        ours, expected = ps.array(host), host.copy()
+        before = ours.copy()
+        ours[ps.array(BOOLS)] = expected[BOOLS] = value
+        np.testing.assert_array_equal(ours.numpy(), expected)
+        np.testing.assert_array_equal(before.numpy(), host)
+        assert ours.dtype == host.dtype
 
 
 def test_in_place_logic_changes_the_handle(ps: dv.Session) -> None:

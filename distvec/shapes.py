@@ -1,0 +1,83 @@
+"""Shapes as users write them, and arrays in another shape: rank 0 or 1."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distvec import build
+from distvec.expr import space_of
+from ps_backend.space import DenseSpace
+
+if TYPE_CHECKING:
+    from distvec.array import DistArray
+
+
+def shape_of(shape: Any, name: str) -> tuple[int, ...]:
+    """``shape`` as a tuple: an integer or a sequence of at most one.
+
+    ``TypeError`` for what is no integer, ``ValueError`` for a negative one; ``name`` is that of the
+    function that was called.
+    """
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if len(extents) > 1:
+        raise NotImplementedError(
+            f"{name}: arrays of shape {extents} are not supported yet; rank is 0 or 1"
+        )
+    return tuple(length_of(extent, name) for extent in extents)
+
+
+def length_of(length: Any, name: str) -> int:
+    """``length`` as an ``int``, 0 or more; errors as for ``shape_of``."""
+    try:
+        result = operator.index(length)
+    except TypeError:
+        whole = isinstance(length, float | np.floating) and float(length).is_integer()
+        hint = f"; write {name}(int({length!r}))" if whole else ""
+        raise TypeError(
+            f"{name}: a shape is an integer, such as 1_000_000, got {length!r}{hint}"
+        ) from None
+    if result < 0:
+        raise ValueError(f"{name}: negative dimensions are not allowed, got {result}")
+    return result
+
+
+def reshape(x: DistArray, /, shape: Any, *, copy: bool | None = None) -> DistArray:
+    """``x`` in ``shape``, which holds as many elements: its own, or ``()`` and ``(1,)``; lazy."""
+    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    wanted = (x.size,) if wanted == (-1,) else wanted
+    if shape_of(wanted, "reshape") == x.shape:
+        return x.copy()
+    if math.prod(wanted) != x.size:
+        raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
+    if not wanted:
+        return x.session.wrap(build.scalar_of(x.session, x.node))
+    return x.session.wrap(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
+
+
+def squeeze(x: DistArray, /, axis: Any = None) -> DistArray:
+    """``x`` without its axis, which must be of length 1; lazy."""
+    axes = (0,) * x.ndim if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if axes and x.shape != (1,):
+        raise ValueError(f"squeeze: axis {axis} of an array of shape {x.shape} has not length 1")
+    return reshape(x, ()) if axes else x.copy()
+
+
+def broadcast_arrays(*arrays: DistArray) -> tuple[DistArray, ...]:
+    """``arrays`` in their common shape: scalars and vectors of length 1 repeated; lazy."""
+    if not arrays:
+        return ()
+    session = arrays[0].session
+    for array in arrays:
+        build.check_session(session, array, "broadcast_arrays")
+    nodes = build.broadcast(session, [array.node for array in arrays])
+    space = space_of(nodes)
+    if space is None:
+        return arrays
+    return tuple(
+        session.wrap(node if node.space else session.graph.make("fill", (node,), node.dtype, space))
+        for node in nodes
+    )
