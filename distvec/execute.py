@@ -10,14 +10,16 @@ import numpy.typing as npt
 
 from distvec.donation import find_donors
 from distvec.expr import Buffer, Node
+from distvec.flights import Flight
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
 from distvec.profile import note_plan
 from ps_backend import ops
 from ps_backend.program import Program, SweepCall
+from ps_backend.programs import Ended
 
 if TYPE_CHECKING:
-    from distvec.session import Session
+    from distvec.evaluation import Evaluator
 
 
 class Cancelled(Exception):
@@ -28,42 +30,95 @@ class Cancelled(Exception):
         self.product = product
 
 
-def execute(session: Session, plan: Plan, *, wait: bool = True) -> None:
+def execute(session: Evaluator, plan: Plan, *, wait: bool = True) -> None:
     """Give every node that ``plan`` computes its value. One message per program and server.
 
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
-    it. A failure leaves every node as it was; after ``Cancelled`` the inner products that were
-    computed are remembered, so that another plan does not ask for them again.
+    it: it is one of the session's flights. A failure leaves every node as it was; after
+    ``Cancelled`` the inner products that were computed are remembered, so that another plan does
+    not ask for them again.
     """
     values = [node.value for node in plan.nodes]
     programs = plan.template.programs
     limit = session.planner.cancellation_limit
     _compute_scalars(plan, plan.template.before, values, limit)
-    for number, program in enumerate(programs, 1):
-        last = number == len(programs)
-        needs_answer = not last or any(s.reductions for s in program.sweeps)
-        donors = find_donors(plan, values) if last else {}
-        _run(session, plan, program, values, donors, wait=wait or needs_answer)
-        for sweep in program.sweeps:
-            _remember_products(sweep, values)
-        _compute_scalars(plan, program.scalars, values, limit)
+    for program in programs[:-1]:
+        _run(session, plan, program, values, {}, wait=True)
+        _note(plan, program, values, limit)
+    if programs:
+        _run_last(session, plan, programs[-1], values, limit, wait=wait)
+    else:
+        _settle(session, plan, values)
     note_plan(plan.template)
+
+
+def _run_last(
+    session: Evaluator,
+    plan: Plan,
+    program: PlannedProgram,
+    values: list[Any],
+    limit: float,
+    *,
+    wait: bool,
+) -> None:
+    donors, flight = find_donors(plan, values), Flight()
+    awaited = wait or any(sweep.reductions for sweep in program.sweeps)
+    try:
+        _run(session, plan, program, values, donors, wait=awaited, ended=flight.end)
+        _note(plan, program, values, limit)
+    except KeyboardInterrupt:
+        # Whether it ran is not known, and it may have written over what its nodes are computed
+        # from: so they get their values as if it had, until the next evaluation has asked.
+        session.flights.append(flight)
+        _settle(session, plan, values, flight, program)
+        raise
+    if awaited:
+        _settle(session, plan, values)
+    else:
+        session.flights.append(flight)
+        _settle(session, plan, values, flight, program)
+
+
+def _note(plan: Plan, program: PlannedProgram, values: list[Any], limit: float) -> None:
+    for sweep in program.sweeps:
+        _remember_products(sweep, values)
+    _compute_scalars(plan, program.scalars, values, limit)
+
+
+def _settle(
+    session: Evaluator,
+    plan: Plan,
+    values: Sequence[Any],
+    flight: Flight | None = None,
+    program: PlannedProgram | None = None,
+) -> None:
+    """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
+    graph, awaited = session.graph, set()
+    if program is not None:
+        awaited = {values[position] for sweep in program.sweeps for position in sweep.stores}
+
+    def settle(node: Node, value: Any) -> None:
+        if flight is not None and value in awaited:
+            flight.remember(node, graph.memento(node))
+        graph.settle(node, value, plan.template)
+
     for node, value in zip(plan.nodes, values, strict=True):
         if value is not None and not node.known:
-            session.graph.settle(node, value, plan.template)
+            settle(node, value)
     for node, simplified in plan.aliases:
         if node is not simplified and not node.known and simplified.known:
-            session.graph.settle(node, simplified.value, plan.template)
+            settle(node, simplified.value)
 
 
 def _run(
-    session: Session,
+    session: Evaluator,
     plan: Plan,
     program: PlannedProgram,
     values: list[Any],
     donors: Mapping[int, int],
     *,
     wait: bool,
+    ended: Ended | None = None,
 ) -> None:
     calls = []
     for sweep in program.sweeps:
@@ -80,7 +135,7 @@ def _run(
                 donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
             )
         )
-    partials = session.client.run(Program(tuple(calls)), wait=wait)
+    partials = session.client.run(Program(tuple(calls)), wait=wait, ended=ended)
     if partials is not None:
         for sweep, parts in zip(program.sweeps, partials, strict=True):
             _combine_all(plan, sweep, parts, values)

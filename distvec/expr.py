@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,16 @@ class Node:
         return f"<{self.op} {self.dtype}{list(self.shape)}>"
 
 
+class Memento(NamedTuple):
+    """What a node was before it got its value, or another one."""
+
+    op: str
+    args: tuple[Node, ...]
+    direct: Node | None
+    depth: int
+    value: Any
+
+
 class Graph:
     """The interned nodes of one session."""
 
@@ -165,6 +175,17 @@ class Graph:
         node.direct = None
         node.op = "buffer" if node.space is not None else "scalar"
         node.depth = 0
+
+    def memento(self, node: Node) -> Memento:
+        """For ``restore``; it holds what ``node`` is computed from."""
+        return Memento(node.op, node.args, node.direct, node.depth, node.value)
+
+    def restore(self, node: Node, memento: Memento) -> None:
+        """Make ``node`` what it was."""
+        node.op, node.args, node.direct, node.depth, node.value = memento
+        node.origin = None
+        if node.value is None:  # its key holds ids of arguments, which the memento kept alive
+            self._nodes.setdefault(node.key, node)
 
 
 def topological(roots: Iterable[Node], stop: Callable[[Node], bool]) -> list[Node]:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from distvec.callsite import call_site
 from distvec.dtypes import check_dtype
-from distvec.execute import Cancelled, execute
-from distvec.expr import Buffer, Graph, Node
-from distvec.planner import Plan, Planner, Template
+from distvec.evaluation import Evaluator
+from distvec.expr import Buffer, Node
 from distvec.profile import measured
 from distvec.random import Random
 from distvec.shapes import shape_of
 from ps_backend.client import Client
-from ps_backend.errors import OutOfBudget
 from ps_backend.launcher import LocalServers, launch_local
 from ps_backend.memory import parse_size
 from ps_backend.space import DenseSpace
@@ -29,39 +23,21 @@ from ps_backend.space import DenseSpace
 if TYPE_CHECKING:
     from distvec.array import DistArray
     from distvec.namespace import Namespace
-    from ps_backend.counters import Counters
 
 
-class Session:
+class Session(Evaluator):
     """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
 
     Close it, or use it as a context manager: closing frees its arrays and stops the servers that it
     started itself. ``counters`` tells what everything has cost so far.
     """
 
-    pending_depth = 512
-    """A chain of this many operations is sent off without waiting for an answer."""
-    pending_nodes = 4096
-    """So are this many pending operations in all."""
-
     def __init__(self, client: Client, *, owner: Any = None) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
-        self.client = client
-        self.graph = Graph()
-        self.planner = Planner(self.graph)
+        super().__init__(client)
         self.random = Random(self)
-        self.implicit_evaluations = 0
-        """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
-        self.cancellations = 0
-        """How often an expanded inner product lost digits and was computed anew, directly."""
         self._owner = owner
-        self._strict = False
         self._closed = False
-        self._overdue = False
-        self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
-        # Arrays without a value yet. They are found here by a later evaluation, which takes along
-        # what it can; weak, since what nobody holds need never be computed.
-        self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -183,108 +159,7 @@ class Session:
 
         return DistArray(self, node)
 
-    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
-        """A fresh buffer id with its finalizer; nothing is sent."""
-        if space is None:
-            raise TypeError("scalars are kept by the client and need no buffer")
-        return Buffer(self.client.new_id(), space, dtype, self.client.free)
-
-    def note_pending(self, array: DistArray) -> None:
-        """Called for every array that has no value yet."""
-        self._pending[id(array)] = array
-        if array.node.depth >= self.pending_depth or len(self.graph) >= self.pending_nodes:
-            self._overdue = True
-
-    def flush_if_overdue(self) -> None:
-        """Called before an operation is built: then no temporary of the last statement is alive."""
-        if self._overdue:
-            self._overdue = False
-            self.flush()
-
-    # --- evaluation ---------------------------------------------------------------------------
-
-    def evaluate(self, *arrays: DistArray) -> None:
-        """Compute ``arrays``, in as few messages as their dependencies allow."""
-        self._compute([array.node for array in arrays], wait=True)
-
-    def flush(self) -> None:
-        """Send off everything pending without waiting for an answer, unless one is needed.
-
-        A failure shows at the next message to the server that reported it.
-        """
-        self._compute([array.node for array in self._alive()], wait=False)
-
-    def plan(self, *arrays: DistArray) -> Template:
-        """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
-        return self._plan([array.node for array in arrays]).template
-
-    def evaluate_implicitly(self, array: DistArray, what: str) -> None:
-        """Evaluate because a value is needed; counted, and an error in strict mode."""
-        if array.node.known:
-            return
-        if self._strict:
-            raise RuntimeError(
-                f"{what} at {call_site()} evaluates an array, which session.strict() forbids; "
-                f"call distvec.evaluate(...) or .persist() before"
-            )
-        self.implicit_evaluations += 1
-        self.evaluate(array)
-
-    @contextmanager
-    def strict(self) -> Iterator[None]:
-        """Within this context every implicit evaluation is an error that names the line."""
-        before, self._strict = self._strict, True
-        try:
-            yield
-        finally:
-            self._strict = before
-
-    def _alive(self) -> list[DistArray]:
-        """Arrays that a user holds and that have no value, oldest first."""
-        # A list of references is made in one go: other threads may add arrays meanwhile.
-        alive = []
-        for reference in self._pending.valuerefs():
-            array = reference()
-            if array is None:
-                continue
-            if array.node.known:
-                self._pending.pop(id(array), None)
-            else:
-                alive.append(array)
-        return alive
-
-    def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
-        pending = () if alone else list(dict.fromkeys(array.node for array in self._alive()))
-        return self.planner.plan(targets, pending)
-
-    def _compute(self, targets: Iterable[Node], *, wait: bool) -> None:
-        with self._evaluating:
-            missing = [node for node in dict.fromkeys(targets) if not node.known]
-            if not missing:
-                return
-            with measured(self.counters):
-                try:
-                    self._execute(missing, wait=wait)
-                except OutOfBudget:
-                    # What was taken along must not make fail what was asked for.
-                    self._execute(missing, wait=wait, alone=True)
-
-    def _execute(self, targets: Sequence[Node], *, wait: bool, alone: bool = False) -> None:
-        while True:
-            try:
-                execute(self, self._plan(targets, alone=alone), wait=wait)
-            except Cancelled as cancelled:
-                self.cancellations += 1
-                self.planner.compute_directly(cancelled.product)
-            else:
-                return
-
     # --- the rest -----------------------------------------------------------------------------
-
-    @property
-    def counters(self) -> Counters:
-        """What was sent, received and run since the session opened, or since ``.reset()``."""
-        return self.client.counters
 
     @cached_property
     def namespace(self) -> Namespace:

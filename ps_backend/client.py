@@ -16,6 +16,7 @@ from ps_backend.link import Diagnose, RetryPolicy
 from ps_backend.loop import Loop
 from ps_backend.memory import default_budget
 from ps_backend.program import Program
+from ps_backend.programs import Ended
 from ps_backend.rounds import Key, Total, Winner
 from ps_backend.service import Service
 from ps_backend.space import Space
@@ -131,19 +132,22 @@ class Client(Connection):
         """A buffer id that nobody else in the session uses. No message."""
         return next(self._numbers)
 
-    def run(self, program: Program, *, wait: bool = True) -> list[list[np.ndarray]] | None:
+    def run(
+        self, program: Program, *, wait: bool = True, ended: Ended | None = None
+    ) -> list[list[np.ndarray]] | None:
         """Run ``program`` on every server that holds some of its spaces. One message to each.
 
         Returns per sweep call the flat list of its partial results: per reduction the arrays that
         ``program.partial_dtypes`` names, each of shape ``(blocks of the space,)``, read-only. With
         ``wait=False`` returns None at once; the reply is awaited before the next message to one
-        of these servers, and an error then raised there.
+        of these servers, and an error then raised there. ``ended`` is told instead, if given: of
+        the error, or None. It hears as well of a program whose wait a KeyboardInterrupt broke off.
 
         If a server refuses, no output of the program exists afterwards. ``program.frees`` leave
         with the next message, once all servers have succeeded.
         """
         self._check_usable()
-        return self._programs.run(program, wait=wait)
+        return self._programs.run(program, wait=wait, ended=ended)
 
     def free(self, buffers: Iterable[int]) -> None:
         """Note that nobody holds ``buffers`` any more; they leave with the next messages.

@@ -31,11 +31,21 @@ class Group:
         self,
         exchanges: Mapping[int, Exchange],
         after: After | None,
+        *,
+        quiet: bool = False,
     ) -> None:
+        """``quiet``: only ``after`` is told of a failure, not who sends the next message."""
+        self.quiet = quiet
+        self.finished = False
         self._exchanges = exchanges
         self._after = after
-        self._finished = False
+        self._replies: Replies = {}
+        self._errors: dict[int, Exception] = {}
         self._lock = threading.Lock()
+
+    def concerns(self, servers: Iterable[int]) -> bool:
+        """Does it go to one of ``servers``?"""
+        return not self._exchanges.keys().isdisjoint(servers)
 
     def start(self, servers: Iterable[int]) -> None:
         """Send to ``servers`` now."""
@@ -43,26 +53,33 @@ class Group:
             self._exchanges[server].start()
 
     def finish(self) -> Replies:
-        """Wait for all replies; once. Raises the error of the first server, or of a lost one."""
+        """Wait for all replies; once. Raises the error of the first server, or of a lost one.
+
+        After a KeyboardInterrupt it can be called again: it asks for the replies that are missing.
+        """
         with self._lock:
-            if self._finished:
+            if self.finished:
                 return {}
-            self._finished = True
-            replies: Replies = {}
-            errors: dict[int, Exception] = {}
             for server in sorted(self._exchanges, reverse=True):  # the last one is sent only here
+                if server in self._replies or server in self._errors:
+                    continue
                 # Another one that is silent, too, had its time while the first was waited for.
                 patient = not any(exchange.gave_up for exchange in self._exchanges.values())
                 try:
-                    replies[server] = self._exchanges[server].result(patient=patient)
+                    self._replies[server] = self._exchanges[server].result(patient=patient)
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
-                    errors[server] = error
-            first = _first(errors)
-            if self._after is not None:
-                self._after(replies, first)
-            if first is not None:
-                raise first
-            return replies
+                    self._errors[server] = error
+            self.finished = True
+            first = _first(self._errors)
+            self._errors.clear()
+            try:
+                if self._after is not None:
+                    self._after(self._replies, first)
+                if first is not None:
+                    raise first
+            finally:
+                del first  # or its traceback would refer to itself, and keep alive what failed
+            return self._replies
 
 
 def _first(errors: Mapping[int, Exception]) -> Exception | None:
@@ -78,7 +95,7 @@ class FanOut:
         self.links = links
         self._counters = counters
         self._noted: deque[int] = deque()
-        self._unawaited: dict[int, Group] = {}
+        self._unawaited: list[Group] = []
         self._lock = threading.Lock()
 
     def note_frees(self, buffers: Iterable[int]) -> None:
@@ -109,22 +126,31 @@ class FanOut:
             return {}
         with uninterrupted():
             group = self._prepare(messages, recorded, after)
-            with self._waiting():
-                group.start(sorted(messages)[:-1])
-                return group.finish()
+            try:
+                with self._waiting():
+                    group.start(sorted(messages)[:-1])
+                    return group.finish()
+            except KeyboardInterrupt:  # a second one: how it ended is asked by the next message
+                if recorded:
+                    group.quiet = True
+                    self._leave(group)
+                raise
 
     def send_unawaited(
         self,
         messages: Mapping[int, Message],
         *,
         after: After | None = None,
+        quiet: bool = False,
     ) -> None:
-        """Send, and leave waiting (and raising) to the next message to any of these servers."""
+        """Send, and leave waiting (and raising) to the next message to any of these servers.
+
+        ``quiet``: nobody raises, ``after`` is told.
+        """
         with uninterrupted():
-            group = self._prepare(messages, True, after)
+            group = self._prepare(messages, True, after, quiet=quiet)
+            self._leave(group)
             group.start(messages)
-            with self._lock:
-                self._unawaited.update(dict.fromkeys(messages, group))
 
     def await_all(self, *, quietly: bool = False) -> None:
         """Wait for everything sent unawaited; raises the first error unless ``quietly``."""
@@ -141,6 +167,8 @@ class FanOut:
         messages: Mapping[int, Message],
         recorded: bool,
         after: After | None,
+        *,
+        quiet: bool = False,
     ) -> Group:
         if self._unawaited:
             self._await(messages)
@@ -150,20 +178,26 @@ class FanOut:
             server: self.links[server].exchange(message, recorded=recorded)
             for server, message in messages.items()
         }
-        return Group(exchanges, after)
+        return Group(exchanges, after, quiet=quiet)
+
+    def _leave(self, group: Group) -> None:
+        with self._lock:
+            self._unawaited.append(group)
 
     def _await(self, servers: Iterable[int]) -> None:
-        for server in servers:
-            group = self._unawaited.get(server)
-            if group is None:
-                continue
+        with self._lock:
+            groups = [group for group in self._unawaited if group.concerns(servers)]
+        for group in groups:
             try:
                 with self._waiting():
                     group.finish()
+            except Exception:
+                if not group.quiet:
+                    raise
             finally:
-                with self._lock:
-                    for other in [k for k, g in self._unawaited.items() if g is group]:
-                        del self._unawaited[other]
+                if group.finished:
+                    with self._lock:
+                        self._unawaited = [one for one in self._unawaited if one is not group]
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

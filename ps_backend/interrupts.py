@@ -1,37 +1,58 @@
-"""Ctrl-C while a request is under way."""
+"""Ctrl-C while a request, or a change that a request is part of, is under way."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
+from typing import Any, Self
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+class uninterrupted:
     """Hold a first Ctrl-C back until the block is done; a second one passes at once.
 
+    Put it around all that must happen together: what a server does, and the note of it here. Inside
+    another such block it does nothing: the outermost one decides when the Ctrl-C passes.
+
     A KeyboardInterrupt in the middle of gRPC's own code can leave a lock of its channel taken for
-    good, and the next request would wait for ever. Only the main thread gets signals, so the
-    others pass through; so does a program that handles SIGINT other than in Python.
+    good, and the next request would wait for ever; so can only a second one. Only the main thread
+    gets signals, so the others pass through; so does a program that handles SIGINT other than in
+    Python.
     """
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield
-        return
-    held: list[FrameType | None] = []
 
-    def hold(number: int, frame: FrameType | None) -> None:
-        held.append(frame)
-        if len(held) > 1:
-            previous(number, frame)
+    __slots__ = ("_held", "_previous")
 
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if held:
-        previous(signal.SIGINT, held[0])
+    def __init__(self) -> None:
+        self._held: list[FrameType | None] = []
+        self._previous: Callable[[int, FrameType | None], Any] | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        previous = signal.getsignal(signal.SIGINT)
+        if callable(previous) and not isinstance(getattr(previous, "__self__", None), type(self)):
+            self._previous = previous
+            signal.signal(signal.SIGINT, self._hold)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        previous = self._previous
+        if previous is not None:
+            signal.signal(signal.SIGINT, previous)
+            self.check()
+
+    def check(self) -> None:
+        """Let a Ctrl-C that is held pass now, if this block is the outermost one.
+
+        For the places of a long block where everything that was done is noted.
+        """
+        if self._held and self._previous is not None:
+            frame = self._held[0]
+            self._held.clear()
+            self._previous(signal.SIGINT, frame)
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._held.append(frame)
+        if len(self._held) > 1 and self._previous is not None:
+            self._previous(number, frame)

@@ -68,9 +68,20 @@ class Exchange:
     def result(self, *, patient: bool = True) -> pb.Reply:
         """Wait for the reply, repeating the request where the server does not answer.
 
-        Once only unless ``patient``. Raises what the server reports, or ``ServerLost``.
+        Once only unless ``patient``. Raises what the server reports, or ``ServerLost``. May be
+        called again after a KeyboardInterrupt: the server answers a recorded request from its
+        record.
         """
         self._patient = patient
+        try:
+            reply = self._completed()
+        except Exception:
+            self._link.settle(self.request)
+            raise
+        self._link.settle(self.request)
+        return reply
+
+    def _completed(self) -> pb.Reply:
         try:
             return self._reply()
         except UnknownSweep:
@@ -78,8 +89,6 @@ class Exchange:
                 raise
             self._complete(self.request)
             return self._reply()
-        finally:
-            self._link.settle(self.request)
 
     def _reply(self) -> pb.Reply:
         try:
@@ -182,13 +191,19 @@ class Link:
             self._server, answer.sent, answer.received, answer.reply.seconds
         )
         if answer.reply.HasField("error"):
-            error = decode_error(answer.reply.error, self.transport.address)
-            if isinstance(error, UnknownSweep):
-                self.known_sweeps.clear()
-            if self.transport.generation and _misses_data(request, error):
-                raise self._lost_before(request, error) from error
-            raise error
+            raise self._error_in(request, answer.reply)
         return answer.reply
+
+    def _error_in(self, request: pb.Request, reply: pb.Reply) -> Exception:
+        """Not raised here: its traceback would refer to itself, and keep alive what failed."""
+        error = decode_error(reply.error, self.transport.address)
+        if isinstance(error, UnknownSweep):
+            self.known_sweeps.clear()
+        if self.transport.generation and _misses_data(request, error):
+            lost = self._lost_before(request, error)
+            lost.__cause__ = error
+            return lost
+        return error
 
     def reopen(self, error: SessionUnknown) -> None:
         """Open the session on the server that took the place of a lost one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ps_backend.wire import encode_call, encode_sweep
 
 _MOST_REMEMBERED = 4096
 
+Ended = Callable[[Exception | None], None]
+"""Gets the error of a request whose replies have come, None if all is well."""
+
 
 class Dispatcher:
     """Runs programs over the links of one client."""
@@ -27,7 +30,9 @@ class Dispatcher:
         self._holders: dict[Space, list[int]] = {}
         self._dtypes: dict[Sweep, tuple[np.dtype, ...]] = {}
 
-    def run(self, program: Program, *, wait: bool) -> list[list[np.ndarray]] | None:
+    def run(
+        self, program: Program, *, wait: bool, ended: Ended | None
+    ) -> list[list[np.ndarray]] | None:
         """As ``Client.run``."""
         calls = program.calls
         shares: dict[int, list[int]] = {}
@@ -36,14 +41,16 @@ class Dispatcher:
                 shares.setdefault(server, []).append(number)
         if not shares:
             self._fan_out.note_frees(program.frees)
+            if ended is not None:
+                ended(None)
             return [] if wait else None
         messages = {
             server: self._message(server, [calls[number] for number in numbers])
             for server, numbers in shares.items()
         }
-        after = self._after(program, shares)
+        after = self._after(program, shares, ended)
         if not wait:
-            self._fan_out.send_unawaited(messages, after=after)
+            self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             return None
         return self._assemble(calls, shares, self._fan_out.send(messages, after=after))
 
@@ -60,11 +67,15 @@ class Dispatcher:
 
         return Message(request, complete=complete)
 
-    def _after(self, program: Program, shares: Mapping[int, list[int]]) -> After:
+    def _after(
+        self, program: Program, shares: Mapping[int, list[int]], ended: Ended | None
+    ) -> After:
         """What to do when all servers have answered, or failed."""
         calls = program.calls
 
         def after(replies: Replies, error: Exception | None) -> None:
+            if ended is not None:
+                ended(error)
             for server in replies:
                 known = self._fan_out.links[server].known_sweeps
                 known.update([calls[number].sweep.digest for number in shares[server]])
