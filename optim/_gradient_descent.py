@@ -66,12 +66,15 @@ class GradientDescent(SpectralSolver):
             return replace(state, outcome=Outcome.STALLED)
         x_norm, squared_gradient = trial.measured
         squared_step = trial.step_size**2 * memory.squared_gradient
+        following = self.step_bounds.spectral(
+            squared_step, trial.pair, trial.step_size, trial.point.gradient_norm, x_norm
+        )
         return advanced(
             state,
             ray,
             trial,
-            reference=memory.reference.after(trial.value),
-            step_size=self.step_bounds.spectral(squared_step, trial.pair.sy),
+            reference=self.reference_after(memory.reference, following, trial.value),
+            step_size=following.size,
             squared_gradient=squared_gradient,
             x_norm=x_norm,
         )

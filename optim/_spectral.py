@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ._arrays import Array, machine_epsilon, max_norm
 from ._descent import Direction, straight_ray
-from ._line_search import NonMonotone, Ray
+from ._history import Pair
+from ._line_search import NonMonotone, Ray, Reference
 from ._outcome import Outcome
 from ._plateau import rounding_of
 from ._problem import Problem
@@ -16,6 +18,19 @@ from ._state import State
 
 # Iterations without progress that end a run: values may rise for long before they fall again.
 PATIENCE = 100
+# By how much a step may exceed the last one where no curvature bounds it.
+_GROWTH = 10.0
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """The step size to try first.
+
+    sure    whether it is the curvature's along the last step: only then may the value rise
+    """
+
+    size: float
+    sure: bool
 
 
 @dataclass(frozen=True)
@@ -29,13 +44,22 @@ class StepBounds:
         """`step` moved into the range; the longest if it is not a number."""
         return max(self.shortest, step) if step < self.longest else self.longest
 
-    def spectral(self, ss: float, sy: float) -> float:
-        """s.s / s.y, the inverse of the mean curvature along the last step s.
+    def spectral(
+        self, ss: float, pair: Pair, last: float, gradient_norm: float, x_norm: float
+    ) -> NextStep:
+        """s.s / s.y, the inverse of the mean curvature along the last step s, of size `last`.
 
-        J. Barzilai, J. M. Borwein, IMA J. Numer. Anal. 8 (1988) 141-148. Where the
-        curvature is not positive nothing bounds the step.
+        J. Barzilai, J. M. Borwein, IMA J. Numer. Anal. 8 (1988) 141-148. Where the curvature is
+        about 0 the step is bounded by the size of x, or by 1 if that is larger; where it is
+        negative, by that in other directions and by a few last steps. Beyond lies a part of the
+        space of which nothing is known, and where the objective may be lower by chance.
         """
-        return self.clipped(ss / sy) if sy > 0.0 else self.longest
+        if pair.sy > 0.0:
+            curved = ss / pair.sy
+            reach = max(x_norm, 1.0) / max(gradient_norm, 1.0 / self.longest)
+            return NextStep(self.clipped(min(curved, reach)), curved <= reach)
+        bent = math.sqrt(ss / pair.yy) if pair.yy > 0.0 else math.inf
+        return NextStep(self.clipped(min(bent, _GROWTH * last)), sure=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +74,10 @@ class SpectralSolver(ToleranceSolver):
     value_tolerance: float = 0.0
     search: NonMonotone = field(default_factory=NonMonotone)
     step_bounds: StepBounds = field(default_factory=StepBounds)
+
+    def reference_after(self, known: Reference, step: NextStep, value: float) -> Reference:
+        """What the next trials are compared with: a step that is not sure must gain."""
+        return (known if step.sure else self.search.reference).after(value)
 
     def done(self, state: State) -> Outcome | None:
         """The tolerances, at an iterate that is as low as any before."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ._arrays import Array, fetch, max_norm, namespace, quiet
+from ._arrays import Array, Scalar, fetch, max_norm, namespace, quiet
 from ._descent import Direction, advanced
 from ._line_search import Reference
 from ._outcome import Outcome
@@ -20,11 +20,15 @@ Projection: TypeAlias = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Approach:
-    """A point of the set to search towards, the direction there, and its 2-norm squared."""
+    """A point of the set to search towards, the direction there, and its 2-norm squared.
+
+    step    that leads along -gradient to where the target is the projection of
+    """
 
     target: Array
     direction: Direction
     squared_length: float
+    step: float
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,16 @@ class SpectralProjectedGradient(SpectralSolver):
         if trial is None:
             return replace(state, outcome=Outcome.STALLED)
         squared_step = trial.step_size**2 * memory.approach.squared_length
-        step = self.step_bounds.spectral(squared_step, trial.pair.sy)
-        point, approach = self._approached(trial.point, step)
-        reference = memory.reference.after(trial.value)
+        last = trial.step_size * memory.approach.step
+        x_norm, _ = trial.measured
+        norm = state.gradient_norm  # at the trial it takes a projection more
+        following = self.step_bounds.spectral(squared_step, trial.pair, last, norm, x_norm)
+        point, approach = self._approached(trial.point, following.size)
+        reference = self.reference_after(memory.reference, following, trial.value)
         moved = replace(trial, point=point)
         return advanced(state, ray, moved, reference=reference, approach=approach)
 
-    def _approached(self, point: Point, step: float | None) -> tuple[Point, Approach]:
+    def _approached(self, point: Point, step: Scalar | None) -> tuple[Point, Approach]:
         """`point` with the norm of its projected gradient, and the way to projection(x - step * g).
 
         Without a step, the first one: the inverse of that norm.
@@ -99,11 +106,11 @@ class SpectralProjectedGradient(SpectralSolver):
                 step = 1.0 / namespace(x).maximum(residual, 1.0 / self.step_bounds.longest)
             target = self.projection(x - step * g)
             d = target - x
-            norm, slope, squared, d_norm, x_norm = fetch(
-                residual, d @ g, d @ d, max_norm(d), max_norm(x), also=(target, d)
+            norm, slope, squared, d_norm, x_norm, size = fetch(
+                residual, d @ g, d @ d, max_norm(d), max_norm(x), step, also=(target, d)
             )
         way = Direction(d, slope, d_norm, x_norm, first=1.0)
-        return replace(point, gradient_norm=norm), Approach(target, way, squared)
+        return replace(point, gradient_norm=norm), Approach(target, way, squared, size)
 
 
 def check_projection(owner: object, given: object) -> None:

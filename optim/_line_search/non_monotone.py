@@ -91,7 +91,7 @@ class RelaxedRay(Ray):
 class NonMonotone:
     """`search`, with values compared to `reference`."""
 
-    reference: Reference = field(default_factory=HighestOf)
+    reference: Reference = field(default_factory=MeanOf)
     search: Search = field(default_factory=Backtracking)
 
     def __call__(self, ray: Ray, reference: Reference) -> Trial | None:

@@ -23,7 +23,9 @@ from optim import (
     StepBounds,
     StrongWolfe,
 )
+from optim._history import Pair
 from optim._line_search import Ray, Sample, Trial
+from optim._spectral import NextStep
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.problems import NAMED, breeze_start, quadratic, quartic, rosenbrock, start_of
 from tests.optim.reference_data import read_json
@@ -180,10 +182,18 @@ def test_a_trial_that_is_not_finite_never_passes():
 
 def test_step_bounds():
     bounds = StepBounds(shortest=1e-3, longest=1e3)
-    assert bounds.spectral(2.0, 4.0) == 0.5
-    assert bounds.spectral(2.0, -4.0) == bounds.spectral(1.0, 0.0) == 1e3
-    assert bounds.spectral(1e-9, 1.0) == 1e-3
-    assert bounds.clipped(math.nan) == 1e3
+
+    def first(ss, sy, yy, gradient_norm=1e-3):
+        pair = Pair(None, None, sy, yy)
+        return bounds.spectral(ss, pair, last=2.0, gradient_norm=gradient_norm, x_norm=5.0)
+
+    assert first(2.0, 4.0, 9.0) == NextStep(0.5, sure=True)
+    assert first(1.0, 1e9, 1e18).size == 1e-3
+    assert first(1.0, 1e-9, 1e-18, gradient_norm=0.0).size == 1e3
+    assert first(1.0, 1e-9, 1e-18, gradient_norm=0.1) == NextStep(50.0, sure=False)
+    assert first(1.0, -1.0, 4.0) == NextStep(0.5, sure=False)
+    assert first(1.0, 0.0, 0.0) == NextStep(20.0, sure=False)
+    assert first(1.0, math.nan, math.nan).size == 20.0
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,13 @@ def test_reaches_a_minimum(name, problem):
 @pytest.mark.parametrize("problem", sorted(set(PROBLEMS) - ILL_CONDITIONED))
 @pytest.mark.parametrize("name", FIRST_ORDER)
 def test_first_order_methods_reach_a_minimum(name, problem):
-    assert_reached(FIRST_ORDER[name], PROBLEMS[problem], 1e-7)
+    # Near Wood's saddle the curvatures are 900 and -0.1.
+    limit = 10_000 if problem == "Wood" else 2000
+    assert_reached(FIRST_ORDER[name], PROBLEMS[problem], 1e-7, limit)
 
 
-def assert_reached(solver, problem, allowed):
-    limits = {"max_evaluations": 2000, "max_iterations": 2000}
+def assert_reached(solver, problem, allowed, limit=2000):
+    limits = {"max_evaluations": limit, "max_iterations": limit}
     tight = {"gradient_tolerance": 1e-8, "value_tolerance": 0.0}
     result = dataclasses.replace(solver, **limits, **tight).minimize(problem.objective, problem.x0)
     near = min(problem.minima, key=lambda known: abs(known - result.fun))
