@@ -28,16 +28,20 @@ def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
 
 
 def push(x: DistArray, indices: Any, values: Any) -> DistArray:
-    """Add ``values`` at ``indices``; repeated indices add up. Returns the array.
+    """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
 
-    One message to each server. Other arrays that share the old values keep them.
+    Returns the array. One message to each server. Other arrays that share the old values keep them.
     """
-    where = as_indices(indices, len(x))
+    where = None if indices is None else as_indices(indices, len(x))
+    shape = (len(x),) if where is None else where.shape
     given = np.asarray(values)
-    if given.shape not in ((), where.shape):
-        raise ValueError(f"push: {len(where)} indices but values of shape {given.shape}")
+    if given.shape not in ((), shape):
+        what = "elements" if where is None else "indices"
+        raise ValueError(f"push: {shape[0]} {what} but values of shape {given.shape}")
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
         raise TypeError(f"push: cannot add {given.dtype} values to a {x.dtype} array")
+    if where is None:
+        return x.assign(x + x.session.array(given, x.dtype), "push")
     source = x.buffer_id
     if not len(where):
         return x

@@ -21,9 +21,10 @@ from distvec.spark.forgotten import Forgotten
 from distvec.spark.interpreter import use_this_python
 from distvec.spark.servers.executors import ExecutorServers
 from distvec.spark.servers.start import Options, Servers, start
+from distvec.spark.tasks.block import Block
 from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
-from distvec.spark.tasks.rounds import open_round
-from distvec.spark.tasks.shared import SharedVector
+from distvec.spark.tasks.rounds import check_vectors, open_round
+from distvec.spark.tasks.shared import SharedVector, open_share
 from ps_backend.client import Client
 
 _WATCH_SECONDS = 1.0
@@ -191,7 +192,7 @@ class PSContext(Session):
         """Let Spark tasks contribute to ``arrays``; each partition counts exactly once.
 
             with ps.round(g) as r:
-                rdd.foreachPartition(lambda rows: r.add(indices, values))
+                rdd.foreachPartition(lambda rows: r.push(indices, values))
 
             with ps.round(g, h) as (to_g, to_h): ...
 
@@ -202,17 +203,25 @@ class PSContext(Session):
         exception in the block, the job's own included, leaves the arrays as they were.
 
         As with Spark's accumulators each action counts: so contribute in an action, not in a
-        transformation that several actions evaluate. Costs what the tasks send, and one message a
-        server. Until the end of the block the servers hold all contributions.
+        transformation that several actions evaluate. A block in which no task ran warns.
+        Costs what the tasks send, and one message a server. Until the end of the block the servers
+        hold all contributions.
         """
-        return open_round(self, arrays, op)
+        return Block(open_round(self, arrays, op), "with ps.round(g) as r: ... r.push(...)")
 
-    def share(self, array: DistArray) -> SharedVector:
-        """A copy of ``array`` (a vector) that tasks read and add to without rounds, as HogWild.
+    def share(self, array: DistArray) -> AbstractContextManager[SharedVector]:
+        """Let Spark tasks read ``array`` (a vector) and add to it at any time, as HogWild does.
 
-        Pushes count at least once: Spark may repeat a task. One message a server.
+            with ps.share(w) as shared:
+                rdd.foreachPartition(lambda rows: shared.push(indices, step(shared.pull(indices))))
+
+        Everybody sees a push at once. It counts at least once: Spark may repeat a task. At the end
+        of the block ``array`` stands for the values of then; other handles on the old values keep
+        them. An exception in the block leaves the array as it was. ``shared.snapshot()`` gives the
+        values in between. Costs one message a server at the beginning and at the end.
         """
-        return SharedVector.copy_of(array, self)
+        check_vectors(self, [array])
+        return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
 
     def make_way(self) -> None:
         """End resident tasks that wait, so that another Spark job gets their slots at once.

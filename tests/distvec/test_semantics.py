@@ -111,6 +111,21 @@ def test_sparse_pull_and_push(ps: dv.Session) -> None:
     np.testing.assert_array_equal(x.pull()[:3], host[:3])
 
 
+def test_a_push_without_indices_adds_to_all(ps: dv.Session) -> None:
+    host = np.arange(4, dtype=np.float32)
+    x = ps.array(host)
+    old = x.copy()
+    assert x.push(None, 1) is x
+    x.push(None, host.astype(np.float64))
+    np.testing.assert_array_equal(x.numpy(), 2 * host + 1)
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(old.numpy(), host)
+    with pytest.raises(ValueError, match=r"4 elements but values of shape \(2,\)"):
+        x.push(None, [1.0, 2.0])
+    with pytest.raises(TypeError, match="cannot add float64"):
+        ps.zeros(3, np.int64).push(None, 0.5)
+
+
 def test_a_push_reuses_the_memory_of_an_array_nobody_else_holds(ps: dv.Session) -> None:
     x = ps.array(np.zeros(2000))
     for _ in range(5):

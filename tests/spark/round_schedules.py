@@ -158,10 +158,7 @@ class Task:
     def contribute(self, made: list[Contribution]) -> None:
         try:
             for slot, indices, values in made:
-                if indices is None:
-                    self.contributors[slot].add_dense(values)
-                else:
-                    self.contributors[slot].add(indices, values)
+                self.contributors[slot].push(indices, values)
         except RoundClosed:
             self.note("refused")
             raise

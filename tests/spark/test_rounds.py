@@ -33,7 +33,7 @@ def test_an_action_adds_once_a_partition(ps, rdd):
     g = ps.full(3000, 0.5).persist()
     old = g.copy()
     with ps.round(g) as r:
-        rdd.foreachPartition(lambda rows: r.add(list(rows), 1.0))
+        rdd.foreachPartition(lambda rows: r.push(list(rows), 1.0))
     expected = np.full(3000, 0.5)
     expected[:ROWS] += 1.0
     np.testing.assert_array_equal(g.numpy(), expected)
@@ -47,9 +47,9 @@ def test_several_arrays_sparse_and_dense(ps, rdd, op, combine):
 
     def task(rows):
         rows = np.array(list(rows))
-        to_high.add(rows - ROWS, rows)
-        to_low.add_dense(rows[:5].astype(np.float32))
-        to_high.add(rows[::-1], 2 * rows[::-1])
+        to_high.push(rows - ROWS, rows)
+        to_low.push(None, rows[:5].astype(np.float32))
+        to_high.push(rows[::-1], 2 * rows[::-1])
 
     with ps.round(low, high, op=op) as (to_low, to_high):
         rdd.foreachPartition(task)
@@ -62,18 +62,43 @@ def test_several_arrays_sparse_and_dense(ps, rdd, op, combine):
 def test_each_action_counts_and_later_ones_come_after(ps, rdd):
     g = ps.full(1, 1.0)
     with ps.round(g) as r:
-        rdd.foreachPartition(lambda rows: r.add([0], 2.0**-53))
-        rdd.foreachPartition(lambda rows: r.add([0], 1.0))
+        rdd.foreachPartition(lambda rows: r.push([0], 2.0**-53))
+        rdd.foreachPartition(lambda rows: r.push([0], 1.0))
     assert g.item() == 4.0
-    with ps.round(g):
+    with pytest.warns(UserWarning, match="no task ran that contributes"), ps.round(g):
         pass
     assert g.item() == 4.0
+    with ps.round(g) as r:
+        added = rdd.mapPartitions(lambda rows: [r.push([0], 1.0)])
+        added.count()
+        added.collect()
+    assert g.item() == 10.0
+
+
+def test_a_contributing_rdd_that_nobody_evaluates_is_warned_of(ps, rdd):
+    g = ps.zeros(ROWS)
+    told = r"no task ran that contributes .* call rdd\.foreachPartition\(\.\.\.\)"
+
+    def evaluate_nothing(pickled):
+        with ps.round(g) as r:
+            lazy = rdd.mapPartitions(lambda rows: [r.push(list(rows), 1.0)])
+            if pickled:
+                lazy._jrdd  # noqa: B018 - pickles the closure
+
+    for pickled in (False, True):
+        with pytest.warns(UserWarning, match=told) as warned:
+            evaluate_nothing(pickled)
+        assert [one.filename for one in warned] == [__file__]
+    with ps.round(g) as r:  # not of tasks that have nothing to contribute
+        rdd.foreachPartition(lambda rows: [r.push([row], 1.0) for row in rows if row < 0])
+    assert g.numpy().tolist() == [0.0] * ROWS
+    assert ps.reports.value == {}
 
 
 def test_a_closure_run_several_times_by_one_task_counts_each(ps, rdd):
     g = ps.zeros(ROWS)
     with ps.round(g) as r:
-        added = rdd.mapPartitions(lambda rows: [r.add(list(rows), 1.0)])
+        added = rdd.mapPartitions(lambda rows: [r.push(list(rows), 1.0)])
         assert added.coalesce(1).count() == 3
     np.testing.assert_array_equal(g.numpy(), np.ones(ROWS))
 
@@ -84,7 +109,7 @@ def test_an_rdd_evaluated_by_two_actions_is_refused(ps, rdd):
 
     def evaluate_twice():
         with ps.round(g) as r:
-            added = rdd.mapPartitions(lambda rows: [r.add(list(rows), 1.0)]).union(rdd)
+            added = rdd.mapPartitions(lambda rows: [r.push(list(rows), 1.0)]).union(rdd)
             added.count()
             added.collect()
 
@@ -99,7 +124,7 @@ def test_a_failed_job_changes_nothing_and_leaves_nothing(ps, rdd):
     used = held(ps)
 
     def task(rows):
-        r.add(list(rows), 1.0)
+        r.push(list(rows), 1.0)
         raise ValueError("after adding")
 
     with pytest.raises(Exception, match="after adding"), ps.round(g) as r:
@@ -111,21 +136,21 @@ def test_a_failed_job_changes_nothing_and_leaves_nothing(ps, rdd):
 
 def test_what_comes_after_the_round_is_refused(ps, rdd):
     g = ps.zeros(ROWS)
-    with ps.round(g) as r:
-        late = rdd.mapPartitions(lambda rows: [r.add(list(rows), 1.0)])
+    with pytest.warns(UserWarning, match="no task ran that contributes"), ps.round(g) as r:  # noqa: PT031
+        late = rdd.mapPartitions(lambda rows: [r.push(list(rows), 1.0)])
         late._jrdd  # noqa: B018 - pickles the closure
     with pytest.raises(Exception, match=r"RoundClosed.*is too late"):
         late.union(rdd).count()
     with pytest.raises(Exception, match=r"run the tasks inside of 'with ps\.round"):
-        rdd.foreachPartition(lambda rows: r.add(list(rows), 1.0))
+        rdd.foreachPartition(lambda rows: r.push(list(rows), 1.0))
 
 
 def test_errors_say_what_to_type(ps, rdd):
     g = ps.zeros(ROWS, np.int64)
-    with ps.round(g) as r, pytest.raises(RuntimeError, match=r"g\.push\(indices, values\)"):
-        r.add([0], 1)
+    with pytest.raises(RuntimeError, match=r"g\.push\(indices, values\)"), ps.round(g) as r:
+        r.push([0], 1)
     with pytest.raises(Exception, match=r"values\.astype\('int64'\)"), ps.round(g) as r:
-        rdd.foreachPartition(lambda rows: r.add([0], 0.5))
+        rdd.foreachPartition(lambda rows: r.push([0], 0.5))
     with pytest.raises(ValueError, match="allowed are 'add', 'min', 'max'"):
         ps.round(g, op="sum").__enter__()
     with pytest.raises(TypeError, match=r"ps\.round\(g\)"):
@@ -138,27 +163,6 @@ def test_errors_say_what_to_type(ps, rdd):
         ps.share(np.zeros(3))
     with pytest.raises(ValueError, match="given twice"):
         ps.round(g, g).__enter__()
-
-
-def test_shared_vectors_are_pulled_and_pushed_by_tasks_at_any_time(ps, rdd):
-    w = ps.ones(ROWS + 1)
-    shared = ps.share(w)
-
-    def task(rows):
-        rows = list(rows)
-        before = shared.pull(rows)
-        shared.push([*rows, -1], 2.0)
-        yield float((shared.pull(rows) - before).sum())
-
-    assert sum(rdd.mapPartitions(task).collect()) == 2.0 * ROWS
-    shared.push([0], [1.0])
-    after = shared.snapshot()
-    shared.push([0], [1.0])
-    assert after.numpy().tolist() == [4.0] + [3.0] * (ROWS - 1) + [7.0]
-    assert shared.pull([0, -1]).tolist() == [5.0, 7.0]
-    np.testing.assert_array_equal(w.numpy(), np.ones(ROWS + 1))
-    with pytest.raises(Exception, match="in a task use pull"):
-        rdd.foreachPartition(lambda rows: shared.snapshot())
 
 
 def test_the_last_attempt_of_a_repeated_partition_counts():

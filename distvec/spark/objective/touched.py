@@ -75,7 +75,7 @@ def _mark(r: Contributor, descriptors: Iterable[Any]) -> Iterator[bool]:
             except FileNotFoundError:
                 yield False
                 continue
-            r.add(columns, True)
+            r.push(columns, True)
             yield True
 
 
@@ -83,7 +83,7 @@ def _list(access: Access, size: int, r: Contributor, buffer: int) -> None:
     coordinates = np.flatnonzero(join(access).read(buffer, DenseSpace(size), np.bool_))
     for low in range(0, coordinates.size, _PIECE):
         piece = coordinates[low : low + _PIECE]
-        r.add(np.arange(low, low + piece.size), piece)
+        r.push(np.arange(low, low + piece.size), piece)
 
 
 def _spread(
@@ -101,4 +101,4 @@ def _spread(
     if high == count:
         places = np.append(places, count + np.arange(rest))
         targets = np.append(targets, length - rest + np.arange(rest))
-    r.add(targets, client.gather(values, DenseSpace(count + rest), np.dtype(dtype), places))
+    r.push(targets, client.gather(values, DenseSpace(count + rest), np.dtype(dtype), places))

@@ -42,7 +42,7 @@ class Report(NamedTuple):
 
 
 Reports = dict[str, list[Report]]
-"""By round."""
+"""By round; one whose tasks had nothing to contribute has none."""
 
 
 class CollectReports(AccumulatorParam[Reports]):
@@ -70,19 +70,15 @@ class Contributor:
     def __init__(self, sender: Sender, slot: int) -> None:
         self._sender, self._slot = sender, slot
 
-    def add(self, indices: npt.ArrayLike, values: npt.ArrayLike) -> None:
-        """Contribute ``values`` (shape ``(k,)``, or one for all) at ``indices`` (shape ``(k,)``).
+    def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
+        """Contribute ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
 
         Indices may come in any order and repeatedly, and count from the end if negative.
         """
         slot = self._sender.slots[self._slot]
-        where = as_indices(indices, slot.length)
-        self._sender.send(self._slot, where, as_values(values, where.shape, slot.dtype))
-
-    def add_dense(self, values: npt.ArrayLike) -> None:
-        """Contribute to all elements: ``values`` has the shape of the array, or is one for all."""
-        slot = self._sender.slots[self._slot]
-        self._sender.send(self._slot, None, as_values(values, (slot.length,), slot.dtype))
+        where = None if indices is None else as_indices(indices, slot.length)
+        shape = (slot.length,) if where is None else where.shape
+        self._sender.send(self._slot, where, as_values(values, shape, slot.dtype))
 
 
 class Sender:
@@ -113,7 +109,7 @@ class Sender:
         if self.is_over:
             raise RuntimeError("the round is over; run the tasks inside of 'with ps.round(...)'")
         closure = next(self._closures) if self._closure is None else self._closure
-        return Sender, (self._access, self.name, self.slots, self._reports, closure)
+        return _unpickled, (self._access, self.name, self.slots, self._reports, closure)
 
     def send(
         self, slot: int, indices: npt.NDArray[np.int64] | None, values: npt.NDArray[Any]
@@ -123,7 +119,7 @@ class Sender:
         if context is None or self._closure is None:
             raise RuntimeError(
                 "a round takes contributions from Spark tasks, as in rdd.foreachPartition(lambda "
-                "rows: r.add(...)); on the driver add to the array itself: g.push(indices, values)"
+                "rows: r.push(...)); on the driver add to the array itself: g.push(indices, values)"
             )
         with self._lock:
             report = self._report_of(context, self._closure)
@@ -154,6 +150,19 @@ class Sender:
             )
             self._reports.add({self.name: [self._report]})
         return self._report
+
+
+def _unpickled(
+    access: Access,
+    name: str,
+    slots: Sequence[Slot],
+    reports: Accumulator[Reports],
+    closure: int,
+) -> Sender:
+    """The copy of a sender in a task; it lets the driver know that a task had one."""
+    if TaskContext.get() is not None:
+        reports.add({name: []})
+    return Sender(access, name, slots, reports, closure)
 
 
 def as_values(values: npt.ArrayLike, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:

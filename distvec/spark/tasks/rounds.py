@@ -1,7 +1,7 @@
 """Rounds: tasks contribute to arrays, and each partition counts once, whatever Spark repeats.
 
     with ps.round(g) as r:
-        rdd.foreachPartition(lambda rows: r.add(*gradient_of(rows)))
+        rdd.foreachPartition(lambda rows: r.push(*gradient_of(rows)))
 
 A task's contributions wait on the servers, under a number that no other run of a task has; see
 ``contribute`` for how the driver learns which count. At the end of the block one commit combines
@@ -11,6 +11,7 @@ them with the arrays, in the order of the partitions: the bits do not depend on 
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,12 @@ from ps_backend.rounds import OPERATIONS, Total, Winner
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
+
+_NO_TASK = (
+    "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
+    "mapPartitions(...) only when an action needs it: call rdd.foreachPartition(...), or such an "
+    "action, inside of 'with ps.round(...)'"
+)
 
 
 @contextmanager
@@ -45,12 +52,15 @@ def open_round(
         contributors = tuple(Contributor(sender, k) for k in range(len(arrays)))
         yield contributors[0] if len(arrays) == 1 else contributors
         sender.is_over = True
-        _commit(ps, arrays, op, sender.name, counted(ps.reports.value.pop(sender.name, [])))
+        reports = ps.reports.value.pop(sender.name, None)
+        _commit(ps, arrays, op, sender.name, counted(reports or []))
     except BaseException as error:
         sender.is_over = True
         ps.reports.value.pop(sender.name, None)
         abandon(ps.client, sender.name, error)
         raise
+    if reports is None:
+        warnings.warn(_NO_TASK, stacklevel=4)  # the end of the user's block
 
 
 def counted(reports: Iterable[Report]) -> list[Report]:

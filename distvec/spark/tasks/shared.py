@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,73 +14,113 @@ from distvec.elements import as_indices
 from distvec.expr import Buffer
 from distvec.spark.access import Access, join
 from distvec.spark.tasks.contribute import as_values
-from distvec.spark.tasks.rounds import check_vectors
 from ps_backend.client import Client
+from ps_backend.errors import BufferLost
 from ps_backend.rounds import Total
 from ps_backend.space import DenseSpace
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
 
+_OVER = "the block 'with ps.share(...)' is over, and its array has what was pushed; share it again"
+
 
 class SharedVector:
-    """``ps.share(w)``: a copy of ``w`` with ``pull`` and ``push`` in tasks; it travels in closures.
+    """``with ps.share(w) as shared``: ``pull`` and ``push`` for tasks; it travels in closures.
 
-    A push takes effect at once, for everybody, and at least once: what a task pushed before Spark
-    ran it again, or a copy of it, has been added as well. Where each partition must count exactly
-    once use ``PSContext.round``. The driver must hold the object while tasks use it.
+    It begins as a copy of ``w``. A push takes effect at once, for everybody, and at least once:
+    what a task pushed before Spark ran it again, or a copy of it, has been added as well. Where
+    each partition must count exactly once use ``PSContext.round``.
     """
 
-    def __init__(self, access: Access, buffer: int, length: int, dtype: str) -> None:
+    def __init__(
+        self, access: Access, buffer: int, length: int, dtype: str, session: PSContext | None = None
+    ) -> None:
+        """``session``: on the driver; tasks join by ``access``."""
         self._access, self._buffer = access, buffer
         self._space, self.dtype = DenseSpace(length), np.dtype(dtype)
-        self._session: PSContext | None = None
-        self._owned: Buffer | None = None
-
-    @classmethod
-    def copy_of(cls, array: DistArray, session: PSContext) -> SharedVector:
-        """A vector to share, with the values of ``array``. One message a server."""
-        check_vectors(session, [array])
-        owned = _copy(session, array.buffer_id, array.space, array.dtype)
-        shared = cls(session.access, owned.id, len(array), array.dtype.str)
-        shared._session, shared._owned = session, owned
-        return shared
+        self._session = session
+        self.is_over = False
+        """Set on the driver at the end of the block."""
 
     def __reduce__(self) -> tuple[Callable[..., SharedVector], tuple[Any, ...]]:
+        self._check_open()
         return SharedVector, (self._access, self._buffer, len(self), self.dtype.str)
 
     def __len__(self) -> int:
         return self._space.length
+
+    def __repr__(self) -> str:
+        return f"<SharedVector: length {len(self)}, {self.dtype}{', over' * self.is_over}>"
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
         """The elements at ``indices`` (in their order), or all; others may push meanwhile.
 
         One message to each server that holds some.
         """
-        if indices is None:
-            return self._client.read(self._buffer, self._space, self.dtype)
-        wanted = as_indices(indices, len(self))
-        return self._client.gather(self._buffer, self._space, self.dtype, wanted)
+        self._check_open()
+        with _explained():
+            if indices is None:
+                return self._client.read(self._buffer, self._space, self.dtype)
+            wanted = as_indices(indices, len(self))
+            return self._client.gather(self._buffer, self._space, self.dtype, wanted)
 
-    def push(self, indices: npt.ArrayLike, values: npt.ArrayLike) -> None:
-        """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; repeated ones add up.
+    def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
+        """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
 
-        One message to each server that holds some; at least once, see the class.
+        Repeated indices add up. One message to each server that holds some; at least once, see the
+        class.
         """
-        where = as_indices(indices, len(self))
+        self._check_open()
+        where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
         given = as_values(values, where.shape, self.dtype.str)
-        self._client.update(self._buffer, self._space, self.dtype, where, given)
+        with _explained():
+            self._client.update(self._buffer, self._space, self.dtype, where, given)
 
     def snapshot(self) -> DistArray:
-        """The values of now as an array, on the driver. One message a server."""
+        """The values of now as an array of its own, on the driver. One message a server."""
+        self._check_open()
         if self._session is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
         owned = _copy(self._session, self._buffer, self._space, self.dtype)
         return self._session.wrap(self._session.graph.leaf(owned))
 
+    def _check_open(self) -> None:
+        if self.is_over:
+            raise RuntimeError(_OVER)
+
     @property
     def _client(self) -> Client:
         return join(self._access) if self._session is None else self._session.client
+
+
+@contextmanager
+def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
+    """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
+    owned = _copy(ps, array.buffer_id, array.space, array.dtype)
+    before = array.node
+    shared = SharedVector(ps.access, owned.id, len(array), array.dtype.str, ps)
+    try:
+        yield shared
+        # A copy, as a task that comes late may still push: that must not change the array.
+        result = shared.snapshot()
+    finally:
+        shared.is_over = True
+        del owned  # which the traceback of an error would keep
+    if array.node is not before:
+        raise RuntimeError(
+            "the array was changed inside of 'with ps.share(...)', and has that value now; what "
+            "was pushed is not in it: push to the shared vector instead, or take its snapshot()"
+        )
+    array.become(result.node)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except BufferLost as error:
+        raise BufferLost(f"{_OVER} (or it went with a lost server): {error}") from error
 
 
 def _copy(session: PSContext, source: int, space: DenseSpace, dtype: np.dtype[Any]) -> Buffer:
