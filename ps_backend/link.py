@@ -21,6 +21,9 @@ Diagnose = Callable[[str], str | None]
 Reopen = Callable[[int, int], pb.Request]
 """Composes what opens the session on a server (by number) that was replaced so often."""
 
+_MOST_FREES = 100_000
+"""In one message: eight bytes each."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -159,7 +162,7 @@ class Link:
     # --- sending ---
 
     def exchange(self, message: Message, *, recorded: bool) -> Exchange:
-        """Prepare to send ``message``: numbered if ``recorded``, with all the frees that wait."""
+        """Prepare to send ``message``: numbered if ``recorded``, with the frees that wait."""
         request = message.request
         with self._lock:
             if recorded:
@@ -168,8 +171,8 @@ class Link:
                 request.sequence = self._sequence
                 request.settled = min(self._unsettled)
             if self._frees:
-                request.frees.extend(self._frees)
-                self._frees.clear()
+                request.frees.extend(self._frees[:_MOST_FREES])
+                del self._frees[:_MOST_FREES]
         return Exchange(self, request, message)
 
     # --- for exchanges ---

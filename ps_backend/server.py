@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import errno
-import hmac
 import ipaddress
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from ps_backend import door
 from ps_backend.board import MOST_WAITING
 from ps_backend.commands import Outcome, Payload
+from ps_backend.door import MOST_SILENT, Door, Patience
 from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
 from ps_backend.sharing import Segments, answer_whole, serve_shared
 from ps_backend.transport.liveness import SERVER_OPTIONS
-from ps_backend.transport.over_grpc import MOST_MESSAGE_BYTES, SERVICE, TOKEN_KEY, check_token
+from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, check_token
 from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
 
-_THREADS = 32 + MOST_PIPES + MOST_WAITING
+_THREADS = 32 + MOST_PIPES + MOST_WAITING + MOST_SILENT
+_LOOK_SECONDS = 0.5
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
-    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MOST_REPLY_BYTES),
     *SERVER_OPTIONS,
+    *door.OPTIONS,
 )
-
-_MISSING = "a token is needed; pass token=..., the content of the server's token file"
-_WRONG = "the token is wrong; pass the content of the server's token file"
 
 
 class Server:
@@ -63,52 +62,61 @@ class Server:
             )
         check_token(token)
         self.service = service
-        handler = _Handler(service, token)
-        self.pipes = handler.pipes
+        handler = _Handler(service)
+        self.pipes, self._patience = handler.pipes, handler.patience
+        self._door, self._stopping = handler.table(token), threading.Event()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((handler.table(),))
+        self._server.add_generic_rpc_handlers((self._door,))
         self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def start(self) -> None:
         """Begin to serve; returns at once."""
         self._server.start()
+        threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
+        self._stopping.set()
         stopped = self._server.stop(grace)
         self.service.end_waits()
         self.pipes.end()
         stopped.wait()
+        self._door.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look_after(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            self._patience.run_out()
 
 
 class _Handler:
-    """The methods of the gRPC service, on raw bytes: nothing is parsed before the token."""
+    """The methods of the gRPC service, on raw bytes."""
 
-    def __init__(self, service: Service, token: str | None) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._token = token.encode() if token else None
         self.pipes = Pipes(self._answer)
+        self.patience = Patience()
         self._segments = Segments()
 
-    def table(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+    def table(self, token: str | None) -> Door:
         """What gRPC calls for each method."""
-        methods: dict[str, Any] = {
-            "Call": grpc.unary_unary_rpc_method_handler(self._call),
-            "Pipe": grpc.stream_stream_rpc_method_handler(self._pipe),
-            "Stream": grpc.stream_stream_rpc_method_handler(self._stream),
-            "Shared": grpc.stream_stream_rpc_method_handler(self._shared),
-        }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
+        return Door(
+            {
+                "Call": self._call,
+                "Pipe": self._pipe,
+                "Stream": self._stream,
+                "Shared": self._shared,
+            },
+            token,
+        )
 
-    def _call(self, data: bytes, context: grpc.ServicerContext) -> bytes:
-        self._authenticate(context)
-        return self._answer(data, context)
+    def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        data = next(self.patience.each(requests, context), b"")
+        return iter((self._answer(data, context),))
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._authenticate(context)
         try:
             yield from self.pipes.serve(requests, context)
         finally:
@@ -125,26 +133,16 @@ class _Handler:
         reply: bytes = outcome.reply.SerializeToString()
         return reply + chunk_field(outcome.parts) if outcome.parts else reply
 
-    def _stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._authenticate(context)
+    def _stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        frames = self.patience.each(messages, context)
         request = _parse(next(frames, b""), context)
         outcome = self._service.handle(request, Payload(request.payload, _chunks(frames)))
         return _reply_frames(outcome)
 
-    def _shared(self, signs: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._authenticate(context)
+    def _shared(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        signs = self.patience.each(messages, context)
         request = _parse(next(signs, b""), context)
         return serve_shared(self._service, self._segments, request, signs, context)
-
-    def _authenticate(self, context: grpc.ServicerContext) -> None:
-        if self._token is None:
-            return
-        given = dict(context.invocation_metadata()).get(TOKEN_KEY)
-        if given is None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, _MISSING)
-        data = given.encode() if isinstance(given, str) else given
-        if not hmac.compare_digest(data, self._token):
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, _WRONG)
 
 
 def _chunks(frames: Iterator[bytes]) -> Iterator[memoryview]:

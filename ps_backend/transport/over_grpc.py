@@ -25,11 +25,13 @@ from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 TOKEN_KEY = "authorization"
-MOST_MESSAGE_BYTES = 64 << 20
+MOST_REPLY_BYTES = 64 << 20
+MOST_REQUEST_BYTES = 4 << 20
+"""What a server reads as a whole before it looks at it; bulk goes in chunks."""
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MOST_REPLY_BYTES),
+    ("grpc.max_send_message_length", MOST_REQUEST_BYTES),
     *CLIENT_OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),

@@ -234,8 +234,8 @@ def no_room(*_):
 def unknown_method(monkeypatch):
     table = _Handler.table
 
-    def without(handler):
-        whole = table(handler)
+    def without(handler, token):
+        whole = table(handler, token)
         whole._method_handlers.pop(f"/{SERVICE}/Shared")
         return whole
 

@@ -6,7 +6,8 @@ import os
 import signal
 import socket
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from distvec.spark.servers.registry import SERVE, STOP, WAIT, Claim, Registry
 from distvec.spark.servers.registry_service import RegistryService, RemoteDirectory
 from distvec.spark.servers.signed_lines import SignedLines, ask_once
+from distvec.spark.servers.signed_service import _MOST_UNKNOWN
 from distvec.spark.servers.supervise import Orders, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
@@ -181,15 +183,59 @@ def test_a_recorded_line_cannot_be_sent_again():
     ):
         lines = SignedLines(raw, KEY, asks=True)
         sent = []
-        lines._connection = type("Tap", (), {"sendall": lambda _, data: sent.append(data)})()
+        lines._connection = Tap(sent)
         lines.send({"claim": {"server": 0, "attempt": 1}})
+        lines._connection = raw
         raw.sendall(sent[0])
         assert lines.receive() == {"state": SERVE}
         raw.sendall(sent[0])
         with pytest.raises(OSError, match="left"):
             lines.receive()
-        lines._file.close()
         assert registry.owned == 1
+
+
+class Tap:
+    """A connection that keeps what is sent."""
+
+    def __init__(self, sent: list[bytes]) -> None:
+        self.sendall = sent.append
+
+    def settimeout(self, _: float | None) -> None:
+        pass
+
+
+def test_silent_strangers_are_few_and_hold_up_nobody():
+    with service(1) as (_, listening), ExitStack() as stack:
+        before = threading.active_count()
+        for _ in range(3 * _MOST_UNKNOWN):
+            stack.enter_context(socket.create_connection(listening.address, 5.0))
+        assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+        assert len(listening._server.connections) <= _MOST_UNKNOWN + 1
+        deadline = time.monotonic() + 20
+        while threading.active_count() > before + _MOST_UNKNOWN + 1:  # those sent away are ending
+            assert time.monotonic() < deadline
+            assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+
+
+def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_another():
+    left, right = socket.socketpair()
+    over = threading.Event()
+
+    def drip():
+        with suppress(OSError):
+            while not over.wait(0.02):
+                right.sendall(b"x")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    left.settimeout(0.2)
+    with left, right:
+        try:
+            with pytest.raises(TimeoutError):
+                SignedLines(left, KEY, asks=False)
+        finally:
+            over.set()
+            dripping.join(10)
 
 
 # --- the task's loop ------------------------------------------------------------------------------

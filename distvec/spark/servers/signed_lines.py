@@ -11,11 +11,13 @@ import hmac
 import json
 import secrets
 import socket
+import time
 from typing import Any
 
 from ps_backend.errors import AuthenticationError
 
 _MOST_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 12
 _NONCE_BYTES = 32
 
 
@@ -28,8 +30,10 @@ class SignedLines:
         Raises ``OSError`` (as all methods do) if the other side leaves or is silent for longer than
         the timeout of ``connection``, ``AuthenticationError`` if it does not know the key.
         """
-        self._connection = connection
-        self._file = connection.makefile("rb")
+        self._connection, self._seconds = connection, connection.gettimeout()
+        self._read = bytearray()
+        self.known = False
+        """Whether the other side has shown that it knows the key."""
         self._key = key.encode()
         nonce = secrets.token_hex(_NONCE_BYTES)
         connection.sendall(nonce.encode() + b"\n")
@@ -46,6 +50,7 @@ class SignedLines:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message."""
+        self._connection.settimeout(self._seconds)
         body = json.dumps(message).encode()
         self._sent += 1
         self._connection.sendall(self._sign(self._mine, self._sent, body) + b" " + body + b"\n")
@@ -56,6 +61,7 @@ class SignedLines:
         self._received += 1
         if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, body)):
             raise AuthenticationError("a message with a wrong signature came: another key?")
+        self.known = True
         message = json.loads(body)
         if not isinstance(message, dict):
             raise AuthenticationError("a message that is not an object came")
@@ -63,7 +69,6 @@ class SignedLines:
 
     def close(self) -> None:
         """End the connection. Idempotent."""
-        self._file.close()
         self._connection.close()
 
     def _sign(self, direction: str, count: int, body: bytes) -> bytes:
@@ -71,10 +76,20 @@ class SignedLines:
         return hmac.digest(self._key, text, "sha256").hex().encode()
 
     def _line(self, most: int) -> bytes:
-        line = self._file.readline(most)
-        if not line.endswith(b"\n"):
-            raise ConnectionError("the other side left, or sent a line that is too long")
-        return line[:-1]
+        """A line of at most so many bytes, all of which has the timeout, not each byte of it."""
+        deadline = None if self._seconds is None else time.monotonic() + self._seconds
+        while (end := self._read.find(b"\n")) < 0:
+            if len(self._read) >= most:
+                raise ConnectionError(f"a line of more than {most} bytes came")
+            if deadline is not None:
+                self._connection.settimeout(max(1e-3, deadline - time.monotonic()))
+            piece = self._connection.recv(min(_PIECE_BYTES, most - len(self._read)))
+            if not piece:
+                raise ConnectionError("the other side left")
+            self._read += piece
+        line = bytes(self._read[:end])
+        del self._read[: end + 1]
+        return line
 
 
 def ask_once(address: tuple[str, int], key: str, message: dict[str, Any], timeout: float) -> Any:

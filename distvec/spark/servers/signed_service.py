@@ -16,6 +16,12 @@ from distvec.spark.servers.signed_lines import SignedLines
 _POLL_SECONDS = 0.05
 """How long closing takes."""
 
+_MOST_UNKNOWN = 128
+"""Connections that have not shown the key yet; whoever comes then takes the place of the oldest."""
+
+_MOST_CONNECTIONS = 4096
+"""Each holds a thread of the driver."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +58,9 @@ class SignedService(ABC):
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(self._silence)
         with suppress(OSError):
-            self.converse(SignedLines(connection, self._key, asks=False))
+            lines = SignedLines(connection, self._key, asks=False)
+            self._server.connections[connection] = lines
+            self.converse(lines)
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -61,17 +69,32 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, bind: str, serve: Callable[[socket.socket], None]) -> None:
         self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-        self.connections: set[socket.socket] = set()
+        self.connections: dict[socket.socket, SignedLines | None] = {}
         self._serve = serve
         super().__init__((bind, 0), socketserver.BaseRequestHandler)
 
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Make room for a connection that has come; whether there is any."""
+        unknown = [
+            connection
+            for connection, lines in list(self.connections.items())
+            if lines is None or not lines.known
+        ]
+        for connection in unknown[: max(0, len(unknown) + 1 - _MOST_UNKNOWN)]:
+            self.connections.pop(connection, None)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if len(self.connections) >= _MOST_CONNECTIONS:
+            return False
+        self.connections[request] = None
+        return True
+
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, in its thread."""
-        self.connections.add(request)
         try:
             self._serve(request)
         finally:
-            self.connections.discard(request)
+            self.connections.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A stranger: no reason to write to the driver's terminal."""

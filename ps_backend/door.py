@@ -1,0 +1,112 @@
+"""Who gets into a server, and how long it waits for what they send.
+
+The token is looked at when a call's metadata has come, before any of its body is read: a stranger
+costs a short answer, and never one of the threads that serve clients. A client that begins a call
+and does not go on holds a thread, so calls that are silent for long, or the most silent ones of
+many, are ended; an honest client repeats them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, SERVICE, TOKEN_KEY
+
+MOST_SILENT = 256
+"""Calls that may wait at once for their clients to go on."""
+
+_BRIEF_SECONDS = 1.0
+"""A call that has been silent for less is not ended, however many there are."""
+
+_LONG_SECONDS = 30.0
+"""A call that has been silent for so long is ended, however few there are."""
+
+_MOST_CONNECTIONS = 4096
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_REQUEST_BYTES),
+    ("grpc.max_concurrent_streams", 1024),  # of one connection
+    ("grpc.max_allowed_incoming_connections", _MOST_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.http2.settings_timeout", 5_000),
+    ("grpc.max_connection_idle_ms", 60_000),  # without calls; a client connects again in 2 ms
+)
+
+_MISSING = "a token is needed; pass token=..., the content of the server's token file"
+_WRONG = "the token is wrong; pass the content of the server's token file"
+
+Behavior = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
+
+
+class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Leads calls that carry the token to their methods, and all others out."""
+
+    def __init__(self, methods: Mapping[str, Behavior], token: str | None) -> None:
+        """``methods``: streams both ways, by name; a unary call is a stream of one message.
+
+        So nothing of the body is read before a method asks for it. ``token`` None: all get in.
+        """
+        self._token = token.encode() if token else None
+        self._method_handlers = {
+            f"/{SERVICE}/{name}": grpc.stream_stream_rpc_method_handler(behavior)
+            for name, behavior in methods.items()
+        }
+        self._strangers = ThreadPoolExecutor(1, thread_name_prefix="distvec-strangers")
+        self._missing, self._wrong = self._refusal(_MISSING), self._refusal(_WRONG)
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """The handler of a call whose metadata has come."""
+        if self._token is not None:
+            given = dict(details.invocation_metadata).get(TOKEN_KEY)
+            if given is None:
+                return self._missing
+            data = given.encode() if isinstance(given, str) else given
+            if not hmac.compare_digest(data, self._token):
+                return self._wrong
+        return self._method_handlers.get(details.method)
+
+    def close(self) -> None:
+        """End the thread that answers strangers."""
+        self._strangers.shutdown(wait=False, cancel_futures=True)
+
+    def _refusal(self, text: str) -> Any:
+        def refuse(_: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, text)
+
+        refuse.experimental_thread_pool = self._strangers  # type: ignore[attr-defined]
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+class Patience:
+    """The calls that wait for their clients, and since when. Thread-safe."""
+
+    def __init__(self, most: int = MOST_SILENT) -> None:
+        self._most = most
+        self._silent: dict[Any, float] = {}
+
+    def each(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """The ``messages`` of a call; ``grpc.RpcError`` if it is ended meanwhile."""
+        while True:
+            self._silent[context] = time.monotonic()
+            try:
+                message = next(messages)
+            except StopIteration:
+                return
+            finally:
+                self._silent.pop(context, None)
+            yield message
+
+    def run_out(self) -> None:
+        """End the calls that have been silent for too long; to be called about once a second."""
+        now = time.monotonic()
+        waiting = sorted(self._silent.items(), key=lambda item: item[1])
+        for rank, (context, since) in enumerate(waiting):
+            crowded = len(waiting) - rank > self._most and now - since > _BRIEF_SECONDS
+            if crowded or now - since > _LONG_SECONDS:
+                context.cancel()
