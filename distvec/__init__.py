@@ -4,8 +4,9 @@ Open a session with ``local`` or ``connect``, make arrays with its methods, writ
 they cost is known before they run (``x.explain()``) and counted when they do (``ps.counters``).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from distvec import hints
 from distvec.array import DistArray
 from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like
 from distvec.profile import profile
@@ -79,6 +80,11 @@ __all__ = [
     *sorted(TABLE),
 ]
 
-if TYPE_CHECKING:
-    # The elementwise functions come from the op table.
-    def __getattr__(name: str) -> Any: ...
+# Modules of these names are no part of the face: `distvec.array([1.0])` shall say what to type.
+for _name in ("array", "random", "session"):
+    globals().pop(_name, None)
+del _name
+
+
+def __getattr__(name: str) -> Any:  # the elementwise functions come from the op table
+    raise AttributeError(hints.of_module(name), name=name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec import build, dispatch, dtypes, elements, reductions
+from distvec import build, dispatch, dtypes, elements, hints, reductions
 from distvec.expr import Buffer, Node
 from distvec.operators import (
     binary,
@@ -367,6 +367,11 @@ class DistArray:
         from distvec.functions import round
 
         return round(self, decimals)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(hints.of_array(name), name=name, obj=self)
 
     # --- protocols ----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
     """
     if indices is None:
         return x.numpy()
-    wanted = as_indices(indices, len(x))
+    wanted = as_indices(indices, _length(x))
     source = x.buffer_id
     with measured(x.session.counters):
         return x.session.client.gather(source, x.space, x.dtype, wanted)
@@ -32,14 +32,17 @@ def push(x: DistArray, indices: Any, values: Any) -> DistArray:
 
     Returns the array. One message to each server. Other arrays that share the old values keep them.
     """
-    where = None if indices is None else as_indices(indices, len(x))
-    shape = (len(x),) if where is None else where.shape
+    where = None if indices is None else as_indices(indices, _length(x))
+    shape = (_length(x),) if where is None else where.shape
     given = np.asarray(values)
     if given.shape not in ((), shape):
         what = "elements" if where is None else "indices"
         raise ValueError(f"push: {shape[0]} {what} but values of shape {given.shape}")
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
-        raise TypeError(f"push: cannot add {given.dtype} values to a {x.dtype} array")
+        raise TypeError(
+            f"push: cannot add {given.dtype} values to a {x.dtype} array; "
+            f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
+        )
     if where is None:
         return x.assign(x + x.session.array(given, x.dtype), "push")
     source = x.buffer_id
@@ -63,6 +66,26 @@ def shown(x: DistArray, at_each_end: int = 3) -> str:
     return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
 
 
+def _length(x: DistArray) -> int:
+    if not x.ndim:
+        raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")
+    return len(x)
+
+
+def _hint(indices: npt.NDArray[Any]) -> str:
+    """What to type instead of ``indices`` that are none."""
+    kind, value = indices.dtype.kind, indices.tolist()
+    if kind in "iu":
+        return f"; write [{value}]" if indices.ndim == 0 else "; write indices.ravel()"
+    if isinstance(value, slice):
+        return "; write range(start, stop), or no indices at all for all elements"
+    if kind == "b":
+        return (
+            "; for masks: distvec.where(mask, x, y), or numpy.flatnonzero of a mask on the client"
+        )
+    return "; write indices.astype('int64')" if kind == "f" else ""
+
+
 def _is_sole_owner(x: DistArray) -> bool:
     """Whether nobody but this handle holds its buffer, so that its memory may be given away."""
     return references([x.node], 0) == 1 and references([x.node.value], 0) == 1
@@ -74,9 +97,10 @@ def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
     if given.size == 0:
         return np.empty(0, np.int64)
     if given.dtype.kind not in "iu" or given.ndim != 1:
-        raise IndexError(
-            f"indices must be a vector of integers, got shape {given.shape} of dtype {given.dtype}"
-        )
+        got = f"shape {given.shape} of dtype {given.dtype}"
+        if given.ndim == 0:
+            got = repr(indices)
+        raise IndexError(f"indices must be a vector of integers, got {got}{_hint(given)}")
     result = given.astype(np.int64)
     low, high = int(result.min()), int(result.max())
     if low < -length or high >= length:

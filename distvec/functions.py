@@ -5,6 +5,7 @@ All are lazy: they cost no message.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,8 @@ def round(x: DistArray, decimals: int = 0) -> DistArray:
 
     Source: ``numpy.round``, which scales, rounds and scales back.
     """
+    _session_of("round", (x,))
+    decimals = operator.index(decimals)
     if x.dtype.kind == "i" and decimals >= 0:
         return x.copy()
     if decimals == 0:
@@ -79,6 +82,7 @@ def where(condition: Any, x: Any, y: Any) -> DistArray:
 
 def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
     """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
+    _session_of("clip", (x,))
     if x.dtype.kind == "i":  # as NumPy, whatever cannot be exceeded is no limit
         limits = np.iinfo(x.dtype)
         min = None if type(min) is int and min <= limits.min else min
@@ -93,7 +97,9 @@ def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
 
 def full_like(x: DistArray, fill_value: Any, dtype: Any = None) -> DistArray:
     """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
-    return x.session.full(x.shape, fill_value, x.dtype if dtype is None else dtype)
+    return _session_of("full_like", (x,)).full(
+        x.shape, fill_value, x.dtype if dtype is None else dtype
+    )
 
 
 def zeros_like(x: DistArray, dtype: Any = None) -> DistArray:
@@ -113,6 +119,7 @@ def empty_like(x: DistArray, dtype: Any = None) -> DistArray:
 
 def astype(x: DistArray, dtype: Any, *, copy: bool = True) -> DistArray:
     """``x`` in another dtype."""
+    _session_of("astype", (x,))
     return x.astype(dtype, copy)
 
 
@@ -123,6 +130,7 @@ def evaluate(*arrays: DistArray) -> None:
         if isinstance(array, DistArray):
             by_session.setdefault(id(array.session), []).append(array)
         elif not isinstance(array, np.generic | np.ndarray | bool | int | float):
-            raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}")
+            hint = "; write evaluate(*arrays)" if isinstance(array, list | tuple) else ""
+            raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}{hint}")
     for group in by_session.values():
         group[0].session.evaluate(*group)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import secrets
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distvec.shapes import shape_of
 from ps_backend.space import DenseSpace
 
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ class Random:
         self._session = session
 
     def uniform(
-        self, size: int, low: float = 0.0, high: float = 1.0, *, seed: int | None = None
+        self, size: int, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
         unit = self._unit(size, _key(seed, 0))
         return unit if (low, high) == (0.0, 1.0) else low + (high - low) * unit
 
     def normal(
-        self, size: int, loc: float = 0.0, scale: float = 1.0, *, seed: int | None = None
+        self, size: int, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
         from distvec.functions import cos, log, sqrt
@@ -41,11 +43,14 @@ class Random:
         return loc + scale * (radius * cos(2.0 * math.pi * self._unit(size, _key(seed, 2))))
 
     def integers(
-        self, low: int, high: int | None = None, size: int = 0, *, seed: int | None = None
+        self, low: int, high: int | None = None, size: int | None = None, *, seed: int | None = None
     ) -> DistArray:
         """``size`` int64 numbers uniform in ``[low, high)``, or in ``[0, low)``."""
+        if size is None:
+            raise TypeError("integers: say how many: integers(low, high, size)")
         if high is None:
             low, high = 0, low
+        low, high = operator.index(low), operator.index(high)
         if not low < high <= low + 2**53:
             raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
         from distvec.functions import floor
@@ -54,7 +59,10 @@ class Random:
 
     def _unit(self, size: int, key: int) -> DistArray:
         graph, int64 = self._session.graph, np.dtype(np.int64)
-        space = DenseSpace(size)
+        shape = shape_of(size)
+        if not shape:
+            raise TypeError("size must be an integer, got (): draw one and take .item()")
+        space = DenseSpace(*shape)
         index = graph.make("iota", (), int64, space)
         arguments = (graph.constant(key, int64), index)
         return self._session.wrap(graph.make("uniform", arguments, np.dtype(np.float64), space))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from distvec import build, hints
 from distvec.dtypes import check_dtype
 from distvec.evaluation import Evaluator
 from distvec.expr import Buffer, Node
 from distvec.profile import measured
 from distvec.random import Random
-from distvec.shapes import shape_of
+from distvec.shapes import length_of, shape_of
+from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
 from ps_backend.launcher import LocalServers, launch_local
 from ps_backend.memory import parse_size
@@ -34,6 +36,11 @@ class Session(Evaluator):
 
     def __init__(self, client: Client, *, owner: Any = None) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
+        if not isinstance(client, Client):
+            raise TypeError(
+                f"a Session needs a Client, got {type(client).__name__}; "
+                f"open one by distvec.local() or distvec.connect('host:port')"
+            )
         super().__init__(client)
         self.random = Random(self)
         self._owner = owner
@@ -68,9 +75,10 @@ class Session(Evaluator):
         from distvec.array import DistArray
 
         if isinstance(values, DistArray):
-            return values.astype(dtype or values.dtype)
-        given = np.asarray(values)
-        host = given.astype(check_dtype(dtype if dtype is not None else given.dtype), copy=False)
+            build.check_session(self, values, "array")
+            return values.astype(values.dtype if dtype is None else dtype)
+        host = np.asarray(values, None if dtype is None else check_dtype(dtype))
+        check_dtype(host.dtype)
         if host.ndim > 1:
             raise NotImplementedError(
                 f"arrays of rank {host.ndim} are not supported yet; "
@@ -89,8 +97,8 @@ class Session(Evaluator):
         if value.ndim:
             raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
         kind = check_dtype(dtype if dtype is not None else value.dtype)
-        constant = self.graph.constant(value[()], kind)
-        extents = shape_of(shape, "full")
+        constant = self.graph.constant(np.asarray(fill_value, kind)[()], kind)
+        extents = shape_of(shape)
         if not extents:
             return self.wrap(constant)
         return self.wrap(self.graph.make("fill", (constant,), kind, DenseSpace(*extents)))
@@ -116,7 +124,9 @@ class Session(Evaluator):
         if step == 0:
             raise ZeroDivisionError("arange: step must not be 0")
         kind = check_dtype(dtype if dtype is not None else np.result_type(start, stop, step))
-        length = max(0, math.ceil((stop - start) / step))
+        if not math.isfinite((stop - start) / step):
+            raise ValueError(f"arange: needs finite numbers, got {start}, {stop} and {step}")
+        length = length_of(max(0, math.ceil((stop - start) / step)), "length")
         index = self._iota(length).astype(kind)
         # The step that NumPy takes is the difference of its first two values.
         first = kind.type(start)
@@ -127,8 +137,7 @@ class Session(Evaluator):
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
     ) -> DistArray:
         """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
-        if num < 0:
-            raise ValueError(f"linspace: Number of samples, {num}, must be non-negative.")
+        num = length_of(num, "num")
         from distvec.functions import where
 
         kind = check_dtype(dtype if dtype is not None else np.float64)
@@ -185,6 +194,11 @@ class Session(Evaluator):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(hints.of_session(name), name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"
 
@@ -198,8 +212,7 @@ def local(
     session; they end by themselves if this process dies. With ``in_process=True`` the servers are
     objects in this process. ``memory`` is the budget of each server, in bytes or as ``"2g"``.
     """
-    if servers < 1:
-        raise ValueError(f"servers must be 1 or more, got {servers}")
+    servers = server_count(servers)
     budget = None if memory is None else parse_size(memory)
     if in_process:
         return Session(Client.in_process(servers, memory=budget))
@@ -219,7 +232,5 @@ def connect(
 
     ``token`` is what ``distvec serve --token-file`` has in its file.
     """
-    names = addresses.split(",") if isinstance(addresses, str) else list(addresses)
-    return Session(
-        Client.connect([name.strip() for name in names], token=token, timeout=timeout, **tls)
-    )
+    names = server_addresses(addresses)
+    return Session(Client.connect(names, token=token, timeout=timeout, **tls))

@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from distvec.array import DistArray
 
 
-def shape_of(shape: Any, name: str) -> tuple[int, ...]:
+def shape_of(shape: Any) -> tuple[int, ...]:
     """``shape`` as a tuple: an integer or a sequence of at most one.
 
-    ``TypeError`` for what is no integer, ``ValueError`` for a negative one; ``name`` is that of the
-    function that was called.
+    ``TypeError`` for what is no integer, ``ValueError`` for one that cannot be a length.
     """
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if len(extents) > 1:
         raise NotImplementedError(
-            f"{name}: arrays of shape {extents} are not supported yet; rank is 0 or 1"
+            f"arrays of shape {extents} are not supported yet; rank is 0 or 1"
         )
-    return tuple(length_of(extent, name) for extent in extents)
+    return tuple(length_of(extent, "shape") for extent in extents)
 
 
 def length_of(length: Any, name: str) -> int:
@@ -36,12 +35,12 @@ def length_of(length: Any, name: str) -> int:
         result = operator.index(length)
     except TypeError:
         whole = isinstance(length, float | np.floating) and float(length).is_integer()
-        hint = f"; write {name}(int({length!r}))" if whole else ""
-        raise TypeError(
-            f"{name}: a shape is an integer, such as 1_000_000, got {length!r}{hint}"
-        ) from None
+        hint = f"; write int({length!s})" if whole else ""
+        raise TypeError(f"{name} must be an integer, got {length!r}{hint}") from None
     if result < 0:
         raise ValueError(f"{name}: negative dimensions are not allowed, got {result}")
+    if result > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}: {result} is more than an array can have, 2**63 - 1")
     return result
 
 
@@ -49,7 +48,7 @@ def reshape(x: DistArray, /, shape: Any, *, copy: bool | None = None) -> DistArr
     """``x`` in ``shape``, which holds as many elements: its own, or ``()`` and ``(1,)``; lazy."""
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     wanted = (x.size,) if wanted == (-1,) else wanted
-    if shape_of(wanted, "reshape") == x.shape:
+    if shape_of(wanted) == x.shape:
         return x.copy()
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")

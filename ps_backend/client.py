@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.arguments import check_seconds, check_token, server_addresses, server_count
 from ps_backend.connection import Connection
 from ps_backend.link import Diagnose, RetryPolicy
 from ps_backend.loop import Loop
@@ -59,11 +59,11 @@ class Client(Connection):
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
-        for address in addresses:
-            if not re.fullmatch(r".+:\d+", address):
-                raise ValueError(f"an address must be 'host:port', got {address!r}")
+        addresses = server_addresses(addresses)
+        check_token(token)
+        check_seconds("timeout", timeout)
         keep = session is None if pipe is None else pipe
-        twice = [address for address in addresses if list(addresses).count(address) > 1]
+        twice = [address for address in addresses if addresses.count(address) > 1]
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         transports = [OverGrpc(address, token=token, tls=tls, pipe=keep) for address in addresses]
@@ -121,8 +121,7 @@ class Client(Connection):
 
         ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
         """
-        if servers < 1:
-            raise ValueError(f"servers must be 1 or more, got {servers}")
+        servers = server_count(servers)
         budget = default_budget(servers) if memory is None else memory
         return cls([InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)])
 

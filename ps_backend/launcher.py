@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ps_backend.arguments import server_count
 from ps_backend.memory import default_budget
 from ps_backend.process import ServerProcess
 
@@ -29,8 +30,7 @@ def launch_local(
     cores equally. They end with this process even if it is killed. Raises ``PSError`` with what a
     server wrote if one is not up in ``timeout`` seconds.
     """
-    if servers < 1:
-        raise ValueError(f"servers must be 1 or more, got {servers}")
+    servers = server_count(servers)
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be 1 or more, got {threads}")
     return LocalServers(

@@ -39,12 +39,20 @@ def physical_memory() -> int:
 
 def parse_size(size: int | str) -> int:
     """Bytes in ``"512m"``, ``"2g"``, ``"1.5GiB"`` or ``4096``; units are powers of 1024."""
-    if isinstance(size, int):
-        return size
+    how = "write it in bytes, or like '512m' or '2g'"
+    if isinstance(size, bool) or not isinstance(size, int | np.integer | str):
+        raise TypeError(f"{size!r} is not a size; {how}")
+    if not isinstance(size, str):
+        if size < 1:
+            raise ValueError(f"a size must be positive, got {size}; {how}")
+        return int(size)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", size, re.IGNORECASE)
     if match is None:
         raise ValueError(f"{size!r} is not a size; write it like 512m or 2g")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    found = int(float(match[1]) * _UNITS[match[2].lower()])
+    if found < 1:
+        raise ValueError(f"a size must be positive, got {size!r}; {how}")
+    return found
 
 
 def default_budget(servers: int) -> int:

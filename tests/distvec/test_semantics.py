@@ -234,12 +234,12 @@ def test_linspace_as_numpy(ps: dv.Session, num: int, endpoint: bool) -> None:
 
 
 def test_random_numbers_are_distributed_as_named(ps: dv.Session) -> None:
-    uniform = ps.random.uniform(100_000, 2, 4, seed=1).numpy()
+    uniform = ps.random.uniform(100_000, low=2, high=4, seed=1).numpy()
     assert uniform.min() >= 2 and uniform.max() < 4 and abs(uniform.mean() - 3) < 0.01
-    normal = ps.random.normal(100_000, 1.0, 2.0, seed=1).numpy()
+    normal = ps.random.normal(100_000, loc=1.0, scale=2.0, seed=1).numpy()
     assert abs(normal.mean() - 1) < 0.03 and abs(normal.std() - 2) < 0.03
     dice = np.bincount(ps.random.integers(1, 7, 60_000, seed=3).numpy())
     assert dice[0] == 0 and (abs(dice[1:] - 10_000) < 500).all()
-    again = ps.random.normal(100_000, 1.0, 2.0, seed=1).numpy()
+    again = ps.random.normal(100_000, loc=1.0, scale=2.0, seed=1).numpy()
     assert (normal == again).all()
     assert (ps.random.uniform(10).numpy() != ps.random.uniform(10).numpy()).any()

@@ -1,0 +1,64 @@
+"""What people pass by hand, checked: errors say what was given and what to type."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import re
+from collections.abc import Sequence
+
+
+def server_count(servers: object) -> int:
+    """``servers`` as an int that one machine can bear. ``TypeError`` or ``ValueError`` if not."""
+    try:
+        count = operator.index(servers)  # type: ignore[arg-type]
+    except TypeError:
+        hint = ""
+        if isinstance(servers, str) and ":" in servers:
+            hint = "; to use running servers: distvec.connect('host:port')"
+        elif isinstance(servers, str | float) and re.fullmatch(r"\d+(\.0)?", str(servers).strip()):
+            hint = f"; write servers={int(float(servers))}"
+        raise TypeError(f"servers must be an integer, got {servers!r}{hint}") from None
+    most = max(64, 16 * (os.cpu_count() or 1))
+    if count < 1:
+        raise ValueError(f"servers must be 1 or more, got {count}")
+    if count > most:
+        raise ValueError(f"servers must be {most} at most on this machine, got {count}")
+    return count
+
+
+def server_addresses(addresses: object) -> list[str]:
+    """A list of ``"host:port"`` from one text, separated by commas, or a sequence of texts."""
+    names: object = addresses
+    if isinstance(addresses, str):
+        names = [name.strip() for name in addresses.split(",")]
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"addresses must be 'host:port,host:port' or a list of 'host:port', got {addresses!r}"
+        )
+    for name in names:
+        host, _, port = name.rpartition(":")
+        if not host or "/" in name or not (port.isascii() and port.isdigit()):
+            plain = re.sub(r"^\w+://|/.*$", "", name)
+            hint = f"; write {plain!r}" if re.fullmatch(r"[^/]+:\d+", plain) else ""
+            raise ValueError(f"an address must be 'host:port', got {name!r}{hint}")
+        if not 0 < int(port) < 65536:
+            raise ValueError(f"a port is 1 to 65535, got {name!r}")
+    return list(names)
+
+
+def check_token(token: object) -> None:
+    """``TypeError`` for what is no text: the token itself is asked for, not its file or bytes."""
+    if token is None or isinstance(token, str):
+        return
+    hint = "token.decode()" if isinstance(token, bytes) else "open(file).read().strip()"
+    raise TypeError(f"token must be a text, got {type(token).__name__}; write token={hint}")
+
+
+def check_seconds(name: str, seconds: object) -> None:
+    """``TypeError`` or ``ValueError`` unless ``seconds`` is a number, 0 or more."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{name} must be a number of seconds, got {seconds!r}")
+    if not seconds >= 0 or math.isinf(seconds):
+        raise ValueError(f"{name} must be 0 or more seconds, and finite, got {seconds!r}")
