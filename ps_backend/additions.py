@@ -62,19 +62,24 @@ class Lockstep:
 
     def take(self, rank: int, clock: int, additions: Sequence[Addition]) -> None:
         """Keep what a rank adds in ``clock``; what comes too late is added at once."""
-        if clock >= self.version:
-            self._waiting.setdefault(clock, {})[rank] = additions
-        else:
+        if clock < self.version:
             apply(additions)
+        elif additions:  # of clocks without any, nothing is kept
+            self._waiting.setdefault(clock, {})[rank] = additions
 
     def go_on(self, least: int | None) -> None:
         """Add all clocks that the slowest rank has ended; all there are if there is none."""
         past = max(self._waiting, default=-1) + 1 if least is None else least
-        while self.version < past:
-            step = self._waiting.pop(self.version, {})
+        if self.version >= past:
+            return
+        due = sorted(clock for clock in self._waiting if clock < past)  # a rank may skip many
+        for clock in due:
+            step = self._waiting.pop(clock)
             self._last = [one for rank in sorted(step) for one in step[rank]]
             apply(self._last)
-            self.version += 1
+        if past - 1 not in due:
+            self._last = []
+        self.version = past
 
     def rewind(self, clock: int, target: Buffer, wanted: Rows, found: np.ndarray) -> int:
         """Put the values for ``clock`` into ``found``, the elements of ``target`` at ``wanted``.

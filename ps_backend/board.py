@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ps_backend.errors import PSError, TopicClosed
+from ps_backend.memory import Memory, Reservation
 from ps_backend.wire import Crowded
 
 MOST_WAITING = 512
@@ -24,6 +25,11 @@ LONGEST_WAIT_SECONDS = 10.0
 
 MOST_VALUE_BYTES = 1 << 16
 MOST_TOPICS = 4096
+MOST_ANSWER_BYTES = 32 << 20
+"""Of the answers to one value: they go out in one message."""
+_TOPIC_BYTES = 1 << 10
+_ANSWER_BYTES = 256
+"""Counted for a topic, and for an answer, on top of its own bytes."""
 
 
 class WaitingRoom:
@@ -67,7 +73,9 @@ class _Topic:
     post: Post
     posted: threading.Condition
     answered: threading.Condition
+    kept: list[Reservation]
     answers: dict[int, bytes] = field(default_factory=dict)
+    answer_bytes: int = 0
     closed: bool = False
 
     def wake(self) -> None:
@@ -78,9 +86,9 @@ class _Topic:
 class Board:
     """The topics of one session on one server. Thread-safe."""
 
-    def __init__(self, room: WaitingRoom, first_version: int = 0) -> None:
+    def __init__(self, room: WaitingRoom, memory: Memory, first_version: int = 0) -> None:
         """``first_version``: all versions here are larger."""
-        self._room = room
+        self._room, self._memory = room, memory
         self._version = first_version
         self._topics: dict[str, _Topic] = {}
         self._lock = threading.Lock()
@@ -88,17 +96,19 @@ class Board:
     def post(self, name: str, value: bytes) -> int:
         """Put ``value`` in the place of the topic's last one; returns its version.
 
-        The first value opens the topic. Versions grow from post to post.
+        The first value opens the topic. Versions grow from post to post. Raises ``OutOfBudget``.
         """
         check_size(value)
+        kept = self._memory.reserve(_TOPIC_BYTES + len(value), f"a value of topic {name!r}")
         with self._lock:
             self._version += 1
             post = Post(self._version, value)
             topic = self._topics.get(name)
             if topic is None:
-                self._topics[name] = self._new(post)
+                self._topics[name] = self._new(post, kept)
             else:
-                topic.post, topic.answers = post, {}
+                topic.post, topic.answers, topic.answer_bytes = post, {}, 0
+                topic.kept = [kept]
                 topic.wake()
             return post.version
 
@@ -119,15 +129,26 @@ class Board:
     def answer(self, name: str, version: int, answers: Mapping[int, bytes]) -> None:
         """Answer the value of that ``version``; of several answers under a key the first counts.
 
-        What comes too late is dropped. Raises ``TopicClosed``.
+        What comes too late is dropped. Raises ``TopicClosed``, ``OutOfBudget``.
         """
         for value in answers.values():
             check_size(value)
         with self._lock:
             topic = self._topic(name)
-            if topic.post.version == version:
-                topic.answers = {**answers, **topic.answers}
-                topic.answered.notify_all()
+            if topic.post.version != version:
+                return
+            fresh = {key: value for key, value in answers.items() if key not in topic.answers}
+            size = sum(map(len, fresh.values()))
+            if topic.answer_bytes + size > MOST_ANSWER_BYTES:
+                raise ValueError(
+                    f"the answers to a value of topic {name!r} have {topic.answer_bytes + size} "
+                    f"bytes; a board takes up to {MOST_ANSWER_BYTES}: put them into arrays"
+                )
+            size_here = size + _ANSWER_BYTES * len(fresh)
+            topic.kept.append(self._memory.reserve(size_here, f"answers in topic {name!r}"))
+            topic.answers.update(fresh)
+            topic.answer_bytes += size
+            topic.answered.notify_all()
 
     def answers(self, name: str, version: int, count: int, seconds: float) -> dict[int, bytes]:
         """The answers by key once there are ``count`` of them; those that came if time is up.
@@ -169,10 +190,11 @@ class Board:
             for topic in self._topics.values():
                 topic.wake()
 
-    def _new(self, post: Post) -> _Topic:
+    def _new(self, post: Post, kept: Reservation) -> _Topic:
         if len(self._topics) >= MOST_TOPICS:
             raise PSError(f"a session has at most {MOST_TOPICS} topics on a server; close some")
-        return _Topic(post, threading.Condition(self._lock), threading.Condition(self._lock))
+        posted, answered = threading.Condition(self._lock), threading.Condition(self._lock)
+        return _Topic(post, posted, answered, [kept])
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)

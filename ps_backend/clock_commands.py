@@ -57,6 +57,7 @@ def _additions(
     counts = [0 if one.dense else one.count for one in given]
     sizes = [sum(counts) * INDEX_BYTES + sum(part.nbytes for part in rows)]
     sizes += [part.nbytes for part in rows] if keep else []
+    payload.expect(sizes[0])
     block, *rooms = session.store.memory.allocate(sizes, "adding to arrays in a loop")
     payload.into(byte_view(block.bytes))
     contributions = _cut(block, parts, rows, counts, [one.dense for one in given])
@@ -95,6 +96,7 @@ def pull(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     loop = session.loops.get(body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
     size = 0 if body.dense else body.count * INDEX_BYTES
+    payload.expect(size)
     blocks = memory.allocate([size], "pulling in a loop")
     payload.into(byte_view(blocks[0].bytes))
     wanted = None if body.dense else blocks[0].array(np.dtype(np.int64), (body.count,))

@@ -21,11 +21,14 @@ import numpy as np
 from ps_backend.additions import Addition, Lockstep, Rows, apply
 from ps_backend.board import WaitingRoom
 from ps_backend.errors import AttemptFenced, LoopClosed, PSError
+from ps_backend.memory import Memory, Reservation
 from ps_backend.store import Buffer
 from ps_backend.wire import TooEarly
 
 MOST_RANKS = 1 << 16
 _MOST_LOOPS = 1024
+_RANK_BYTES = 192
+_LOOP_BYTES = 4096
 
 
 class Joined(NamedTuple):
@@ -215,9 +218,10 @@ class Loop:
 class Loops:
     """The loops of one session on one server. Thread-safe."""
 
-    def __init__(self, room: WaitingRoom) -> None:
-        self._room = room
+    def __init__(self, room: WaitingRoom, memory: Memory) -> None:
+        self._room, self._memory = room, memory
         self._open: dict[str, Loop] = {}
+        self._kept: dict[str, Reservation] = {}
         self._lock = threading.Lock()
 
     def open(self, name: str, ranks: int, staleness: int | None) -> None:
@@ -229,6 +233,8 @@ class Loops:
                 return
             if len(self._open) >= _MOST_LOOPS:
                 raise PSError(f"a session has at most {_MOST_LOOPS} loops on a server; close some")
+            size = _LOOP_BYTES + ranks * _RANK_BYTES
+            self._kept[name] = self._memory.reserve(size, f"loop {name!r}")
             self._open[name] = Loop(name, ranks, staleness, self._room)
 
     def get(self, name: str) -> Loop:
@@ -245,6 +251,7 @@ class Loops:
         """End the loop. Idempotent."""
         with self._lock:
             loop = self._open.pop(name, None)
+            self._kept.pop(name, None)
         if loop is not None:
             loop.close()
 

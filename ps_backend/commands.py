@@ -6,23 +6,24 @@ last, so a command that raises has changed nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from ps_backend.errors import InvalidProgram
 from ps_backend.memory import Block, Memory
-from ps_backend.program import SweepCall, ValueType, verify_call
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.rounds import OPERATIONS, Contribution, Key, Winner
 from ps_backend.session import Session
 from ps_backend.store import Buffer, Part
-from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks, decode_call
+from ps_backend.wire import Parts, PayloadBroken, byte_view, copy_chunks
 
 INDEX_BYTES = 8
-_ANY = ValueType("bool")
+
+
+def _wanted() -> bool:
+    return True
 
 
 @dataclass(slots=True)
@@ -31,11 +32,25 @@ class Payload:
 
     size: int
     chunks: Iterable[memoryview]
+    wanted: Callable[[], bool] = _wanted
+    """Whether the sender still waits for the answer."""
+
+    def expect(self, size: int) -> None:
+        """Raise ``PayloadBroken`` if another size was announced; wait for the first of it.
+
+        Asked before memory is taken: what is announced, and does not come, must take none.
+        """
+        if self.size != size:
+            raise PayloadBroken(f"{self.size} bytes of payload announced, {size} expected")
+        if size:
+            chunks = iter(self.chunks)
+            first = next(chunks, None)
+            if first is None:
+                raise PayloadBroken(f"0 of {size} bytes of payload came")
+            self.chunks = chain((first,), chunks)
 
     def into(self, target: memoryview) -> None:
-        """Copy into ``target``, which it must fill exactly; ``PayloadBroken`` otherwise."""
-        if self.size != len(target):
-            raise PayloadBroken(f"{self.size} bytes of payload announced, {len(target)} expected")
+        """Copy into ``target``, of the size that was expected; ``PayloadBroken`` if less comes."""
         copy_chunks(self.chunks, target)
 
 
@@ -51,77 +66,14 @@ class Outcome:
 Command = Callable[[Session, pb.Request, Payload], Outcome]
 
 
-# --- programs -------------------------------------------------------------------------------------
-
-
-class Runner:
-    """Runs programs, one at a time: a kernel may use all the threads that this server has."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-
-    def run(self, session: Session, request: pb.Request, _: Payload) -> Outcome:
-        """Run the sweeps in order; all their outputs become visible at the end, or none."""
-        calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
-        for call in calls:  # compiled first, so that nothing fails once memory was given away
-            if call.donors:
-                verify_call(call)
-            session.kernel(call.sweep, call.space.length)
-        made = _outputs(session, calls)
-        visible: dict[int, Buffer] = {}
-        partials: list[bytes] = []
-        with self._turn:
-            for call in calls:
-                outputs = {number: made[number] for number in call.outputs}
-                partials += _sweep(session, call, visible, list(outputs.values()))
-                visible |= outputs
-        session.store.put(made, instead_of=[donor for call in calls for donor in call.donors])
-        return Outcome(pb.Reply(partials=partials))
-
-
-def _outputs(session: Session, calls: Sequence[SweepCall]) -> dict[int, Buffer]:
-    """Buffers for all that the calls write; ``OutOfBudget`` and none if they are too large."""
-    parts: dict[int, Part] = {}
-    donors: dict[int, int] = {}
-    for call in calls:
-        donors |= zip(call.outputs, call.donors, strict=False)
-        for number, value in zip(call.outputs, call.sweep.outputs, strict=True):
-            if number in parts:
-                raise InvalidProgram(f"buffer {number} is written twice by the program")
-            parts[number] = session.part_of(call.space.length, call.sweep.types[value])
-    session.store.refuse_taken(parts)
-    given = {number: session.store.get(donors[number], parts[number]) for number in donors}
-    fresh = {number: part for number, part in parts.items() if number not in donors}
-    buffers = session.store.new(fresh.values(), "the program")
-    return given | dict(zip(fresh, buffers, strict=True))
-
-
-def _sweep(
-    session: Session, call: SweepCall, visible: dict[int, Buffer], outputs: Sequence[Buffer]
-) -> list[bytes]:
-    """Run one sweep; ``visible`` are the outputs of the sweeps before it."""
-    inputs = []
-    for number, value in zip(call.inputs, call.sweep.inputs, strict=True):
-        part = session.part_of(call.space.length, value)
-        inputs.append(session.store.get(number, part, visible))
-    here = session.part_of(call.space.length, _ANY)
-    partials = session.kernel(call.sweep, call.space.length)(
-        [buffer.array for buffer in inputs],
-        call.scalars,
-        [buffer.array for buffer in outputs],
-        here.low,
-        here.high - here.low,
-        here.block_size,
-    )
-    return [partial.tobytes() for partial in partials]
-
-
 # --- dense ----------------------------------------------------------------------------------------
 
 
 def write(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     """A new buffer with the values that came along."""
-    (buffer,) = session.store.new([session.part(request.write.array)], "writing an array")
+    part = session.part(request.write.array)
+    payload.expect(part.nbytes)
+    (buffer,) = session.store.new([part], "writing an array")
     payload.into(byte_view(buffer.array))
     session.store.put({request.write.array.buffer: buffer})
     return Outcome(pb.Reply())
@@ -149,6 +101,7 @@ def _pairs(
     """Indices and rows from the payload, the indices checked and made local."""
     rows = loose_rows(part, count)
     cut = count * INDEX_BYTES
+    payload.expect(cut + rows.nbytes)
     (block,) = memory.allocate([cut + rows.nbytes], what, force=force)
     payload.into(byte_view(block.bytes))
     indices = block.bytes[:cut].view(np.int64)
@@ -173,6 +126,7 @@ def gather(session: Session, request: pb.Request, payload: Payload) -> Outcome:
     part = session.part(body.array)
     buffer = session.store.get(body.array.buffer, part)
     rows = loose_rows(part, body.count)
+    payload.expect(body.count * INDEX_BYTES)
     blocks = session.store.memory.allocate(
         [body.count * INDEX_BYTES, rows.nbytes], "gathering from an array"
     )
@@ -229,6 +183,7 @@ def stage(session: Session, request: pb.Request, payload: Payload) -> Outcome:
 
 
 def _all_rows(memory: Memory, part: Part, payload: Payload) -> Contribution:
+    payload.expect(part.nbytes)
     (block,) = memory.allocate([part.nbytes], "staging to a round")
     payload.into(byte_view(block.bytes))
     values = block.array(np.dtype(part.type.dtype), part.shape)

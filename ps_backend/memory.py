@@ -21,6 +21,10 @@ from ps_backend.errors import OutOfBudget
 _SMALLEST_KEPT = 1 << 16
 _MOST_KEPT = 64
 _LINE = 64
+
+BLOCK_OVERHEAD = 1024
+"""Bytes that are counted for each block on top of its own: the Python objects of a buffer, or of a
+contribution, take some 700."""
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -58,6 +62,19 @@ def parse_size(size: int | str) -> int:
 def default_budget(servers: int) -> int:
     """Bytes for one of ``servers`` servers on this machine: 80 % of the memory in equal shares."""
     return physical_memory() * 4 // 5 // servers
+
+
+class Reservation:
+    """Bytes that are counted, for as long as somebody holds this, but not handed out."""
+
+    __slots__ = ("_home", "size")
+
+    def __init__(self, size: int, home: deque[int]) -> None:
+        self.size = size
+        self._home = home
+
+    def __del__(self) -> None:
+        self._home.append(self.size)  # may run anywhere, so it must take no lock
 
 
 class Block:
@@ -98,11 +115,12 @@ class Memory:
         self._kept: list[npt.NDArray[np.uint8]] = []
         self._kept_bytes = 0
         self._returned: deque[npt.NDArray[np.uint8]] = deque()
+        self._released: deque[int] = deque()
         self._lock = threading.Lock()
 
     @property
     def used(self) -> int:
-        """Bytes in blocks that somebody holds."""
+        """Bytes that somebody holds: in blocks, with what each costs besides, and reserved."""
         with self._lock:
             self._take_back()
             return self._used
@@ -122,23 +140,40 @@ class Memory:
         """
         if not sizes:
             return []
-        needed = sum(sizes)
+        needed = sum(sizes) + BLOCK_OVERHEAD * len(sizes)
         with self._lock:
             self._take_back()
-            if self._used + needed > self.budget and not force:
-                raise OutOfBudget(
-                    f"{what} needs {needed} bytes, but {self._used} of the allowed {self.budget} "
-                    f"are in use; free arrays, use more servers, or start them with more --memory"
-                )
+            if not force:
+                self._refuse(needed, what)
             kept = [self._reuse(size) for size in sizes]
             self._shrink_to(self.budget - self._used - needed)
             found = [
                 _aligned(size) if memory is None else memory
                 for size, memory in zip(sizes, kept, strict=True)
             ]
-            self._used += needed
-            self.peak = max(self.peak, self._used)
+            self._count(needed)
         return [Block(memory, self._returned) for memory in found]
+
+    def reserve(self, size: int, what: str, *, force: bool = False) -> Reservation:
+        """Count ``size`` bytes that lie elsewhere. As ``allocate``."""
+        with self._lock:
+            self._take_back()
+            if not force:
+                self._refuse(size, what)
+            self._shrink_to(self.budget - self._used - size)
+            self._count(size)
+        return Reservation(size, self._released)
+
+    def _refuse(self, needed: int, what: str) -> None:
+        if self._used + needed > self.budget:
+            raise OutOfBudget(
+                f"{what} needs {needed} bytes, but {self._used} of the allowed {self.budget} "
+                f"are in use; free arrays, use more servers, or start them with more --memory"
+            )
+
+    def _count(self, size: int) -> None:
+        self._used += size
+        self.peak = max(self.peak, self._used)
 
     def forget_kept(self) -> None:
         """Give the blocks that nobody holds back to the system."""
@@ -154,9 +189,11 @@ class Memory:
         return None
 
     def _take_back(self) -> None:
+        while self._released:
+            self._used -= self._released.popleft()
         while self._returned:
             memory = self._returned.popleft()
-            self._used -= memory.size
+            self._used -= memory.size + BLOCK_OVERHEAD
             if memory.size >= _SMALLEST_KEPT:
                 self._kept.append(memory)
                 self._kept_bytes += memory.size

@@ -6,18 +6,25 @@ import threading
 from collections.abc import Callable
 
 from ps_backend.errors import StaleRequest
+from ps_backend.memory import Memory, Reservation
 from ps_backend.proto import ps_pb2 as pb
 
 WINDOW = 256
 """Replies kept per client, if it never says which of them it has."""
+_LEAST_WINDOW = 16
+"""The same where memory is short."""
+_REPLY_BYTES = 512
+"""Counted for a reply besides its message."""
 
 
 class Record:
     """The replies to one client's latest state-changing requests, by number. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self._changed = threading.Condition()
         self._replies: dict[int, pb.Reply | None] = {}  # None: being run
+        self._kept: dict[int, Reservation] = {}
         self._forgotten = 0  # nothing up to this number is run any more
 
     def __len__(self) -> int:
@@ -52,8 +59,10 @@ class Record:
             return reply
         finally:
             with self._changed:
-                if keep:
+                if keep and reply is not None:
                     self._replies[sequence] = reply
+                    size = _REPLY_BYTES + reply.ByteSize()
+                    self._kept[sequence] = self._memory.reserve(size, "a reply", force=True)
                     self._limit()
                 else:
                     del self._replies[sequence]
@@ -64,7 +73,8 @@ class Record:
         self._forgotten = max(self._forgotten, settled - 1)
 
     def _limit(self) -> None:
-        excess = len(self._replies) - WINDOW
+        over = self._memory.used > self._memory.budget
+        excess = len(self._replies) - (_LEAST_WINDOW if over else WINDOW)
         if excess > 0:
             done = [number for number, reply in self._replies.items() if reply is not None]
             self._drop(sorted(done)[:excess])
@@ -73,4 +83,5 @@ class Record:
         for number in numbers:
             if self._replies[number] is not None:
                 del self._replies[number]
+                del self._kept[number]
                 self._forgotten = max(self._forgotten, number)

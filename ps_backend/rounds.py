@@ -9,7 +9,7 @@ attempts never count.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import PSError, RoundClosed
-from ps_backend.memory import Block
+from ps_backend.memory import Block, Memory, Reservation
 from ps_backend.space import Space
 
 _MOST_CLOSED = 65536
+_CLOSED_BYTES = 256
+"""Counted for a round that is over, besides its name."""
+_MOST_NAMED = 5
 
 OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
     {"add": np.add, "min": np.minimum, "max": np.maximum}
@@ -45,10 +48,10 @@ class Winner(NamedTuple):
     attempt: int
     contributions: int = 1
 
-    def keys(self, slot: int) -> list[Key]:
+    def keys(self, slot: int) -> Iterator[Key]:
         """Its contributions to ``slot``, in order."""
-        numbers = range(self.contributions)
-        return [Key(self.partition, self.attempt, slot, number) for number in numbers]
+        for number in range(self.contributions):
+            yield Key(self.partition, self.attempt, slot, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,10 @@ class _Round:
 class Rounds:
     """The rounds of one session on one server. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self._open: dict[str, _Round] = {}
-        self._closed: dict[str, None] = {}  # in order of closing
+        self._closed: dict[str, Reservation] = {}  # in order of closing
         self._undo: tuple[str, _Round] | None = None
         self._lock = threading.Lock()
 
@@ -118,19 +122,26 @@ class Rounds:
         Raises ``PSError`` if one is missing, ``ValueError`` if an attempt is named twice or its
         contribution is to a space of another length, ``RoundClosed`` if the round is over.
         """
-        keys = [key for winner in winners for key in winner.keys(slot)]
-        if len(set(keys)) != len(keys):
-            raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners)}")
+        if len({winner[:2] for winner in winners}) != len(winners):
+            raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners[:9])}")
         with self._lock:
             self._refuse_closed(name, "the commit")
             staged = self._open.get(name, _Round()).contributions
-            missing = dict.fromkeys(key[:2] for key in keys if key not in staged)
+            found: list[Contribution] = []
+            missing: list[tuple[int, int]] = []
+            for winner in winners:
+                for key in winner.keys(slot):  # lazily: what is announced may be any number
+                    if key not in staged:
+                        missing.append(key[:2])
+                        break
+                    found.append(staged[key])
+                if len(missing) == _MOST_NAMED:
+                    break
             if missing:
                 raise PSError(
                     f"round {name!r} cannot be committed: nothing was staged here by (partition, "
-                    f"attempt) {', '.join(map(str, list(missing)[:5]))}; nothing was changed"
+                    f"attempt) {', '.join(map(str, missing))}; nothing was changed"
                 )
-            found = [staged[key] for key in keys]
         for contribution in found:
             if contribution.length != length:
                 raise ValueError(
@@ -171,7 +182,8 @@ class Rounds:
             raise RoundClosed(f"{what} is too late: round {name!r} was committed or dropped")
 
     def _remember(self, name: str) -> None:
-        self._closed[name] = None
+        size = _CLOSED_BYTES + len(name)
+        self._closed[name] = self._memory.reserve(size, "the names of rounds", force=True)
         if len(self._closed) > _MOST_CLOSED:
             del self._closed[next(iter(self._closed))]
 

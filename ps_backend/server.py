@@ -128,7 +128,7 @@ class _Handler:
             return answer_whole(self._service, self._segments, request)
         if request.HasField("close"):
             self._segments.forget(request.client)
-        payload = Payload(request.payload, (memoryview(request.chunk),))
+        payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
         outcome = self._service.handle(request, payload)
         reply: bytes = outcome.reply.SerializeToString()
         return reply + chunk_field(outcome.parts) if outcome.parts else reply

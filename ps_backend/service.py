@@ -14,12 +14,14 @@ from collections.abc import Mapping
 
 from ps_backend import clock_commands, commands
 from ps_backend.board import WaitingRoom
+from ps_backend.checks import verify_request
 from ps_backend.commands import Command, Outcome, Payload
 from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.memory import Memory, default_budget
 from ps_backend.proto import ps_pb2 as pb
+from ps_backend.runner import Runner
 from ps_backend.session import Session
-from ps_backend.wire import PROTOCOL, PayloadBroken, UnknownSweep, encode_error
+from ps_backend.wire import PROTOCOL, Abandoned, PayloadBroken, UnknownSweep, encode_error
 
 VERSION = "0.1.0"
 
@@ -48,8 +50,9 @@ class Service:
         self._room = WaitingRoom()
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
+        self._runner = Runner()
         self._commands: Mapping[str, Command] = {
-            "run": commands.Runner().run,
+            "run": self._runner.run,
             "write": commands.write,
             "read": commands.read,
             "gather": commands.gather,
@@ -82,6 +85,7 @@ class Service:
     def _outcome(self, request: pb.Request, payload: Payload) -> Outcome:
         try:
             kind = request.WhichOneof("body")
+            verify_request(request, kind)
             if request.frees and request.session in self._sessions:
                 self._session(request.session).store.free(request.frees)
             if kind == "status":
@@ -101,8 +105,9 @@ class Service:
             return Outcome(self._failure(error))
 
     def end_waits(self) -> None:
-        """Answer all that wait, with what there is; from now on nothing waits."""
+        """Answer all that wait or compute, with what there is; from now on nothing does."""
         self._room.close()
+        self._runner.stop()
         for session in list(self._sessions.values()):
             session.board.wake_all()
             session.loops.wake_all()
@@ -134,7 +139,7 @@ class Service:
                 session.rounds.settle()
             try:
                 return command(session, request, payload).reply, True
-            except (UnknownSweep, PayloadBroken) as error:
+            except (UnknownSweep, PayloadBroken, Abandoned) as error:
                 return encode_error(error), False  # the client will repeat it, in full
             except Exception as error:  # noqa: BLE001 - as in handle
                 return self._failure(error), True

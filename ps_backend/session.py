@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from ps_backend.board import Board, WaitingRoom
 from ps_backend.clocks import Loops
-from ps_backend.errors import PSError, SessionUnknown
+from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
-from ps_backend.memory import Memory
+from ps_backend.memory import Memory, Reservation
 from ps_backend.program import Sweep, ValueType, verify_sweep
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.record import Record
@@ -20,6 +20,11 @@ from ps_backend.store import Part, Store
 from ps_backend.wire import CLIENT_BITS, UnknownSweep, decode_sweep, dtype_of
 
 _MOST_REMEMBERED = 4096
+_SESSION_BYTES = 4096
+_CLIENT_BYTES = 1024
+"""Counted for a session, and for each of its clients, besides what they keep here."""
+_VALUE_BYTES = 512
+"""Counted for each value of a sweep that is remembered."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -29,6 +34,7 @@ Value = TypeVar("Value")
 class _Member:
     number: int
     record: Record
+    kept: Reservation
 
 
 class Session:
@@ -47,13 +53,16 @@ class Session:
         self.name = name
         self.index = index
         self.servers = servers
+        self.closed = False
         self.store = Store(memory)
-        self.rounds = Rounds()
-        self.board = Board(room, first_number << CLIENT_BITS)
-        self.loops = Loops(room)
+        self.rounds = Rounds(memory)
+        self.board = Board(room, memory, first_number << CLIENT_BITS)
+        self.loops = Loops(room, memory)
+        self._memory = memory
+        self._kept = [memory.reserve(_SESSION_BYTES, "a new session")]
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
-        self._sweeps: dict[str, Sweep] = {}
+        self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
         self._parts: dict[tuple[int, ValueType], Part] = {}
         self._kernels: dict[tuple[str, int], Kernel] = {}
         self._lock = threading.Lock()
@@ -65,7 +74,8 @@ class Session:
                 number = next(self._numbers, None)
                 if number is None:
                     raise PSError("too many clients have joined the session; open a new one")
-                self._members[client] = _Member(number, Record())
+                kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
+                self._members[client] = _Member(number, Record(self._memory), kept)
             return self._members[client].number
 
     def leave(self, client: str) -> None:
@@ -108,19 +118,36 @@ class Session:
         if message.HasField("sweep"):
             sweep = decode_sweep(message.sweep)
             verify_sweep(sweep)
-            _remember(self._sweeps, sweep.digest, sweep)
+            self._remember_sweep(sweep)
             return sweep
         known = self._sweeps.get(message.digest)
         if known is None:
             raise UnknownSweep(f"sweep {message.digest} is not known here")
-        return known
+        return known[0]
+
+    def _remember_sweep(self, sweep: Sweep) -> None:
+        """Keep it if there is memory; the client sends it again where it is not known."""
+        try:
+            size = _VALUE_BYTES * (len(sweep.types) + len(sweep.outputs) + len(sweep.reductions))
+            kept = self._memory.reserve(size, "a program")
+        except OutOfBudget:
+            self._sweeps.clear()
+            self._kernels.clear()
+        else:
+            _remember(self._sweeps, sweep.digest, (sweep, kept))
 
     def close(self) -> None:
-        """Free everything, and end all waits."""
+        """Free everything, and end all waits and programs."""
+        self.closed = True
         self.board.close()
         self.loops.close()
         self.store.clear()
         self.rounds.clear()
+        with self._lock:
+            self._members.clear()
+            self._sweeps.clear()
+            self._kernels.clear()
+            self._kept.clear()
 
 
 def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.limits import MOST_LENGTH
+
 _SMALLEST_BLOCK = 1024
 _MOST_BLOCKS = 1024
 
@@ -26,8 +28,8 @@ class DenseSpace:
     length: int
 
     def __post_init__(self) -> None:
-        if self.length < 0:
-            raise ValueError(f"length must be 0 or more, got {self.length}")
+        if not 0 <= self.length <= MOST_LENGTH:
+            raise ValueError(f"length must be 0 .. {MOST_LENGTH}, got {self.length}")
 
     @property
     def block_size(self) -> int:

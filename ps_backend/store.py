@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -110,6 +110,15 @@ class Store:
         for number in numbers:
             if number in self._buffers:
                 raise InvalidProgram(f"buffer {number} exists already; buffers are written once")
+
+    def give_up(self, numbers: Sequence[int]) -> None:
+        """Let go the buffers whose memory is used for others: all, or ``BufferLost`` and none."""
+        with self._lock:
+            for number in numbers:
+                if number not in self._buffers:
+                    raise BufferLost(f"buffer {number} was freed by another request meanwhile")
+            for number in numbers:
+                del self._buffers[number]
 
     def put(self, buffers: dict[int, Buffer], *, instead_of: Iterable[int] = ()) -> None:
         """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.

@@ -25,6 +25,13 @@ CLIENT_BITS = 20
 CHUNK_BYTES = 1 << 20
 """Bulk data goes in pieces of this size, which is where loopback and HTTP/2 are fastest."""
 
+_MOST_REMEMBERED_SCALARS = 64
+
+_MOST_ERROR_TEXT = 2000
+"""Characters: an error may quote a program of any size, and a server keeps its latest replies."""
+
+_INT32 = ValueType("int32")
+
 SMALL_BYTES = 1 << 18
 """A payload up to this size travels inside one unary call, a larger one as a stream of chunks."""
 
@@ -38,6 +45,10 @@ class UnknownSweep(errors.PSError):
 
 class PayloadBroken(errors.PSError):
     """The payload of a request is shorter or longer than announced, mostly as the sender left."""
+
+
+class Abandoned(errors.PSError):
+    """A program was ended before its time, as nobody waits for it any more."""
 
 
 class NothingShared(errors.PSError):
@@ -73,6 +84,7 @@ _KINDS: dict[str, type[Exception]] = {
         TooEarly,
         NothingShared,
         UnknownSweep,
+        Abandoned,
         PayloadBroken,
         ValueError,
         IndexError,
@@ -86,10 +98,12 @@ _KINDS: dict[str, type[Exception]] = {
 
 def encode_error(error: Exception) -> pb.Reply:
     """A reply that makes ``decode_error`` raise the same; unknown classes become ``PSError``."""
-    kind = type(error).__name__
+    kind, text = type(error).__name__, str(error)
+    if len(text) > _MOST_ERROR_TEXT:
+        text = text[:_MOST_ERROR_TEXT] + " ..."
     if kind in _KINDS:
-        return pb.Reply(error=pb.Error(kind=kind, message=str(error)))
-    text = f"the server failed with {kind}: {error}"
+        return pb.Reply(error=pb.Error(kind=kind, message=text))
+    text = f"the server failed with {kind}: {text}"
     return pb.Reply(error=pb.Error(kind=errors.PSError.__name__, message=text))
 
 
@@ -133,11 +147,18 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
     )
 
 
-@lru_cache(maxsize=4096)
 def _scalar_format(types: tuple[ValueType, ...]) -> struct.Struct:
+    few = len(types) <= _MOST_REMEMBERED_SCALARS  # else what is remembered would be large
+    return _remembered_format(types) if few else _new_format(types)
+
+
+def _new_format(types: tuple[ValueType, ...]) -> struct.Struct:
     return struct.Struct(
         "<" + "".join("d" if value.dtype.startswith("float") else "q" for value in types)
     )
+
+
+_remembered_format = lru_cache(maxsize=4096)(_new_format)
 
 
 def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
@@ -159,6 +180,10 @@ def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, .
             f"{len(types)} scalars are {8 * len(types)} bytes, got {len(data)}"
         )
     values = _scalar_format(types).unpack(data)
+    if _INT32 in types:
+        for type_, value in zip(types, values, strict=True):
+            if type_ == _INT32 and not -(1 << 31) <= value < 1 << 31:
+                raise errors.InvalidProgram(f"scalar {value} is no int32")
     return tuple(
         bool(value) if type_.dtype == "bool" else value
         for type_, value in zip(types, values, strict=True)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ps_backend.kernels.lower import lower
 from ps_backend.kernels.split import split
 from ps_backend.program import Scalar, Sweep, verify_sweep
+from ps_backend.turns import Pause, no_pause
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
@@ -44,6 +45,7 @@ class Kernel(Protocol):
         offset: int,
         length: int,
         block_size: int,
+        pause: Pause = no_pause,
     ) -> list[npt.NDArray[np.generic]]:
         """Run over the local range of one server, in one pass.
 
@@ -51,8 +53,12 @@ class Kernel(Protocol):
         is computed may be the very array of an input of its dtype. ``offset`` is
         the global index of the first element, a multiple of ``block_size``. Returns the partial
         results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
-        two arrays, values and global indices.
+        two arrays, values and global indices. ``pause`` is called between pieces of work of some
+        50 ms; what it raises ends the run, with the outputs half written.
         """
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of memory that such a run takes, besides what it is given."""
 
 
 def engine_for(sweep: Sweep, length: int) -> str:

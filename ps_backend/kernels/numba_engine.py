@@ -23,6 +23,12 @@ from ps_backend.kernels.source import source_of
 from ps_backend.kernels.split import CHAIN, split
 from ps_backend.kernels.tables import ChainTable, DotTable
 from ps_backend.program import Scalar, Sweep, partial_dtypes
+from ps_backend.turns import Pause, no_pause
+
+_CHUNK = 512
+"""As in ``source``: a block is cut between chunks only."""
+_PIECE_WORK = 1 << 26
+"""Elements times operations that a thread does without a pause: some 50 ms."""
 
 Arrays = Sequence[npt.NDArray[np.generic]]
 
@@ -50,6 +56,7 @@ class NumbaKernel:
             for dtype in partial_dtypes(reduction, parts.rest.types[reduction.arg])
         ]
         self._order = self._order_of_partials(sweep)
+        self._work = len(sweep.inputs) + len(sweep.steps) + len(sweep.outputs) + 1
 
     def _order_of_partials(self, sweep: Sweep) -> list[tuple[bool, int]]:
         """For each partial result of the sweep whether it is an inner product, and which one."""
@@ -72,6 +79,7 @@ class NumbaKernel:
         offset: int,
         length: int,
         block_size: int,
+        pause: Pause = no_pause,
     ) -> list[npt.NDArray[np.generic]]:
         """Run over one server's range; see ``kernels.Kernel``."""
         blocks = -(-length // block_size)
@@ -85,8 +93,12 @@ class NumbaKernel:
             *outputs,
             *partials,
         ]
-        self._run(blocks, block_size, offset, length, arguments)
+        self._run(blocks, block_size, offset, length, arguments, pause)
         return [products[k] if is_product else partials[k] for is_product, k in self._order]
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of partial results; the scratch arrays fit the innermost cache."""
+        return 8 * -(-length // block_size) * (len(self._partials) + self._dots.length)
 
     def _tables(
         self, inputs: Arrays, scalars: Sequence[Scalar], products: npt.NDArray[np.float64]
@@ -107,16 +119,43 @@ class NumbaKernel:
                 yield called
 
     def _run(
-        self, blocks: int, block_size: int, offset: int, length: int, arguments: Sequence[Any]
+        self,
+        blocks: int,
+        block_size: int,
+        offset: int,
+        length: int,
+        arguments: Sequence[Any],
+        pause: Pause,
     ) -> None:
-        def run(low: int, high: int) -> None:
-            self._function(low, high, block_size, offset, length, *arguments)
+        """Run over all blocks in pieces: of many blocks, or of parts of a few large ones.
 
+        A part that is not a block's first goes on from its partial results, so that every bit is
+        that of one run over the block.
+        """
+        most = max(_CHUNK, _PIECE_WORK // self._work // _CHUNK * _CHUNK)  # elements of a thread
         threads = min(thread_count(), blocks)
+        together = max(1, threads) * max(1, most // block_size)
+        for first in range(0, blocks, together):
+            last = min(first + together, blocks)
+            for skip in range(0, block_size, most):
+                if first or skip:
+                    pause()
+                until = min(skip + most, block_size)
+                self._share_out(first, last, (block_size, skip, until, offset, length), arguments)
+
+    def _share_out(
+        self, first: int, last: int, place: tuple[int, ...], arguments: Sequence[Any]
+    ) -> None:
+        """Run blocks ``first`` to ``last``, a part for each thread."""
+
+        def run(low: int, high: int) -> None:
+            self._function(low, high, *place, *arguments)
+
+        threads = min(thread_count(), last - first)
         if threads <= 1:
-            run(0, blocks)
+            run(first, last)
             return
-        cuts = [blocks * part // threads for part in range(threads + 1)]
+        cuts = [first + (last - first) * part // threads for part in range(threads + 1)]
         list(_pool().map(run, cuts[:-1], cuts[1:]))
 
 

@@ -18,8 +18,11 @@ import numpy.typing as npt
 
 from ps_backend import ops
 from ps_backend.program import Reduction, Scalar, Step, Sweep, partial_dtypes
+from ps_backend.turns import Pause, no_pause
 
 _CHUNK = 1 << 15
+_LONG_WORK = 1 << 22
+"""Elements computed, over all instructions, above which one chunk is worth several pauses."""
 _LEAST_JOINED = 3
 """Fewer steps than this are faster as NumPy calls than as one numexpr call."""
 _MOST_JOINED = 15
@@ -68,6 +71,7 @@ class NumexprKernel:
         self._sweep, self._shortcuts = sweep, shortcuts
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
         self._instructions = _instructions(sweep, shortcuts)
+        self._last_uses, self._most_alive = _lives(sweep, shortcuts, self._instructions)
         self._unknown = [None] * len(sweep.steps)
         self._partials = [partial_dtypes(r, sweep.types[r.arg]) for r in sweep.reductions]
 
@@ -79,19 +83,22 @@ class NumexprKernel:
         offset: int,
         length: int,
         block_size: int,
+        pause: Pause = no_pause,
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
         sweep = self._sweep
         first = len(sweep.inputs)
-        typed = [self._dtypes[number].type(value) for number, value in enumerate(scalars, first)]
         partials: list[list[tuple[Array, ...]]] = [[] for _ in sweep.reductions]
         chunk = max(block_size, _CHUNK)
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"):
+            typed = [self._dtypes[k].type(value) for k, value in enumerate(scalars, first)]
             for low in range(0, length, chunk):
                 high = min(low + chunk, length)
                 values = [array[low:high] for array in inputs] + typed + self._unknown
-                self._compute(values, offset + low, high - low)
+                if low:
+                    pause()
+                self._compute(values, offset + low, high - low, pause)
                 products = self._products(values, high - low, block_size)
                 for k, reduction in enumerate(sweep.reductions):
                     if k in products:
@@ -106,16 +113,27 @@ class NumexprKernel:
                     array[low:high] = values[value]
         return self._join(partials)
 
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of the values that are alive at once, and of partial results."""
+        chunk = min(length, max(block_size, _CHUNK))
+        partials = len(self._partials) * -(-length // block_size) if self._partials else 0
+        return 8 * (self._most_alive * chunk + 2 * partials)
+
     def _products(self, values: list[Any], length: int, block_size: int) -> Mapping[int, Array]:
         return self._shortcuts.products(values, length, block_size) if self._shortcuts else {}
 
-    def _compute(self, values: list[Any], index: int, length: int) -> None:
+    def _compute(self, values: list[Any], index: int, length: int, pause: Pause) -> None:
+        often = len(self._instructions) * length > _LONG_WORK
         for instruction in self._instructions:
+            if often:
+                pause()
             if instruction.apply is _iota:
                 value = np.arange(index, index + length, dtype=np.int64)
             else:
                 value = instruction.apply(*[values[arg] for arg in instruction.args])
             values[instruction.target] = _as_dtype(value, instruction.dtype)
+            for dead in self._last_uses.get(instruction.target, ()):
+                values[dead] = None
 
     def _join(self, partials: list[list[tuple[Array, ...]]]) -> list[Array]:
         joined = []
@@ -183,6 +201,30 @@ def _instructions(sweep: Sweep, shortcuts: Shortcuts | None) -> list[Instruction
         else:
             result += [_plain(sweep, member) for member in sorted(_members(sweep, number, inner))]
     return result
+
+
+def _lives(
+    sweep: Sweep, shortcuts: Shortcuts | None, instructions: Sequence[Instruction]
+) -> tuple[dict[int, list[int]], int]:
+    """After which instruction which values are used no more; and how many are kept at once."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    factors = shortcuts.factors if shortcuts else {}
+    kept = {*sweep.outputs, *(value for pair in factors.values() for value in pair)}
+    kept |= {r.arg for k, r in enumerate(sweep.reductions) if k not in factors}
+    last: dict[int, int] = {}
+    for instruction in instructions:
+        last[instruction.target] = instruction.target  # of no use: its own is the last
+        last |= dict.fromkeys(instruction.args, instruction.target)
+    ends: dict[int, list[int]] = {}
+    for value, end in last.items():
+        if value >= first and value not in kept:
+            ends.setdefault(end, []).append(value)
+    alive = most = 0
+    for instruction in instructions:
+        alive += 1
+        most = max(most, alive)
+        alive -= len(ends.get(instruction.target, ()))
+    return ends, most
 
 
 def _needed(args: Mapping[int, Sequence[int]], roots: Iterable[int]) -> set[int]:

@@ -77,15 +77,15 @@ def partial_names(k: int, reduction: Reduction) -> Iterator[str]:
 
 
 def start(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
-    """Accumulators at the start of a block. Blocks are never empty."""
+    """Accumulators at the start of a block, or of a further part. Blocks are never empty."""
     kind = "float64" if value.dtype.startswith("float") else "int64"
     if reduction.op in _IDENTITY:
-        yield f"a{k} = {_IDENTITY[reduction.op].format(kind=kind)}"
+        yield f"a{k} = red{k}[b] if skip else {_IDENTITY[reduction.op].format(kind=kind)}"
     else:
-        yield f"first{k} = True"
-        yield f"a{k} = {kind}(0)"
+        yield f"first{k} = skip == 0"
+        yield f"a{k} = {kind}(0) if first{k} else red{k}[b]"
     if reduction.op.startswith("arg"):
-        yield f"w{k} = int64(0)"
+        yield f"w{k} = int64(0) if first{k} else where{k}[b]"
 
 
 _IDENTITY = {"sum": "{kind}(0)", "prod": "{kind}(1)", "any": "int64(0)", "all": "int64(1)"}

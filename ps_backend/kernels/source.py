@@ -1,9 +1,11 @@
 """Source text of a kernel, in the subset of Python that numba compiles.
 
-A block is walked in chunks that fit the innermost cache. Within a chunk, elementwise loops take
-turns with calls that fill an array: a linear combination, an exponential (see ``split``). All that
-is kept of a value goes to a scratch array of one chunk: reductions read it there, and only at the
-end of the chunk are outputs stored, so an output may take over the memory of an input.
+A block is walked in chunks that fit the innermost cache; or the part of it from ``skip`` to
+``until``, which goes on from the partial results of the part before. Within a chunk, elementwise
+loops take turns with calls that fill an array: a linear combination, an exponential (see
+``split``). All that is kept of a value goes to a scratch array of one chunk: reductions read it
+there, and only at the end of the chunk are outputs stored, so an output may take over the memory of
+an input.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ _CONVERT = {
 }
 
 
+_TOTALS = ("if skip:", "    totals[:] = products[:, b]", "else:", "    totals[:] = 0.0")
+
+
 def source_of(parts: Split) -> str:
     """The text of the kernel of a sweep: of its rest, around calls of what is compiled already."""
     writer = _Writer(parts)
@@ -49,10 +54,10 @@ def source_of(parts: Split) -> str:
         f"def kernel({', '.join(names)}):",
         *(f"    {line}" for line in writer.scratch()),
         "    for b in range(b0, b1):",
-        "        lo = b * size",
-        "        hi = min(lo + size, n)",
+        "        lo = b * size + skip",
+        "        hi = min(b * size + until, n)",
         *(f"        {line}" for k, r, t in numbered for line in reductions.start(k, r, t)),
-        *(["        totals[:] = 0"] if parts.dots else []),
+        *(f"        {line}" for line in (_TOTALS if parts.dots else ())),
         f"        for c0 in range(lo, hi, {_CHUNK}):",
         f"            c1 = min(c0 + {_CHUNK}, hi)",
         *(f"            {line}" for line in writer.chunk()),
@@ -86,7 +91,9 @@ class _Writer:
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Name and type of each parameter."""
         sweep = self._sweep
-        yield from ((name, "int64") for name in ("b0", "b1", "size", "offset", "n"))
+        yield from (
+            (name, "int64") for name in ("b0", "b1", "size", "skip", "until", "offset", "n")
+        )
         yield "stream", "boolean"
         if self._parts.dots:
             yield from ((name, "int64[::1]") for name in ("firsts", "counts", "seconds"))

@@ -10,6 +10,7 @@ import pytest
 from ps_backend.board import MOST_VALUE_BYTES, Board, Post, WaitingRoom
 from ps_backend.client import Client
 from ps_backend.errors import PSError, SessionUnknown, TopicClosed
+from ps_backend.memory import Memory
 from ps_backend.wire import Crowded
 from tests.ps_backend.helpers import QUICK, TOKEN, Faulty, in_process, served
 
@@ -92,7 +93,7 @@ def test_the_first_answer_counts_and_late_ones_do_not(connect):
 
 def test_a_new_value_ends_the_wait_for_answers_to_the_old_one(workers):
     room = WatchedRoom()
-    board = Board(room)
+    board = Board(room, Memory(1 << 30))
     version = board.post("t", b"question")
     wait = workers.submit(board.answers, "t", version, 1, LONG)
     room.await_waits()
@@ -158,7 +159,7 @@ def test_more_waits_than_places(workers):
 
 
 def test_a_full_room_refuses():
-    board = Board(WaitingRoom(places=0))
+    board = Board(WaitingRoom(places=0), Memory(1 << 30))
     version = board.post("t", b"")
     assert board.wait("t", 0, LONG) == Post(version, b"")  # needs no place
     with pytest.raises(Crowded):
@@ -225,4 +226,4 @@ def test_refusals(connect):
     with pytest.raises(ValueError, match="65537 bytes"):
         topic.answer(version, {1: too_large})
     with pytest.raises(ValueError, match="65537 bytes"):
-        Board(WaitingRoom()).post("t", too_large)
+        Board(WaitingRoom(), Memory(1 << 30)).post("t", too_large)

@@ -160,7 +160,8 @@ def test_no_memory_stays_behind():
         client.run(axpy(SPACE, 1.0, x, x, y))
         client.gather(y, SPACE, float, [1, 2, 3])
         client.free([x, y])
-        assert [server.used for server in client.status()] == [0, 0]
+        assert all(server.used < 16384 for server in client.status()), "the session, a program"
+    assert [transport.service.memory.used for transport in transports] == [0, 0]
 
 
 # --- servers that go away -------------------------------------------------------------------------

@@ -187,9 +187,10 @@ def test_nothing_of_a_loop_stays():
         before = made.client.status()[0].used
         made.paces[0].push(made.target, None, np.ones(LENGTH))
         made.paces[0].tick()
-        assert made.client.status()[0].used == before + 2 * 8 * LENGTH
+        kept = made.client.status()[0].used - before
+        assert 2 * 8 * LENGTH <= kept < 2 * 8 * LENGTH + 4096
         made.loop.close()
-        assert made.client.status()[0].used == before
+        assert made.client.status()[0].used <= before
 
 
 def test_refusals():

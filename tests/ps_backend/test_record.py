@@ -5,8 +5,11 @@ import threading
 import pytest
 
 from ps_backend.errors import StaleRequest
+from ps_backend.memory import Memory
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.record import WINDOW, Record
+
+MEMORY = Memory(1 << 30)
 
 
 class Work:
@@ -19,21 +22,21 @@ class Work:
 
 
 def test_a_repeat_is_not_run():
-    record, work = Record(), Work()
+    record, work = Record(MEMORY), Work()
     assert record.once(1, 1, work) == record.once(1, 1, work) == pb.Reply(payload=1)
     assert record.once(2, 1, work) == pb.Reply(payload=2)
     assert work.runs == 2
 
 
 def test_what_is_not_to_be_kept_runs_again():
-    record, work = Record(), Work(keep=False)
+    record, work = Record(MEMORY), Work(keep=False)
     record.once(1, 1, work)
     record.once(1, 1, work)
     assert work.runs == 2
 
 
 def test_a_repeat_waits_for_the_one_that_runs():
-    record, started, go_on = Record(), threading.Event(), threading.Event()
+    record, started, go_on = Record(MEMORY), threading.Event(), threading.Event()
     replies = []
 
     def slow():
@@ -57,7 +60,7 @@ def test_a_repeat_waits_for_the_one_that_runs():
 
 
 def test_the_record_is_bounded():
-    record, work = Record(), Work()
+    record, work = Record(MEMORY), Work()
     for number in range(1, WINDOW + 11):
         record.once(number, 1, work)
     assert len(record) == WINDOW
@@ -67,7 +70,7 @@ def test_the_record_is_bounded():
 
 
 def test_settled_replies_are_dropped():
-    record, work = Record(), Work()
+    record, work = Record(MEMORY), Work()
     for number in (1, 2, 3):
         record.once(number, 1, work)
     record.once(5, 4, work)
@@ -78,7 +81,7 @@ def test_settled_replies_are_dropped():
 
 
 def test_a_failure_of_the_record_lets_repeats_run():
-    record = Record()
+    record = Record(MEMORY)
 
     def broken():
         raise KeyboardInterrupt
@@ -86,3 +89,16 @@ def test_a_failure_of_the_record_lets_repeats_run():
     with pytest.raises(KeyboardInterrupt):
         record.once(1, 1, broken)
     assert record.once(1, 1, Work()) == pb.Reply(payload=1)
+
+
+def test_replies_count_as_memory():
+    memory = Memory(1 << 20)
+    record = Record(memory)
+    for number in range(1, 11):
+        record.once(number, 1, lambda: (pb.Reply(partials=[bytes(1000)]), True))
+    assert 10_000 < memory.used < 20_000
+    for number in range(11, 100):
+        record.once(number, 1, lambda: (pb.Reply(partials=[bytes(100_000)]), True))
+    assert memory.used < 2 << 20, "a server that is full keeps fewer"
+    del record
+    assert memory.used == 0

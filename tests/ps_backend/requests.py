@@ -1,0 +1,70 @@
+"""Requests as they come from the wire, one by one."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+
+from ps_backend.commands import Outcome, Payload
+from ps_backend.program import Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.service import Service
+from ps_backend.space import DenseSpace
+from ps_backend.wire import PROTOCOL, encode_call
+
+F8 = ValueType("float64")
+I8 = ValueType("int64")
+IOTA_SUM = Sweep((), (), (Step("iota", (), I8),), (), (Reduction("sum", 0),))
+"""``arange(n).sum()``: any length, and no memory."""
+
+
+class Sender:
+    """One client of a service, which says what it likes."""
+
+    def __init__(self, service: Service, session: str = "s", client: str = "c") -> None:
+        self.service, self.session, self.client = service, session, client
+        self._numbers = count(1)
+        reply = self.send(open=pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True))
+        assert not reply.HasField("error"), reply.error.message
+
+    def outcome(self, payload: bytes = b"", **body) -> Outcome:
+        number = next(self._numbers)
+        request = pb.Request(
+            session=self.session,
+            client=self.client,
+            sequence=number,
+            settled=number,
+            payload=len(payload),
+            **body,
+        )
+        chunks = (memoryview(payload),) if payload else ()
+        return self.service.handle(request, Payload(len(payload), chunks))
+
+    def send(self, payload: bytes = b"", **body) -> pb.Reply:
+        return self.outcome(payload, **body).reply
+
+    def error(self, payload: bytes = b"", **body) -> pb.Error:
+        """The error of a request that must not succeed."""
+        reply = self.send(payload, **body)
+        assert reply.HasField("error"), f"accepted: {body}"
+        return reply.error
+
+    def write(self, buffer: int, values: np.ndarray) -> None:
+        array = pb.Array(buffer=buffer, length=len(values), dtype=values.dtype.name)
+        reply = self.send(values.tobytes(), write=pb.Write(array=array))
+        assert not reply.HasField("error"), reply.error.message
+
+    def read(self, buffer: int, length: int, dtype: str = "float64") -> np.ndarray:
+        array = pb.Array(buffer=buffer, length=length, dtype=dtype)
+        outcome = self.outcome(read=pb.Read(array=array))
+        assert not outcome.reply.HasField("error"), outcome.reply.error.message
+        return np.frombuffer(b"".join(outcome.parts), dtype)
+
+
+def run(*calls: SweepCall) -> pb.Run:
+    return pb.Run(calls=[encode_call(call, full=True) for call in calls])
+
+
+def call(sweep: Sweep, length: int, inputs=(), outputs=(), donors=(), scalars=()) -> SweepCall:
+    return SweepCall(sweep, DenseSpace(length), inputs, scalars, outputs, donors)
