@@ -27,7 +27,7 @@ MOST_VALUE_BYTES = 1 << 16
 MOST_TOPICS = 4096
 MOST_ANSWER_BYTES = 32 << 20
 """Of the answers to one value: they go out in one message."""
-_TOPIC_BYTES = 1 << 10
+_TOPIC_BYTES = 3 << 10
 _ANSWER_BYTES = 256
 """Counted for a topic, and for an answer, on top of its own bytes."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from ps_backend import limits
 from ps_backend.limits import check, check_name
 from ps_backend.proto import ps_pb2 as pb
+from ps_backend.wire import PROTOCOL
 
 _MOST_DIGEST = 64
 
@@ -68,6 +69,8 @@ def _verify_array(array: pb.Array) -> None:
 
 
 def _verify_open(body: pb.Open) -> None:
+    if body.protocol != PROTOCOL:  # which is refused by itself
+        return
     check("servers", body.servers, 1, limits.MOST_SERVERS)
     check("index of a server", body.index, 0, body.servers - 1)
 

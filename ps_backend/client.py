@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses, server_count
+from ps_backend.compose import Messages
 from ps_backend.connection import Connection
+from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.link import Diagnose, RetryPolicy
 from ps_backend.loop import Loop
 from ps_backend.memory import default_budget
@@ -24,6 +26,9 @@ from ps_backend.sparse import check_indices
 from ps_backend.topic import Topic
 from ps_backend.transport import Directory, InProcess, OverGrpc, Transport, follow_all
 from ps_backend.wire import dtype_of
+
+_MOST_KEPT_BYTES = 1 << 16
+"""Contributions of a round that a server may keep, once it is over, until it hears from us."""
 
 
 class Client(Connection):
@@ -218,10 +223,24 @@ class Client(Connection):
 
         ``indices`` and ``values`` have shape ``(k,)``; duplicates add up in the order given.
         ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
-        may be using it.
+        may be using it. More than 1 MiB for a server then takes two messages, so that one that
+        lacks the memory for it refuses before another has given anything away.
         """
         messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
+        large = max(sum(map(len, message.payload)) for message in messages.values())
+        if donate and large > MOST_FORCED_BYTES:
+            messages = self._staged(f"push {target}", messages)
         self._send(messages, made=target)
+
+    def _staged(self, round: str, messages: Messages) -> Messages:
+        """Stage the pairs, which a server may refuse; returns the messages without them."""
+        staged, bare = self._compose.in_two_steps(round, messages)
+        try:
+            self._send(staged)
+        except Exception:
+            self.drop_round(round)
+            raise
+        return bare
 
     def update(
         self,
@@ -290,7 +309,7 @@ class Client(Connection):
         done: list[int] = []
         self._check_usable()
         try:
-            self._fan_out.send(
+            replies = self._fan_out.send(
                 self._compose.commit(round, totals),
                 after=lambda replies, error: done.extend(replies if error else ()),
             )
@@ -298,6 +317,9 @@ class Client(Connection):
             targets = [total.target for total in totals]
             self._send(self._compose.reopen(round, targets, done))
             raise
+        large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
+        if large:  # all have agreed: nothing will be taken back
+            self._fan_out.send_unawaited(self._compose.nothing(large))
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""

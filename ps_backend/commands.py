@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 
+from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.memory import Block, Memory
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.rounds import OPERATIONS, Contribution, Key, Winner
@@ -144,13 +145,20 @@ def scatter_add(session: Session, request: pb.Request, payload: Payload) -> Outc
     store, part = session.store, session.part(body.array)
     source = store.get(body.array.buffer, part)
     store.refuse_taken([body.target])
-    pairs = _pairs(store.memory, part, body.count, payload, "adding to an array", force=True)
+    if body.round:
+        (pairs,) = session.rounds.winners(body.round, 0, [Winner(0, 0)], part.space.length)
+    else:
+        # Where the other servers gave the source away, this one must not refuse for so little.
+        force = body.donate and payload.size <= MOST_FORCED_BYTES
+        pairs = _pairs(store.memory, part, body.count, payload, "adding to an array", force=force)
     if body.donate:
         target = source
     else:
         (target,) = store.new([part], "adding to an array")
         np.copyto(target.array, source.array)
     pairs.combine_into(target.array, np.add)
+    if body.round:
+        session.rounds.drop(body.round)
     store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
     return Outcome(pb.Reply())
 
@@ -207,8 +215,9 @@ def commit(session: Session, request: pb.Request, _: Payload) -> Outcome:
         for winner in winners:
             winner.combine_into(target.array, OPERATIONS[total.op])
     store.put(dict(zip(numbers, targets, strict=True)))
-    session.rounds.close(body.round)
-    return Outcome(pb.Reply())
+    # Another server may refuse, and then this one has to take it back.
+    kept = session.rounds.close(body.round, undo=session.servers > 1)
+    return Outcome(pb.Reply(kept=kept))
 
 
 def _staged(session: Session, round: str, total: pb.Total) -> list[Contribution]:

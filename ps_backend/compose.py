@@ -134,6 +134,20 @@ class Composer:
             messages[server] = Message(request, payload)
         return messages
 
+    def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
+        """Those of ``scatter_add`` as messages that stage the pairs, and others that add them."""
+        staged: Messages = {}
+        bare: Messages = {}
+        for server, message in messages.items():
+            body = message.request.scatter_add
+            request = self.request()
+            request.stage.round, request.stage.count = round, body.count
+            request.stage.array.CopyFrom(body.array)
+            staged[server] = Message(request, message.payload)
+            body.round, body.count = round, 0
+            bare[server] = Message(message.request)
+        return staged, bare
+
     def update(
         self,
         buffer: int,
@@ -216,6 +230,13 @@ class Composer:
         for message in messages.values():
             message.request.reopen.round = round
             message.request.reopen.targets.extend(targets)
+        return messages
+
+    def nothing(self, servers: Iterable[int]) -> Messages:
+        """To ``servers``: what you did last stands."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.nothing.SetInParent()
         return messages
 
     def drop_round(self, round: str) -> Messages:

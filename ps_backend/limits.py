@@ -26,6 +26,9 @@ MOST_ARGUMENTS = 3
 """Arguments of a step: no row of the op table has more."""
 MOST_PARTIAL_BYTES = 60 << 20
 """Partial results of one program: they come in one message."""
+MOST_FORCED_BYTES = 1 << 20
+"""Pairs that are added to an array which is given away, where the budget cannot refuse them: it
+might on one server only. Larger ones are staged first, and refused before anything is changed."""
 MOST_TOTALS = 1 << 12
 """Arrays that one commit makes, or one tick adds to."""
 MOST_CLOCK = 1 << 53

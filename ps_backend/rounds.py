@@ -150,12 +150,17 @@ class Rounds:
                 )
         return found
 
-    def close(self, name: str) -> None:
-        """End the round; until ``settle``, ``reopen`` can take this back."""
+    def close(self, name: str, *, undo: bool) -> int:
+        """End the round; with ``undo``, until ``settle``, ``reopen`` can take this back.
+
+        Returns the bytes of contributions that are kept for that.
+        """
         with self._lock:
             self._refuse_closed(name, "the commit")
-            self._undo = (name, self._open.pop(name, _Round()))
+            ended = self._open.pop(name, _Round())
+            self._undo = (name, ended) if undo else None
             self._remember(name)
+            return sum(one.block.bytes.size for one in ended.contributions.values()) * undo
 
     def reopen(self, name: str) -> None:
         """Take back the last ``close``, as far as its contributions are still here."""

@@ -20,8 +20,9 @@ from ps_backend.commands import Outcome, Payload
 from ps_backend.door import MOST_SILENT, Door, Patience
 from ps_backend.pipes import MOST_PIPES, Pipes
 from ps_backend.proto import ps_pb2 as pb
+from ps_backend.segments import Segments
 from ps_backend.service import Service
-from ps_backend.sharing import Segments, answer_whole, serve_shared
+from ps_backend.sharing import answer_whole, serve_shared
 from ps_backend.transport.liveness import SERVER_OPTIONS
 from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, check_token
 from ps_backend.wire import PayloadBroken, chunk_field, chunk_frames, chunk_of
@@ -98,7 +99,7 @@ class _Handler:
         self._service = service
         self.pipes = Pipes(self._answer)
         self.patience = Patience()
-        self._segments = Segments()
+        self._segments = Segments(service)
 
     def table(self, token: str | None) -> Door:
         """What gRPC calls for each method."""
@@ -125,9 +126,7 @@ class _Handler:
     def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = _parse(data, context)
         if request.HasField("segment"):
-            return answer_whole(self._service, self._segments, request)
-        if request.HasField("close"):
-            self._segments.forget(request.client)
+            return answer_whole(self._service, self._segments, request, context.is_active)
         payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
         outcome = self._service.handle(request, payload)
         reply: bytes = outcome.reply.SerializeToString()

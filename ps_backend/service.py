@@ -104,6 +104,16 @@ class Service:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
             return Outcome(self._failure(error))
 
+    def attached(self, name: str, client: str) -> dict[str, object]:
+        """What is held for the clients of a session; ``SessionUnknown`` if not for ``client``."""
+        session = self._session(name)
+        session.record(client)
+        return session.attached
+
+    def all_attached(self) -> list[dict[str, object]]:
+        """The same of all sessions."""
+        return [session.attached for session in list(self._sessions.values())]
+
     def end_waits(self) -> None:
         """Answer all that wait or compute, with what there is; from now on nothing does."""
         self._room.close()

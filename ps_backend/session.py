@@ -21,7 +21,7 @@ from ps_backend.wire import CLIENT_BITS, UnknownSweep, decode_sweep, dtype_of
 
 _MOST_REMEMBERED = 4096
 _SESSION_BYTES = 4096
-_CLIENT_BYTES = 1024
+_CLIENT_BYTES = 2048
 """Counted for a session, and for each of its clients, besides what they keep here."""
 _VALUE_BYTES = 512
 """Counted for each value of a sweep that is remembered."""
@@ -59,6 +59,8 @@ class Session:
         self.board = Board(room, memory, first_number << CLIENT_BITS)
         self.loops = Loops(room, memory)
         self._memory = memory
+        self.attached: dict[str, object] = {}
+        """What is held for a client besides, such as the memory that it shares."""
         self._kept = [memory.reserve(_SESSION_BYTES, "a new session")]
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
@@ -82,6 +84,7 @@ class Session:
         """Forget ``client``; what it made stays."""
         with self._lock:
             self._members.pop(client, None)
+            self.attached.pop(client, None)
 
     def record(self, client: str) -> Record:
         """The replies on record for ``client``; ``SessionUnknown`` if it never joined here."""
@@ -148,6 +151,7 @@ class Session:
             self._sweeps.clear()
             self._kernels.clear()
             self._kept.clear()
+            self.attached.clear()
 
 
 def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:

@@ -2,70 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 import grpc
 
 from ps_backend.commands import Outcome, Payload
+from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.proto import ps_pb2 as pb
+from ps_backend.segments import Segments
 from ps_backend.service import Service
-from ps_backend.transport.segment import NEXT, SLOT_BYTES, SLOTS, Segment, pieces
+from ps_backend.transport.segment import NEXT, SLOT_BYTES, SLOTS, WHOLE_BYTES, Segment, pieces
 from ps_backend.wire import NothingShared, PayloadBroken, encode_error
 
-_MOST_SEGMENTS = 256
 
-
-class Segments:
-    """The memory of clients on this host, one segment each. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Segment]] = {}  # by client, with the path of its file
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, client: str, there: pb.Segment) -> Segment | None:
-        """The segment that ``client`` describes; None if there is no such memory here."""
-        segment = self._known.get(client, (None, None))[1]
-        if segment is None or not segment.is_of(there):
-            self.forget(client)
-            segment = Segment.attach(there)
-            if segment is None:
-                return None
-            self.forget_dead()
-            with self._lock:
-                while len(self._known) >= _MOST_SEGMENTS:
-                    del self._known[next(iter(self._known))]
-                self._known[client] = f"/proc/{there.pid}/fd/{there.file}", segment
-        return segment
-
-    def forget(self, client: str) -> None:
-        """The client needs its segment no more."""
-        with self._lock:
-            self._known.pop(client, None)
-
-    def forget_dead(self) -> None:
-        """Let go the memory of processes that are gone, which none else holds."""
-        with self._lock:
-            for client, (path, _) in list(self._known.items()):
-                if not os.path.lexists(path):
-                    del self._known[client]
-
-
-def answer_whole(service: Service, segments: Segments, request: pb.Request) -> bytes:
+def answer_whole(
+    service: Service, segments: Segments, request: pb.Request, wanted: Callable[[], bool]
+) -> bytes:
     """Answer one request whose payload lies in the client's memory, as will that of the reply."""
-    segment = segments.get(request.client, request.segment)
-    if segment is None:
-        reply = encode_error(NothingShared("no memory is shared with the client"))
-    else:
+    try:
+        segment = segments.get(request)
+        if segment is None:
+            raise NothingShared("no memory is shared with the client")
         here = segment.view_whole(request.payload)
-        outcome = service.handle(request, Payload(request.payload, (here,)))
+        outcome = service.handle(request, Payload(request.payload, (here,), wanted))
+        size = sum(map(len, outcome.parts))
+        if size > WHOLE_BYTES:
+            raise ValueError(f"the answer has {size} bytes, a segment holds {WHOLE_BYTES}")
         segment.fill_whole(outcome.parts)
         reply = outcome.reply
+    except (PSError, ValueError) as error:
+        reply = encode_error(error)
     data: bytes = reply.SerializeToString()
     return data
 
@@ -78,7 +46,11 @@ def serve_shared(
     context: grpc.ServicerContext,
 ) -> Iterator[bytes]:
     """Answer one request whose payload goes through the client's memory, piece by piece."""
-    segment = segments.get(request.client, request.segment)
+    try:
+        segment = segments.get(request)
+    except SessionUnknown as error:
+        yield encode_error(error).SerializeToString()
+        return
     if segment is None:
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no memory is shared with the client")
     events: SimpleQueue[bytes | Outcome] = SimpleQueue()

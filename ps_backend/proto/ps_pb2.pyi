@@ -79,7 +79,7 @@ class Request(_message.Message):
     def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "clocks", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "clocks", "kept", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class Reply(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     POSTED_FIELD_NUMBER: _ClassVar[int]
     CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
@@ -97,8 +98,9 @@ class Reply(_message.Message):
     seconds: float
     posted: Posted
     clocks: Clocks
+    kept: int
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -271,16 +273,18 @@ class Gather(_message.Message):
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ScatterAdd(_message.Message):
-    __slots__ = ("array", "target", "count", "donate")
+    __slots__ = ("array", "target", "count", "donate", "round")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     DONATE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     array: Array
     target: int
     count: int
     donate: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: _Optional[bool] = ...) -> None: ...
+    round: str
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: _Optional[bool] = ..., round: _Optional[str] = ...) -> None: ...
 
 class Update(_message.Message):
     __slots__ = ("array", "count")

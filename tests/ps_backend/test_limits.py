@@ -89,7 +89,9 @@ def test_sums_in_pieces_have_the_bits_of_sums_in_one(monkeypatch):
 
     steps = (Step("iota", (), I8), Step("cast", (0,), F8), Step("sqrt", (1,), F8))
     ops = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
-    sweep = Sweep((), (), steps, (2,), tuple(Reduction(op, value) for op in ops for value in (0, 2)))
+    sweep = Sweep(
+        (), (), steps, (2,), tuple(Reduction(op, value) for op in ops for value in (0, 2))
+    )
     results = []
     for piece in (numba_engine._PIECE_WORK, 1, 50_000):
         monkeypatch.setattr(numba_engine, "_PIECE_WORK", piece)

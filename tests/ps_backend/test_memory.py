@@ -14,7 +14,9 @@ MB = 1 << 20
 def test_more_than_the_budget_is_refused_with_numbers():
     memory = Memory(10 * MB)
     held = memory.allocate([6 * MB], "the test")
-    with pytest.raises(OutOfBudget, match=f"the test needs {5 * MB + 2 * MORE} bytes.*{6 * MB + MORE} "):
+    with pytest.raises(
+        OutOfBudget, match=f"the test needs {5 * MB + 2 * MORE} bytes.*{6 * MB + MORE} "
+    ):
         memory.allocate([4 * MB, MB], "the test")
     assert memory.used == 6 * MB + MORE
     memory.allocate([3 * MB], "the test")

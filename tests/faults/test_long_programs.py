@@ -1,0 +1,102 @@
+"""A program of years, by a slip: it disturbs nobody, and ends with whoever sent it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import distvec as dv
+from ps_backend.errors import PSError
+from ps_backend.launcher import launch_local
+from ps_backend.proto import ps_pb2 as pb
+from ps_backend.status import server_status
+from ps_backend.transport import OverGrpc
+from ps_backend.wire import PROTOCOL
+from tests.ps_backend.helpers import TOKEN, ended, served
+from tests.ps_backend.requests import IOTA_SUM, call, run
+
+LONG = 10**15
+
+
+@pytest.fixture
+def servers():
+    with launch_local(1, memory=1 << 28) as launched:
+        yield launched
+
+
+def slip(ps: dv.Session) -> threading.Thread:
+    """What a user types who meant ``10**5``."""
+
+    def work() -> None:
+        with suppress(Exception):  # whatever a session says that another thread closes
+            float(ps.arange(LONG).sum())
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def computes(pid: int) -> bool:
+    """Does the process use its cores?"""
+    before = os.times().elapsed, _cpu(pid)
+    while os.times().elapsed < before[0] + 0.3:
+        time.sleep(0)
+    return _cpu(pid) > before[1] + 0.1
+
+
+def _cpu(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "would have waited for ever"
+
+
+def test_closing_the_session_ends_it_and_meanwhile_others_work(servers):
+    (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
+    with dv.connect(servers.addresses, token=servers.token) as good:
+        with dv.connect(servers.addresses, token=servers.token) as bad:
+            thread = slip(bad)
+            wait_for(lambda: computes(pid))
+            x = good.array(np.arange(1000.0))
+            for k in range(5):
+                assert float((x + k).sum()) == 499_500 + 1000 * k
+        thread.join(60)
+        assert not thread.is_alive()
+        wait_for(lambda: not computes(pid))
+
+
+def test_a_server_that_is_stopped_ends(servers):
+    with suppress(PSError), dv.connect(servers.addresses, token=servers.token) as ps:
+        (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
+        slip(ps)
+        wait_for(lambda: computes(pid))
+        os.kill(pid, signal.SIGTERM)
+        assert ended(pid, 60)
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_it_ends_when_the_connection_of_its_sender_does(pipe):
+    with served(1) as (server,):
+        turns = server.service._runner._turns
+        transport = OverGrpc(server.address, token=TOKEN, pipe=pipe)
+        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True)
+        transport.call(pb.Request(session="s", client="c", open=opening))
+        pending = transport.start(
+            pb.Request(session="s", client="c", sequence=1, run=run(call(IOTA_SUM, LONG)))
+        )
+        wait_for(lambda: turns._busy)
+        transport.close()
+        wait_for(lambda: not turns._busy)
+        with pytest.raises(Exception, match=r"closed|[Cc]ancel|CANCELLED"):
+            pending.result()
