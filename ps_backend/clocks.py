@@ -27,7 +27,7 @@ from ps_backend.wire import TooEarly
 
 MOST_RANKS = 1 << 16
 _MOST_LOOPS = 1024
-_RANK_BYTES = 192
+_RANK_BYTES = 128
 _LOOP_BYTES = 4096
 
 

@@ -25,7 +25,7 @@ from tests.ps_backend.helpers import AXPY, put
 from tests.ps_backend.requests import Sender
 
 MB = 1 << 20
-BUDGET = 128 * MB
+BUDGET = 256 * MB
 SPACE = DenseSpace(1000)
 
 
@@ -37,13 +37,13 @@ class Process:
         self.transport = OverGrpc(address, token=token, pipe=True)
         self._number = 0
 
-    def ask(self, session: str = "s", client: str = "c", **body) -> pb.Reply:
+    def ask(self, session: str = "s", client: str = "c", payload: bytes = b"", **body) -> pb.Reply:
         self._number += 1
         number = self._number
         request = pb.Request(
             session=session, client=client, sequence=number, settled=number, **body
         )
-        return self.transport.call(request).reply
+        return self.transport.call(request, (memoryview(payload),) if payload else ()).reply
 
     def open(self, session: str = "s", client: str = "c") -> pb.Reply:
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True)
@@ -64,7 +64,10 @@ def process() -> Iterator[Process]:
         made = Process(servers.addresses[0], servers.token, servers.pids[0])
         made.open()
         made.open("warm")
-        made.ask("warm", post=pb.Post(topic="t", value=b"v"))
+        version = made.ask("warm", post=pb.Post(topic="t", value=b"v")).posted.version
+        some = {key: bytes(50_000) for key in range(20)}  # messages as large as those to come
+        made.ask("warm", answer=pb.AddAnswers(topic="t", version=version, answers=some))
+        made.ask("warm", close_topic=pb.CloseTopic(topic="t"))
         yield made
         made.transport.close()
 
@@ -72,7 +75,7 @@ def process() -> Iterator[Process]:
 def tiny_buffers(server: Process) -> None:
     for k in range(4000):
         array = pb.Array(buffer=k, length=1, dtype="float64")
-        server.ask(write=pb.Write(array=array), payload=8, chunk=bytes(8))
+        server.ask(write=pb.Write(array=array), payload=bytes(8))
 
 
 def posts(server: Process) -> None:
@@ -81,10 +84,10 @@ def posts(server: Process) -> None:
 
 
 def answers(server: Process) -> None:
-    for k in range(100):
-        version = server.ask(post=pb.Post(topic=f"t{k % 8}", value=b"v")).posted.version
+    for k in range(40):
+        version = server.ask(post=pb.Post(topic=f"t{k}", value=b"v")).posted.version
         some = {key: bytes(50_000) for key in range(k * 10, k * 10 + 10)}
-        server.ask(answer=pb.AddAnswers(topic=f"t{k % 8}", version=version, answers=some))
+        server.ask(answer=pb.AddAnswers(topic=f"t{k}", version=version, answers=some))
 
 
 def small_answers(server: Process) -> None:
@@ -95,19 +98,19 @@ def small_answers(server: Process) -> None:
 
 
 def loops(server: Process) -> None:
-    for k in range(100):
-        server.ask(open_loop=pb.OpenLoop(loop=f"l{k}", ranks=65536))
+    for k in range(20):
+        server.ask(open_loop=pb.OpenLoop(loop=f"l{k}", ranks=10_000))
 
 
 def clocks(server: Process) -> None:
     server.ask(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
     server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
     array = pb.Array(buffer=1, length=1, dtype="float64")
-    server.ask(write=pb.Write(array=array), payload=8, chunk=bytes(8))
+    server.ask(write=pb.Write(array=array), payload=bytes(8))
     for k in range(3000):
         add = [pb.Addition(array=array, dense=True)] if k % 2 else []
         tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, additions=add)
-        server.ask(tick=tick, payload=8 * len(add), chunk=bytes(8 * len(add)))
+        server.ask(tick=tick, payload=bytes(8 * len(add)))
 
 
 def sessions(server: Process) -> None:
@@ -134,7 +137,7 @@ def staged(server: Process) -> None:
     array = pb.Array(length=10, dtype="float64")
     for k in range(3000):
         stage = pb.Stage(round="r", partition=k, array=array, dense=True)
-        server.ask(stage=stage, payload=80, chunk=bytes(80))
+        server.ask(stage=stage, payload=bytes(80))
 
 
 def test_what_a_server_grows_by_is_counted(process):
@@ -156,7 +159,8 @@ def test_what_a_server_grows_by_is_counted(process):
         fill(process)
         grown, counted = process.resident() - before, process.used - used
         told = f"{fill.__name__}: {grown / MB:.1f} MiB grown, {counted / MB:.1f} counted"
-        assert grown < counted + 4 * MB, told
+        assert grown < counted + 6 * MB, told
+        assert counted > MB, told
         assert process.used < BUDGET
     for session in ("s", "warm", *(f"session {k}" for k in range(2000))):
         process.ask(session, close=pb.Close(session=True))
@@ -164,7 +168,7 @@ def test_what_a_server_grows_by_is_counted(process):
 
 
 def test_memory_is_shared_with_clients_that_joined_alone(process):
-    segments = [Segment.create() for _ in range(4)]
+    segments = [Segment.create() for _ in range(6)]
     used = process.used
     array = pb.Array(buffer=1, length=10, dtype="float64")
     for k, segment in enumerate(segments):
@@ -174,7 +178,7 @@ def test_memory_is_shared_with_clients_that_joined_alone(process):
     for k, segment in enumerate(segments):
         process.open("s", f"client {k}")
         process.ask("s", f"client {k}", read=pb.Read(array=array), segment=segment.describe())
-    assert (process.used - used) // WHOLE_BYTES == 2, "a quarter of the budget"
+    assert (process.used - used) // WHOLE_BYTES == 4, "a quarter of the budget"
     process.ask("s", close=pb.Close(session=True))
     process.ask("warm", close=pb.Close(session=True))
     assert process.used == 0
@@ -182,9 +186,9 @@ def test_memory_is_shared_with_clients_that_joined_alone(process):
 
 def test_what_is_announced_and_does_not_come_takes_nothing(process):
     used = process.used
-    array = pb.Array(buffer=1, length=100 * MB // 8, dtype="float64")
+    array = pb.Array(buffer=1, length=200 * MB // 8, dtype="float64")
     header = pb.Request(
-        session="s", client="c", sequence=99, payload=100 * MB, write=pb.Write(array=array)
+        session="s", client="c", sequence=99, payload=200 * MB, write=pb.Write(array=array)
     )
     streams = [_announce(process, header) for _ in range(4)]
     try:
