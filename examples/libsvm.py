@@ -2,25 +2,132 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from math import isfinite
+from operator import lt
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_ROW = re.compile(rf"{_NUMBER}(?: +\d+:{_NUMBER})*")
+_PAIR = re.compile(rf"\d+:{_NUMBER}")
+_INDEX, _VALUE = re.compile(r" (\d+):"), re.compile(r"[^ :]+(?= |$)")
+_LARGEST_INDEX = 2**31 - 1
+_PAIRS_OF_LABELS = ({0.0, 1.0}, {-1.0, 1.0})
+
+
+class Survey(NamedTuple):
+    """What a file holds: the largest feature index, and how many rows each label has."""
+
+    features: int
+    labels: Counter[float]
+
+
+def survey(path: Path, positive_label: float | None = None) -> Survey:
+    """Read the file once, without Spark, which would not say where something is wrong.
+
+    SystemExit with the line of the first row that cannot be used, or with what is missing.
+    """
+    if not path.is_file():
+        raise SystemExit(f"--data {path}: no such file")
+    features, labels = 0, Counter[float]()
+    for line, text in _lines(path):
+        try:
+            label, last = _label_and_last_index(text)
+        except ValueError as error:
+            raise SystemExit(f"--data {path}, line {line}: {error}") from error
+        if positive_label is None and not _go_together({label, *labels}):
+            raise SystemExit(
+                f"--data {path}, line {line}: the label is {label:g}; labels are 0 and 1, or -1 "
+                "and 1, unless --positive-label says which one counts as 1"
+            )
+        labels[label] += 1
+        features = max(features, last)
+    if reason := _missing(labels, positive_label):
+        raise SystemExit(f"--data {path}: {reason}")
+    return Survey(max(features, 1), labels)
+
 
 def read(
-    spark: SparkSession, path: Path, positive_label: float | None = None
+    spark: SparkSession, path: Path, features: int, positive_label: float | None = None
 ) -> tuple[DataFrame, DataFrame]:
     """Rows ``label, features``: four fifths to train on and one held out, always the same.
 
     Spark unpacks .bz2 and .gz by their names. With ``positive_label`` that label becomes 1 and all
     others 0.
     """
-    if not path.is_file():
-        raise SystemExit(f"--data {path}: no such file")
-    rows = spark.read.format("libsvm").load(str(path))
+    rows = spark.read.format("libsvm").option("numFeatures", features).load(str(path))
     if positive_label is not None:
         rows = rows.withColumn("label", (F.col("label") == positive_label).cast("double"))
     parts = spark.sparkContext.defaultParallelism
     train, test = rows.repartition(parts).randomSplit([0.8, 0.2], seed=1)
     return train, test
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The rows of the file with their line numbers, as Spark reads them: without comments."""
+    opened = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    try:
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.strip()
+                if text and not text.startswith("#"):
+                    yield number, text
+    except (OSError, EOFError) as error:
+        raise SystemExit(f"--data {path}: it cannot be read: {error}") from error
+
+
+def _label_and_last_index(text: str) -> tuple[float, int]:
+    """Of one row; ValueError says why it cannot be used."""
+    if _ROW.fullmatch(text) is None:
+        raise ValueError(_malformed(text))
+    label = float(text.partition(" ")[0])
+    indices = list(map(int, _INDEX.findall(text)))
+    if not all(map(lt, [0, *indices], [*indices, _LARGEST_INDEX + 1])):
+        raise ValueError(_disorder(indices))
+    if "e" in text.lower() and not all(map(isfinite, map(float, _VALUE.findall(text)))):
+        raise ValueError("a number is larger than float64 can hold")
+    return label, indices[-1] if indices else 0
+
+
+def _malformed(text: str) -> str:
+    label, *pairs = (part for part in text.split(" ") if part)
+    if re.fullmatch(_NUMBER, label) is None:
+        return f"the label is {label!r}; it must be a finite number"
+    bad = next((pair for pair in pairs if _PAIR.fullmatch(pair) is None), text)
+    return f"{bad!r} is not index:value, a whole and a finite number"
+
+
+def _disorder(indices: list[int]) -> str:
+    last, index = next(
+        (last, index)
+        for last, index in pairwise([0, *indices, _LARGEST_INDEX + 1])
+        if last >= index
+    )
+    if index > _LARGEST_INDEX:
+        return f"index {last} is above {_LARGEST_INDEX}"
+    return f"index {index} comes after {last}; indices count from 1, and ascend"
+
+
+def _go_together(labels: set[float]) -> bool:
+    return any(labels <= pair for pair in _PAIRS_OF_LABELS)
+
+
+def _missing(labels: Counter[float], positive_label: float | None) -> str | None:
+    """What the file lacks as a whole (None: nothing)."""
+    if not labels:
+        return "it has no rows"
+    have = ", ".join(f"{label:g} ({count:,} rows)" for label, count in sorted(labels.items()))
+    if positive_label is not None and positive_label not in labels:
+        return f"no row has --positive-label {positive_label:g}; its labels are {have}"
+    if len(labels) == 1:
+        return f"all rows have one label, {have}; two are needed to tell apart"
+    return None

@@ -33,24 +33,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Load, train thrice, report."""
     options = parse(arguments)
     started = time.perf_counter()
+    survey = None
+    if options.data is not None:
+        survey = libsvm.survey(options.data, options.positive_label)
+        say(started, f"{options.data} has {sum(survey.labels.values()):,} rows")
     spark = start_spark(options.master)
     try:
         with PSContext.get_or_create(spark, servers=options.servers) as ps:
             say(started, f"Spark ({options.master}) and {options.servers} servers are up")
-            runs = train_all(spark, ps, options, started)
+            train, test = load(spark, options, survey)
+            runs = train_all(train, test, ps, options, started)
     finally:
         spark.stop()
     print(f"\n{report.table(runs)}\n")
+    for run in runs:
+        if not run.converged:
+            print(f"{run.solver} did not converge: {run.message}")
     report.plot(runs, options.output / "convergence.png")
     report.write_json(runs, options.output / "results.json", options=vars_of(options))
     say(started, f"plot and numbers are in {options.output}/")
 
 
 def train_all(
-    spark: SparkSession, ps: PSContext, options: argparse.Namespace, started: float
+    train: DataFrame,
+    test: DataFrame,
+    ps: PSContext,
+    options: argparse.Namespace,
+    started: float,
 ) -> list[report.Run]:
     """One run per solver, all on the same rows."""
-    train, test = load(spark, options)
     with LogisticLoss(
         train, features="features", label="label", l2=options.l2, mode="resident"
     ) as loss:
@@ -66,14 +77,39 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, metavar="FILE.svm", help="train on a LIBSVM file instead")
     add("--positive-label", type=float, help="the label that counts as 1, if not {0,1} or {-1,1}")
-    add("--rows", type=int, default=160_000, help="rows of the source corpus, about")
-    add("--servers", type=int, default=2, help="parameter servers to start")
-    add("--l2", type=float, default=1e-5, help="penalty l2/2 |w|^2 of L-BFGS and SGD")
-    add("--l1", type=float, default=1e-5, help="penalty l1 |w|_1 of OWL-QN")
-    add("--iterations", type=int, default=60, help="iterations at most, each solver")
+    add("--rows", type=count, default=160_000, help="rows of the source corpus, about")
+    add("--servers", type=count, default=2, help="parameter servers to start")
+    add("--l2", type=penalty, default=1e-5, help="penalty l2/2 |w|^2 of L-BFGS and SGD")
+    add("--l1", type=penalty, default=1e-5, help="penalty l1 |w|_1 of OWL-QN")
+    add("--iterations", type=count, default=60, help="iterations at most, each solver")
     add("--output", type=Path, default=Path("build/demo"), help="folder for the results")
     add("--master", default="local[2]", help="Spark's master")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.positive_label is not None and options.data is None:
+        parser.error("--positive-label is for --data FILE.svm, which is not given")
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--output {options.output}: {error.strerror}")
+    return options
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1, 2, 3, ...")
+    return int(text)
+
+
+def penalty(text: str) -> float:
+    """A finite number from 0 on."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number, 0 or more")
+    return value
 
 
 def start_spark(master: str) -> SparkSession:
@@ -93,12 +129,29 @@ def start_spark(master: str) -> SparkSession:
     )
 
 
-def load(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, DataFrame]:
+def load(
+    spark: SparkSession, options: argparse.Namespace, survey: libsvm.Survey | None
+) -> tuple[DataFrame, DataFrame]:
     """Rows ``label, features`` to train on, and held-out ones: a fifth, always the same."""
-    if options.data is not None:
-        return libsvm.read(spark, options.data, options.positive_label)
+    if survey is not None:
+        train, test = libsvm.read(spark, options.data, survey.features, options.positive_label)
+        check_split(train, test, f"--data {options.data}")
+        return train, test
     train, test = source_corpus.split(source_corpus.source_lines(spark, options.rows))
+    check_split(train, test, f"--rows {options.rows}")
     return source_corpus.features(train), source_corpus.features(test)
+
+
+def check_split(train: DataFrame, test: DataFrame, option: str) -> None:
+    """SystemExit if one part lacks a class: nothing to learn there, or nothing to measure."""
+    for part, rows in (("rows to train on", train), ("held-out rows", test)):
+        found = sorted(row["label"] for row in rows.select("label").distinct().collect())
+        if len(found) < 2:
+            labels = ", ".join(f"{label:g}" for label in found) or "none"
+            raise SystemExit(
+                f"{option}: the {part} have too few labels ({labels}) where two are needed; a "
+                "fifth of the rows is held out by chance, so give more rows"
+            )
 
 
 def plan(loss: LogisticLoss, ps: PSContext, options: argparse.Namespace) -> list[tuple[Any, ...]]:
@@ -164,6 +217,7 @@ def run(
         evaluations=result.nfev,
         messages=messages,
         seconds=seconds,
+        converged=bool(result.success),
         message=result.message,
         history=[report.Progress(float(one.value), one.seconds) for one in result.history],
     )

@@ -34,6 +34,7 @@ class Run:
     evaluations: int
     messages: int
     seconds: float
+    converged: bool
     message: str
     history: Sequence[Progress]
 
@@ -57,6 +58,7 @@ _COLUMNS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("non-zeros", lambda run: f"{run.nonzeros:,}"),
     ("iterations", lambda run: str(run.iterations)),
     ("evaluations", lambda run: str(run.evaluations)),
+    ("converged", lambda run: "yes" if run.converged else "no"),
     ("messages/it", lambda run: f"{run.messages_per_iteration:.1f}"),
     ("s/it", lambda run: f"{run.seconds_per_iteration:.3f}"),
 )

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import itertools
 from pathlib import Path
 
@@ -114,23 +115,72 @@ def test_features_are_those_of_the_line(corpus):
 def test_libsvm_file(spark, tmp_path, name, compress):
     path = tmp_path / name
     path.write_bytes(compress(LIBSVM.encode()))
-    train, test = (rows.collect() for rows in libsvm.read(spark, path))
+    assert libsvm.survey(path) == (12, {0.0: 100, 1.0: 100})
+    train, test = (rows.collect() for rows in libsvm.read(spark, path, 12))
     seconds = sorted(row["features"].values[1] for row in (*train, *test))
     assert seconds == list(range(1, 201))
     assert 20 < len(test) < 60
     assert {row["features"].size for row in (*train, *test)} == {12}
-    again = (rows.collect() for rows in libsvm.read(spark, path))
+    again = (rows.collect() for rows in libsvm.read(spark, path, 12))
     assert list(again) == [train, test]
 
 
 def test_libsvm_positive_label(spark, tmp_path):
     path = tmp_path / "three.svm"
     path.write_text("".join(f"{i % 3 + 1} 1:{i}\n" for i in range(60)))
-    train, test = libsvm.read(spark, path, positive_label=3.0)
+    assert libsvm.survey(path, 3.0).labels == {1.0: 20, 2.0: 20, 3.0: 20}
+    train, test = libsvm.read(spark, path, 1, positive_label=3.0)
     for row in (*train.collect(), *test.collect()):
         assert row["label"] == (row["features"][0] % 3 == 2)
 
 
-def test_no_such_libsvm_file(spark, tmp_path):
-    with pytest.raises(SystemExit, match=r"--data .*: no such file"):
-        libsvm.read(spark, tmp_path / "none.svm")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ": it has no rows"),
+        ("# a comment\n\n", ": it has no rows"),
+        ("1 1:2\n\n# ü\n0 2:x\n", ", line 4: '2:x' is not index:value"),
+        ("1 1:2\n0 1:nan\n", ", line 2: '1:nan' is not index:value, a whole and a finite number"),
+        ("1 1:2\n0 1:1e999\n", ", line 2: a number is larger than float64 can hold"),
+        ("1 1:2\nspam 1:1\n", ", line 2: the label is 'spam'; it must be a finite number"),
+        ("inf 1:2\n", ", line 1: the label is 'inf'; it must be a finite number"),
+        ("1 0:2\n", ", line 1: index 0 comes after 0; indices count from 1, and ascend"),
+        ("1 1:2 5:1 3:1\n", ", line 1: index 3 comes after 5"),
+        ("1 1:2\n0 2147483648:1\n", ", line 2: index 2147483648 is above 2147483647"),
+        ("1 1:2\n0 -1:1\n", ", line 2: '-1:1' is not index:value"),
+        ("1\t1:2\n", ", line 1: the label is '1\\t1:2'"),
+        ("1 1:2\n1 1:3\n", ": all rows have one label, 1 (2 rows)"),
+        ("1 1:2\n2 1:3\n", ", line 2: the label is 2; labels are 0 and 1, or -1 and 1, unless"),
+        ("1 1:2\n0 1:3\n-1 1:3\n", ", line 3: the label is -1; labels are 0 and 1, or -1 and 1"),
+    ],
+)
+def test_what_is_wrong_with_a_libsvm_file_is_told_with_its_line(tmp_path, text, told):
+    path = tmp_path / "rows.svm"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        libsvm.survey(path)
+    assert str(caught.value).startswith(f"--data {path}{told}")
+
+
+def test_a_positive_label_must_occur(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:2\n0 1:3\n0 2:3\n")
+    told = r"no row has --positive-label 7; its labels are 0 \(2 rows\), 1 \(1 rows\)$"
+    with pytest.raises(SystemExit, match=told):
+        libsvm.survey(path, 7.0)
+
+
+def test_libsvm_rows_of_all_forms():
+    text = io.StringIO("+1 1:.5 3:-2.\n -1   2:1e-3 \n1\n0.0 7:+4E2")
+    rows = [line.strip() for line in text]
+    known = [libsvm._label_and_last_index(row) for row in rows]
+    assert known == [(1.0, 3), (-1.0, 2), (1.0, 0), (0.0, 7)]
+
+
+def test_a_libsvm_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(SystemExit, match=r"--data .*none\.svm: no such file"):
+        libsvm.survey(tmp_path / "none.svm")
+    broken = tmp_path / "rows.svm.gz"
+    broken.write_bytes(gzip.compress(LIBSVM.encode())[:-20])
+    with pytest.raises(SystemExit, match=r"--data .*rows\.svm\.gz: it cannot be read: "):
+        libsvm.survey(broken)

@@ -17,6 +17,7 @@ def run(solver, objective, values, **more):
         "evaluations": len(values) + 1,
         "messages": 6,
         "seconds": 1.5,
+        "converged": len(values) < 4,
         "message": "the gradient is small",
     }
     return Run(solver=solver, objective=objective, history=history, **fields | more)
@@ -34,7 +35,8 @@ def test_table_has_a_line_per_run():
     assert head.split()[:3] == ["solver", "minimises", "objective"]
     assert set(rule) == {"-"}
     assert len(head) == len(rule) == len(first) == len(second) == len(third)
-    assert first.split()[-6:] == ["0.9000", "1,234,567", "2", "4", "3.0", "0.750"]
+    assert first.split()[-7:] == ["0.9000", "1,234,567", "2", "4", "yes", "3.0", "0.750"]
+    assert third.split()[-3] == "no"
 
 
 def test_a_run_without_iterations():
