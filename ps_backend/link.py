@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from ps_backend.counters import Counters
@@ -17,6 +17,10 @@ from ps_backend.wire import Parts, UnknownSweep, decode_error
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""
+
+REPLACED_SECONDS = 30.0
+"""Where another server takes the place of a lost one, requests wait for it: so long after the
+first of them gave the lost one up."""
 
 Reopen = Callable[[int, int], pb.Request]
 """Composes what opens the session on a server (by number) that was replaced so often."""
@@ -144,7 +148,7 @@ class Link:
         self._server, self._counters = server, counters
         self._retry, self._diagnose, self._reopen = retry, diagnose, reopen
         self._generation = 0  # where the session is known to be open
-        self._lost_generation = -1
+        self._lost_generation, self._lost_at = -1, 0.0
         self._lock = threading.Lock()
         self._reopening = threading.Lock()
         self._sequence = 0
@@ -183,9 +187,14 @@ class Link:
             self._unsettled.discard(request.sequence)
 
     def patience(self) -> Iterator[float]:
-        """Pauses between repeats; none for a server that was lost already."""
-        gone = self.lost and self.transport.generation == self._lost_generation
-        return iter(()) if gone else self._retry.pauses()
+        """Pauses between repeats. For a server that was lost already there are none, or, where
+        another takes its place, as many as are left of REPLACED_SECONDS."""
+        if not (self.lost and self.transport.generation == self._lost_generation):
+            return self._retry.pauses()
+        if not self.transport.is_replaced:
+            return iter(())
+        left = self._lost_at + REPLACED_SECONDS - time.monotonic()
+        return replace(self._retry, total=left).pauses()
 
     def check(self, request: pb.Request, answer: Answer) -> pb.Reply:
         """Count the message; raise the error that the reply carries, if any."""
@@ -237,14 +246,23 @@ class Link:
 
     def give_up(self, request: pb.Request, cause: Unavailable) -> PSError:
         """The server counts as lost; returns the error that says so."""
-        self.lost, self._lost_generation = True, self.transport.generation
+        generation = self.transport.generation
+        if not self.lost or generation != self._lost_generation:
+            self.lost, self._lost_generation = True, generation
+            self._lost_at = time.monotonic()
         self.note_frees(request.frees)
         said = self._diagnose(self.transport.address) if self._diagnose is not None else None
         named = _buffers(request)
         held = f"; its part of buffers {named} is gone unless it comes back" if named else ""
+        if self.transport.is_replaced:
+            next_step = (
+                "try again: another, empty one takes its place, and is waited for up to "
+                f"{REPLACED_SECONDS:g} s from the loss; make the arrays it held again"
+            )
+        else:
+            next_step = "start it again and connect anew to make the arrays again"
         return ServerLost(
-            f"server {self.transport.address} does not answer ({said or cause}){held}; start it "
-            f"again and connect anew to make the arrays again"
+            f"server {self.transport.address} does not answer ({said or cause}){held}; {next_step}"
         )
 
     def _lost_before(self, request: pb.Request, error: Exception) -> ServerLost:

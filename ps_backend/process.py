@@ -46,6 +46,7 @@ class ServerProcess:
         threads.
         """
         self.name, self.address = name, ""
+        self._asked = False
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
         command += [] if memory is None else ["--memory", str(memory)]
@@ -94,6 +95,21 @@ class ServerProcess:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"its process {self.pid} {how}"
+
+    def answers(self) -> bool:
+        """Ask it for a sign; False while that asked for before has not come. Never waits.
+
+        A thread of its own gives the sign, so a server at work answers, but not a stopped one.
+        """
+        ask, signs = self._process.stdin, self._process.stdout
+        if ask is None or signs is None:
+            return False
+        if self._asked and not (select.select([signs], [], [], 0.0)[0] and signs.read(4096)):
+            return False
+        with suppress(BrokenPipeError):  # it ended: see `death`
+            ask.write(b"\n")
+        self._asked = True
+        return True
 
     def log_tail(self) -> str:
         """The end of what the process wrote; nothing after ``stop``."""

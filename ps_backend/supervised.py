@@ -1,9 +1,11 @@
 """A server that belongs to another process, and ends when that one does.
 
 The parent holds the write end of the server's standard input, writes the token there and keeps it
-open; when the parent ends, however it dies, the system closes the pipe. In case some other process
-inherited the pipe from the parent, the server also looks once a second whether its parent is still
-the same. (PR_SET_PDEATHSIG would fire when the parent's *thread* that started the server ends.)
+open; when the parent ends, however it dies, the system closes the pipe. What the parent writes
+later is answered by a byte: a sign that the process is neither stopped nor wedged. In case some
+other process inherited the pipe from the parent, the server also looks once a second whether its
+parent is still the same. (PR_SET_PDEATHSIG would fire when the parent's *thread* that
+started the server ends.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import select
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 _CHECK_SECONDS = 1.0
@@ -30,7 +33,6 @@ class Supervision:
         """Tell the parent that the server answers at ``address``; once."""
         line = json.dumps({"address": address, "pid": os.getpid()}) + "\n"
         os.write(self.report_to, line.encode())
-        os.close(self.report_to)
 
 
 def supervision(stop: threading.Event) -> Supervision:
@@ -45,17 +47,23 @@ def supervision(stop: threading.Event) -> Supervision:
         raise ValueError("--supervised is for the launcher: it sends the token on standard input")
     told = json.loads(orders)
     watch = threading.Thread(
-        target=_watch, args=(int(told["parent"]), stop), name="distvec-watch", daemon=True
+        target=_watch,
+        args=(int(told["parent"]), report_to, stop),
+        name="distvec-watch",
+        daemon=True,
     )
     watch.start()
     return Supervision(str(told["token"]), report_to)
 
 
-def _watch(parent: int, stop: threading.Event) -> None:
-    while os.getppid() == parent:
-        readable, _, _ = select.select([0], [], [], _CHECK_SECONDS)
-        if readable and not os.read(0, 4096):
-            break
+def _watch(parent: int, signs: int, stop: threading.Event) -> None:
+    with suppress(BrokenPipeError):  # the parent is gone
+        while os.getppid() == parent:
+            readable, _, _ = select.select([0], [], [], _CHECK_SECONDS)
+            if readable and not os.read(0, 4096):
+                break
+            if readable:
+                os.write(signs, b".")
     stop.set()
     threading.Event().wait(_LAST_SECONDS)
     os._exit(0)  # a request that is still running must not keep the process

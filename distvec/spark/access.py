@@ -47,7 +47,7 @@ def join(access: Access) -> Client:
     key = (os.getpid(), access)
     if key not in _clients:
         until, error = _not_joined.pop(key, (0.0, None))
-        if error is not None and time.monotonic() < until:
+        if error is not None and time.monotonic() < until and not _is_there(access):
             _not_joined[key] = until, error
             raise error
         while len(_clients) >= _MOST_CLIENTS:
@@ -56,6 +56,14 @@ def join(access: Access) -> Client:
             threading.Thread(target=oldest.close, daemon=True).start()
         _clients[key] = _connect(key, access)
     return _clients[key]
+
+
+def _is_there(access: Access) -> bool:
+    """Does the registry know of all servers where they are now?"""
+    if access.registry is None:
+        return False
+    directory = RemoteDirectory(access.registry, access.token)
+    return all(directory.locate(server) for server in range(len(access.addresses)))
 
 
 def _connect(key: tuple[int, Access], access: Access) -> Client:

@@ -14,6 +14,9 @@ from pyspark import SparkContext
 from pyspark.errors import PythonException
 
 _LOCAL = re.compile(r"local(\[.*\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
+
+_YOUNG_SECONDS = 15.0
 
 
 def is_local(master: str | None) -> bool:
@@ -44,6 +47,25 @@ def slots(context: SparkContext) -> list[int]:
     found = context._jsc.sc().statusStore().executorList(True)
     executors = [found.apply(k) for k in range(found.size())]
     return [one.maxTasks() for one in executors if one.maxTasks() > 0]
+
+
+def all_slots(context: SparkContext) -> int:
+    """How many tasks of the default profile the executors of now can run at once.
+
+    Spark's scheduler is asked, which forgets a lost executor before it repeats the tasks.
+    """
+    jvm = context._jsc.sc()
+    return int(jvm.maxNumConcurrentTasks(jvm.resourceProfileManager().defaultResourceProfile()))
+
+
+def awaits_executors(context: SparkContext) -> bool:
+    """Are executors on their way that the application was promised, as far as can be known?"""
+    conf, have, master = context.getConf(), len(slots(context)), context.master or ""
+    if promised := _LOCAL_CLUSTER.fullmatch(master):
+        return have < int(promised[1])
+    if master.startswith("spark://"):  # asked for at the start, of all workers
+        return seconds_since_start(context) < _YOUNG_SECONDS
+    return have < int(conf.get("spark.executor.instances") or 2)
 
 
 def seconds_since_start(context: SparkContext) -> float:

@@ -19,13 +19,14 @@ from distvec.spark.access import Access
 from distvec.spark.application import context_of, has_stopped
 from distvec.spark.forgotten import Forgotten
 from distvec.spark.interpreter import use_this_python
-from distvec.spark.servers.executors import ExecutorServers
-from distvec.spark.servers.start import Options, Servers, start
+from distvec.spark.servers.start import Options, start
+from distvec.spark.servers.supervised import SupervisedServers
 from distvec.spark.tasks.block import Block
 from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
 from distvec.spark.tasks.rounds import check_vectors, open_round
 from distvec.spark.tasks.shared import SharedVector, open_share
 from ps_backend.client import Client
+from ps_backend.errors import PSError
 
 _WATCH_SECONDS = 1.0
 STOPPED = (
@@ -49,7 +50,7 @@ class PSContext(Session):
         spark_context: SparkContext,
         client: Client,
         token: str,
-        servers: Servers | None = None,
+        servers: SupervisedServers | None = None,
         options: Options | None = None,
     ) -> None:
         super().__init__(client, owner=servers)
@@ -87,18 +88,22 @@ class PSContext(Session):
         ``servers`` (2 unless given) processes are started, each with ``memory`` at most (bytes, or
         "2g") and ``cores`` threads. With a ``local[N]`` master they run beside the driver.
 
-        On a cluster they run on executors, one task each, for as long as this context: leave slots
-        for the jobs that are to use them, as ``servers`` slots are taken. ``cores`` other than
-        ``spark.task.cpus`` makes such a task ask for so many; a ``resource_profile`` says instead
-        what its executor needs. ``PSError`` if they do not all run within ``timeout`` seconds. A
-        server that is lost with its executor is replaced within seconds by an empty one: what needs
-        the lost arrays raises ``ServerLost`` with their buffer ids, all else goes on.
+        On a cluster they run on executors, one task each, for as long as this context, and hold so
+        many slots: ``PSError`` if no other would be left for jobs, at the start, and none is taken
+        later. ``cores`` other than ``spark.task.cpus`` makes such a task ask for so many; a
+        ``resource_profile`` says instead what its executor needs. ``PSError`` if they do not all
+        run within ``timeout`` seconds.
+
+        A server that dies, gives no sign for ten seconds, or is lost with its executor is replaced
+        by an empty one: what needs the lost arrays raises ``ServerLost`` with their buffer ids, all
+        else waits for the new one, up to half a minute from the loss, and goes on.
 
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
         ``distvec serve`` started, which the executors must reach under the same names. ValueError
         if a running context has other servers than those asked for, or started them with another
         ``memory``, ``cores`` or ``resource_profile`` than are given; a context whose SparkContext
-        has stopped, or whose servers cannot be replaced any more, is discarded.
+        has stopped, whose servers cannot be replaced any more, or do not answer at the
+        ``addresses`` given, is discarded.
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
@@ -167,14 +172,14 @@ class PSContext(Session):
     def access(self) -> Access:
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers
-        registry = servers.registry_address if isinstance(servers, ExecutorServers) else None
+        registry = None if servers is None else servers.registry_address
         return Access(tuple(client.addresses), self._token, client.session, registry)
 
     @property
     def server_pids(self) -> list[int]:
         """Process ids of the servers that this context started itself; none with addresses.
 
-        On a cluster they are those on the executors' machines, 0 while one is being replaced.
+        On a cluster they are those on the executors' machines; 0 while one is being replaced.
         """
         return [] if self._servers is None else list(self._servers.pids)
 
@@ -233,8 +238,11 @@ class PSContext(Session):
 
     @property
     def _is_usable(self) -> bool:
-        gone = isinstance(self._servers, ExecutorServers) and self._servers.failure
-        return not (self.is_stopped or gone)
+        if self.is_stopped:
+            return False
+        if self._servers is not None:
+            return not self._servers.failure
+        return not self.client.lost or _answers(self.client)
 
     def stop(self) -> None:
         """Close the session and stop the servers this context started; twice is harmless."""
@@ -251,7 +259,7 @@ class PSContext(Session):
             self._stopped.set()
         atexit.unregister(self.stop)
         self.forgotten.close()
-        if isinstance(self._servers, ExecutorServers):
+        if self._servers is not None:
             self._servers.stop()  # first: or the client would wait for one that is lost
         super().close()
 
@@ -273,6 +281,14 @@ class PSContext(Session):
                 f"addresses={','.join(addresses)!r}, but a PSContext with {','.join(have)!r} is "
                 "running; call stop() on it first, or leave addresses out to use it"
             )
+
+
+def _answers(client: Client) -> bool:
+    try:
+        client.status()
+    except PSError:
+        return False
+    return True
 
 
 def _addresses(addresses: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -57,6 +57,11 @@ class _Lossy:
         """How often the server was replaced."""
         return self._inner.generation
 
+    @property
+    def is_replaced(self) -> bool:
+        """Does another take its place if it is lost?"""
+        return self._inner.is_replaced
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

@@ -45,6 +45,10 @@ class Transport(Protocol):
     def generation(self) -> int:
         """How often the server was replaced by an empty one; 0 where none can be."""
 
+    @property
+    def is_replaced(self) -> bool:
+        """Does another server take the place of this one if it is lost?"""
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

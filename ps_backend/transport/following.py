@@ -39,6 +39,8 @@ class Following:
     nothing is known of the session. Thread-safe.
     """
 
+    is_replaced = True
+
     def __init__(
         self,
         server: int,

@@ -15,6 +15,7 @@ class InProcess:
     """A transport that hands the messages to a ``Service``. Bulk data is copied once."""
 
     generation = 0
+    is_replaced = False
 
     def __init__(self, service: Service, address: str) -> None:
         self.service = service

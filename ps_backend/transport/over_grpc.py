@@ -59,6 +59,7 @@ class OverGrpc:
     """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
 
     generation = 0
+    is_replaced = False
 
     def __init__(
         self,

@@ -75,6 +75,10 @@ class Faulty:
         return self.inner.address
 
     @property
+    def is_replaced(self):
+        return self.inner.is_replaced
+
+    @property
     def generation(self) -> int:
         return self.inner.generation
 

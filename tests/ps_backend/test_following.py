@@ -25,9 +25,12 @@ class Cluster:
         self.generations = [0] * servers
         self.asked = 0
         self.over = False
+        self.back_at = None
 
     def locate(self, server):
         self.asked += 1
+        if self.asked == self.back_at:
+            self.replace(server)
         if self.over:
             raise ServerLost("the servers were stopped")
         here = self.servers[server]
@@ -36,6 +39,10 @@ class Cluster:
     def lose(self, server):
         self.servers[server].stop(0)
         self.servers[server] = None
+
+    def replace_later(self, server, asks):
+        self.lose(server)
+        self.back_at = self.asked + asks
 
     def replace(self, server):
         if self.servers[server] is not None:
@@ -165,7 +172,18 @@ def test_a_closed_session_is_not_opened_again_by_who_joins(cluster):
         follow(cluster, session=owner.session)
 
 
-def test_while_no_other_serves_the_server_is_lost(cluster):
+def test_a_retry_after_server_lost_waits_for_the_replacement(cluster):
+    with follow(cluster, retry=0.2) as client:
+        x = put(client, SPACE, X)
+        cluster.replace_later(1, asks=12)
+        with pytest.raises(ServerLost, match="try again: another, empty one takes its place"):
+            client.read(x, SPACE, float)
+        assert client.read(put(client, SPACE, X), SPACE, float).tobytes() == X.tobytes()
+        assert cluster.generations == [0, 1]
+
+
+def test_while_no_other_serves_the_server_is_lost(cluster, monkeypatch):
+    monkeypatch.setattr("ps_backend.link.REPLACED_SECONDS", 0.5)
     with follow(cluster, retry=0.3) as client:
         x = put(client, SPACE, X)
         cluster.lose(1)

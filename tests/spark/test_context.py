@@ -79,7 +79,7 @@ def test_what_the_driver_cannot_give_its_servers(spark):
         PSContext._active.stop()
     with pytest.raises(ValueError, match=r"resource_profile=... with master 'local\[2\]'"):
         PSContext.get_or_create(spark, resource_profile=profile_of(1))
-    with pytest.raises(ValueError, match="threads must be 1 or more, got 0"):
+    with pytest.raises(ValueError, match="cores must be 1 or more, got 0"):
         PSContext.get_or_create(spark, cores=0)
     assert PSContext._active is None
 
@@ -132,6 +132,7 @@ def test_a_lost_server_is_server_lost(spark, ps, problem, kill):
         kill(ps.server_pids[1])
         with pytest.raises(ServerLost):
             loss(w)
-    ps.stop()
-    again = PSContext.get_or_create(spark, servers=2)
-    assert float(again.ones(3000).sum()) == 3000.0
+        assert PSContext.get_or_create(spark) is ps
+        assert np.isfinite(float(loss(ps.zeros(loss.dimension))[0])), "it went on with another"
+    assert ps._servers.registry.generations == (0, 1)
+    assert float(ps.ones(3000).sum()) == 3000.0

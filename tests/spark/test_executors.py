@@ -86,7 +86,7 @@ say([dot(ps), ends(ps, ps.arange(N, dtype=np.float64))])
 pids = ps.server_pids
 ps.stop()
 say([pids, [os.path.exists(f"/proc/{pid}") for pid in pids]])
-say(refusal(lambda: PSContext.get_or_create(spark, servers=5, timeout=2.0)))
+say(refusal(lambda: PSContext.get_or_create(spark, servers=3, cores=2)))
 
 ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
@@ -116,12 +116,10 @@ say(ps.is_stopped)
 """
 
 ENDING = """
-builder = builder.master("local-cluster[1,1,1024]").config("spark.cores.max", 1)
+builder = builder.master("local-cluster[1,2,1024]").config("spark.cores.max", 2)
 spark = builder.getOrCreate()
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    ps = PSContext.get_or_create(spark, servers=1, memory="256m")
-say([str(one.message) for one in caught if one.category is RuntimeWarning])
+say(refusal(lambda: PSContext.get_or_create(spark, servers=2)))
+ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
 """
 
@@ -189,8 +187,7 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, h
     pids, exist = said(process)
     assert pids == after
     assert exist == [False, False]
-    assert "servers=5 need 5 free slots on executors" in (text := said(process))
-    assert "only 4 came free in 2 s; there are 4 for ordinary tasks" in text
+    assert said(process).startswith("servers=3 (cores=2) hold 6 slots as long as they run, which")
 
     (pid,), right = said(process)
     assert right
@@ -206,8 +203,7 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, h
     go_on(process)
     assert said(process) is True
 
-    (warning,) = said(process)
-    assert warning.startswith("the 1 servers take all 1 slots of the cluster, so no other job")
+    assert "leave none for other jobs: the application has 2. Ask for fewer" in said(process)
     (pid,), right = said(process)
     assert right
     assert process.wait(timeout=60) == 0  # it stops nothing

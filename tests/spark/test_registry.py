@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager, suppress
 import numpy as np
 import pytest
 
-from distvec.spark.servers.registry import SERVE, STOP, WAIT, Claim, Registry
+from distvec.spark.servers.registry import LEAVE, SERVE, STOP, WAIT, Claim, Registry
 from distvec.spark.servers.registry_service import RegistryService, RemoteDirectory
 from distvec.spark.servers.signed_lines import SignedLines, ask_once
 from distvec.spark.servers.signed_service import _MOST_UNKNOWN
-from distvec.spark.servers.supervise import Orders, Supervisor
+from distvec.spark.servers.supervise import Orders, RemoteDesk, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.space import DenseSpace
@@ -40,7 +40,10 @@ def service(servers):
 def supervised(attempts, listening):
     """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
     orders = Orders(listening.address, KEY, 1, 1 << 26, 1)
-    found = {attempt: Supervisor(orders, 0, attempt) for attempt in attempts}
+    found = {
+        attempt: Supervisor(orders, 0, attempt, RemoteDesk(listening.address, KEY))
+        for attempt in attempts
+    }
     errors = {}
 
     def run(attempt):
@@ -119,6 +122,50 @@ def test_a_restart_on_the_same_executor_is_a_generation_too():
     assert registry.diagnose("a:1") == "server 0 at a:1: it was killed"
     registry.claim(Claim(0, 7, "a:2", 6), 1)
     assert registry.locate(0) == Location("a:2", 1)
+
+
+def test_the_task_of_a_lost_server_that_spark_repeats_leaves_and_the_driver_places_it():
+    registry = Registry(2)
+    registry.claim(Claim(0, 7, "a:1", 5), 1)
+    registry.claim(Claim(1, 8, "b:1", 6), 2)
+    assert registry.claim(Claim(1, 9, retry=True), 3) == WAIT, "a speculative copy"
+    registry.let_go(2)
+    assert registry.pids == (5, 0)
+    assert registry.claim(Claim(1, 9, retry=True), 3) == LEAVE
+    assert registry.locate(1) is None
+    assert registry.vacancy() == 1
+    assert registry.place(1) == 1
+    assert registry.claim(Claim(1, 8, "b:1", 6), 4) == LEAVE, "of the old job"
+    assert registry.claim(Claim(1, 10, placement=1), 5) == SERVE
+    assert registry.claim(Claim(1, 10, "c:1", 6, placement=1), 5) == SERVE
+    assert registry.locate(1) == Location("c:1", 1)
+    assert registry.generations == (0, 1)
+
+
+def test_a_task_that_fails_before_its_server_answers_is_repeated_by_spark():
+    registry = Registry(1)
+    registry.claim(Claim(0, 7), 1)
+    registry.let_go(1)
+    assert registry.claim(Claim(0, 8, retry=True), 2) == SERVE
+    assert not registry.vacate(0, 0), "to place it anew helps nothing"
+    registry.claim(Claim(0, 8, "a:1", 5, retry=True), 2)
+    assert registry.vacate(0, 0)
+    assert registry.vacancy() == 0
+    assert registry.vacate(0, 0), "it is known"
+
+
+def test_without_room_a_lost_server_is_lost_once_it_was_waited_for(monkeypatch):
+    registry = Registry(1)
+    registry.claim(Claim(0, 7, "a:1", 5), 1)
+    registry.vacate(0, 0)
+    registry.hold_back("there is no room")
+    assert registry.locate(0) is None
+    assert "there is no room" in registry.diagnose("a:1")
+    monkeypatch.setattr("distvec.spark.servers.registry.COMING_SECONDS", 0.0)
+    with pytest.raises(ServerLost, match="server 0 was lost, and there is no room"):
+        registry.locate(0)
+    registry.place(0)
+    assert registry.locate(0) is None
 
 
 def test_the_end():
@@ -253,6 +300,21 @@ def test_a_server_that_dies_is_replaced_and_the_client_follows(has_ended):
         registry.stop("the test is over")
     assert not errors
     assert has_ended(pid)
+
+
+def test_a_stopped_server_is_killed_and_replaced(monkeypatch, has_ended):
+    monkeypatch.setattr("distvec.spark.servers.supervise.SILENT_SECONDS", 1.0)
+    with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
+        assert registry.wait_until_serving(30)
+        (pid,), (address,) = registry.pids, [registry.locate(0).address]
+        os.kill(pid, signal.SIGSTOP)
+        until(registry, lambda: registry._generations[0] == 1)
+        assert has_ended(pid)
+        assert "gave no sign for 1 s (stopped, or wedged), and was killed" in registry.diagnose(
+            address
+        )
+        registry.stop("the test is over")
+    assert not errors
 
 
 def test_a_second_task_waits_and_takes_over(has_ended):

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from distvec.spark.servers.registry import LEASE_SECONDS, SERVE, Claim, Registry
+from distvec.spark.servers.registry import LEASE_SECONDS, Claim, Registry
 from distvec.spark.servers.signed_lines import SignedLines, ask_once
 from distvec.spark.servers.signed_service import SignedService
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.transport import Location
-
-ANSWER_SECONDS = 0.5
-"""A claim that says nothing new is answered after so long, or when the servers are to stop."""
 
 _ASK_SECONDS = 2.0
 
@@ -38,12 +35,7 @@ class RegistryService(SignedService):
         registry = self._registry
         if "locate" in question:
             return _located(registry, int(question["locate"]))
-        claim = Claim(**question["claim"])
-        state = registry.claim(claim, connection)
-        # What follows from SERVE without an address is a server to start: no time to lose.
-        if (state != SERVE or claim.address) and registry.wait_for_stop(ANSWER_SECONDS):
-            state = registry.claim(claim, connection)
-        return {"state": state}
+        return {"state": registry.renew(Claim(**question["claim"]), connection)}
 
 
 def _located(registry: Registry, server: int) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from pyspark import SparkContext
 from pyspark.resource import ResourceProfile
 
 from distvec.spark.application import is_local
+from distvec.spark.servers.beside_driver import DriverServers
 from distvec.spark.servers.executors import ExecutorServers
+from distvec.spark.servers.supervised import SupervisedServers
 from ps_backend.client import Client
-from ps_backend.launcher import LocalServers, launch_local
 from ps_backend.memory import parse_size
-
-Servers = LocalServers | ExecutorServers
 
 
 @dataclass(frozen=True)
@@ -58,19 +57,17 @@ def _shown(option: int | str | ResourceProfile | None) -> str:
     return str(_meaning(option)) if isinstance(option, ResourceProfile) else repr(option)
 
 
-def start(spark_context: SparkContext, options: Options) -> tuple[Servers, Client]:
+def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServers, Client]:
     """Running servers and a client with a session on them; or an error, and no servers."""
     memory = None if options.memory is None else parse_size(options.memory)
-    servers: Servers
+    servers: SupervisedServers
     if is_local(spark_context.master):
         if options.resource_profile is not None:
             raise ValueError(
                 f"resource_profile=... with master {spark_context.master!r}, where servers run "
                 "beside the driver; leave it out"
             )
-        servers = launch_local(
-            options.servers, memory=memory, timeout=options.timeout, threads=options.cores
-        )
+        servers = DriverServers(options.servers, memory=memory, threads=options.cores)
     else:
         servers = ExecutorServers(
             spark_context,
@@ -78,16 +75,12 @@ def start(spark_context: SparkContext, options: Options) -> tuple[Servers, Clien
             memory=memory,
             cores=options.cores,
             resource_profile=options.resource_profile,
-            timeout=options.timeout,
         )
+    servers.start(options.timeout)
     try:
-        return servers, _connect(servers, options.servers)
+        return servers, Client.follow(
+            servers.registry, options.servers, token=servers.token, diagnose=servers.diagnose
+        )
     except BaseException:
         servers.stop()
         raise
-
-
-def _connect(servers: Servers, number: int) -> Client:
-    if isinstance(servers, LocalServers):
-        return Client.connect(servers.addresses, token=servers.token, diagnose=servers.diagnose)
-    return Client.follow(servers.registry, number, token=servers.token, diagnose=servers.diagnose)
