@@ -16,6 +16,7 @@ from pyspark.errors import PythonException
 _LOCAL = re.compile(r"local(\[.*\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
 
+_LOST = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 _YOUNG_SECONDS = 15.0
 
 
@@ -91,6 +92,12 @@ def active_tasks(context: SparkContext, group: str) -> int:
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     return sum(stage.numActiveTasks for stage in stages if stage)
+
+
+def tasks_were_lost(error: BaseException) -> bool:
+    """Did a job fail because processes were lost, and not by an exception of what they ran?"""
+    cause = error if error.__cause__ is None else error.__cause__
+    return not isinstance(cause, PythonException) and _LOST.search(str(cause)) is not None
 
 
 def reason_of(error: Exception) -> str:

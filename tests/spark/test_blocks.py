@@ -42,9 +42,10 @@ def test_batches_become_one_block():
     block = collector.block()
     touched = np.flatnonzero(np.any(table != 0, axis=0))
     np.testing.assert_array_equal(block.columns, touched)
-    np.testing.assert_array_equal(block.matrix.toarray(), table[:, touched])
-    np.testing.assert_array_equal(block.labels, 2 * labels - 1)
-    np.testing.assert_array_equal(block.weights, weights)
+    order = [weights.tolist().index(weight) for weight in block.weights]  # that of the digests
+    assert sorted(order) == list(range(7))
+    np.testing.assert_array_equal(block.matrix.toarray(), table[np.ix_(order, touched)])
+    np.testing.assert_array_equal(block.labels, 2 * labels[order] - 1)
     assert block.matrix.indices.dtype == block.matrix.indptr.dtype == np.int32
 
 

@@ -215,6 +215,23 @@ say([len(os.listdir(died)), len(os.listdir(lives))])
 resident.serve = module.serve
 """
 
+KILLED_OFTEN = """
+deaths = tempfile.mkdtemp()
+loss._residents.close()
+
+def die_often(orders, rows):
+    import distvec.spark.objective.resident_task as module
+    if TaskContext.get().partitionId() == 0 and len(os.listdir(deaths)) < 5:  # maxFailures is 4
+        open(tempfile.mkstemp(dir=deaths)[1]).close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return module.serve(orders, rows)
+
+resident.serve = die_often
+say([bits(loss(w)) == first, len(os.listdir(deaths))])
+resident.serve = module.serve
+loss._residents.close()
+"""
+
 SLOT_LOST = """
 gate = tempfile.mktemp()
 os.mkfifo(gate)
@@ -257,11 +274,12 @@ say("stopped")
 
 
 def test_killed_tasks_lost_slots_ctrl_c_and_a_spark_that_stops(driver):
-    body = START + KILLED + SLOT_LOST + INTERRUPTED + STOPPED
+    body = START + KILLED + SLOT_LOST + KILLED_OFTEN + INTERRUPTED + STOPPED
     process = driver(script(body, "local[2,4]"))
     assert said(process) == [True, True]
     assert said(process) == [2, 2], "each of two tasks died once, after it had contributed"
     assert said(process) == [True, 1], "the other job has one slot, and the tasks are one"
+    assert said(process) == [True, 5], "the job was started again"
     assert said(process) == "begun"
     os.killpg(process.pid, signal.SIGINT)
     assert said(process) is True

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 
 from distvec.spark.data import labels as label_rules
 from distvec.spark.data.blocks import Block, Floats, local_columns, save, scratch_directory
+from distvec.spark.data.digest import Digests, row_digests
 from distvec.spark.data.rows import (
     BadRow,
     SparseRows,
@@ -38,12 +39,17 @@ _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "weight_sum": ("double", pa.float64()),
     "labels": ("array<double>", pa.list_(pa.float64())),
     "error": ("string", pa.string()),
+    "digest": ("long", pa.int64()),
 }
 DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
 
 
 class Descriptor(NamedTuple):
-    """What the driver and later tasks know of a partition; ``error`` says why it has no files."""
+    """What the driver and later tasks know of a partition; ``error`` says why it has no files.
+
+    ``digest`` is of its rows, in any order: equal for equal rows, and, but for one chance in 2**64,
+    for no others. Those of several partitions add up, modulo 2**64.
+    """
 
     partition: int
     path: str
@@ -54,6 +60,7 @@ class Descriptor(NamedTuple):
     weight_sum: float
     labels: list[float]
     error: str | None
+    digest: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Collector:
         self.batches: list[SparseRows] = []
         self.labels: list[Floats] = []
         self.weights: list[Floats] = []
+        self.digests: list[Digests] = []
         self.seen: set[float] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -96,10 +104,13 @@ class Collector:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
         labels = labels_of(batch.column("label"))
         self._learn(labels)
-        self.batches.append(rows)
-        self.labels.append(label_rules.signs(labels, self.positive_label))
+        signs, weights = label_rules.signs(labels, self.positive_label), None
         if "weight" in batch.schema.names:
-            self.weights.append(weights_of(batch.column("weight")))
+            weights = weights_of(batch.column("weight"))
+            self.weights.append(weights)
+        self.batches.append(rows)
+        self.labels.append(signs)
+        self.digests.append(row_digests(rows, signs, weights))
 
     def _learn(self, labels: Floats) -> None:
         values, first = np.unique(labels, return_index=True)
@@ -110,7 +121,11 @@ class Collector:
             self.seen.add(value)
 
     def block(self, dtype: str = "float64") -> Block:
-        """All rows as one CSR matrix over the coordinates they touch; ``dtype`` of its values."""
+        """All rows as one CSR matrix over the coordinates they touch; ``dtype`` of its values.
+
+        The rows are in the order of their digests: Spark may give them in another one when it
+        computes the partition again, and sums are to have the same bits.
+        """
         lengths = np.concatenate([rows.lengths for rows in self.batches])
         indices = np.concatenate([rows.indices for rows in self.batches])
         values = np.concatenate([rows.values for rows in self.batches], dtype=dtype)
@@ -122,8 +137,15 @@ class Collector:
             (values, local.astype(index_type, copy=False), indptr),
             shape=(self.count, columns.size),
         )
-        weights = np.concatenate(self.weights) if self.weights else None
-        return Block(columns, matrix, np.concatenate(self.labels), weights)
+        order = np.argsort(np.concatenate(self.digests), kind="stable")
+        weights = np.concatenate(self.weights)[order] if self.weights else None
+        return Block(columns, matrix[order], np.concatenate(self.labels)[order], weights)
+
+    @property
+    def digest(self) -> int:
+        """That of all rows, as int64."""
+        total = np.sum([batch.sum(dtype=np.uint64) for batch in self.digests], dtype=np.uint64)
+        return int(total.astype(np.int64))
 
 
 def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,6 +182,7 @@ def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descri
         weight_sum=float(collector.count if block.weights is None else block.weights.sum()),
         labels=sorted(collector.seen),
         error=None,
+        digest=collector.digest,
     )
 
 

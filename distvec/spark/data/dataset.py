@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ T = TypeVar("T")
 
 _TRIES = 3
 
+_STORE_IT = (
+    "Rows that pass through rdd.repartition, rand() or a source that changes are not the same each "
+    "time; store them first: df = df.checkpoint(), or write and read a file"
+)
+_CHANGED = "(other rows than those that were known)"
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -46,7 +53,9 @@ class Dataset:
 
     Making one runs one Spark job, which reads the data once and checks every row. ``rows``,
     ``size`` and ``weight_sum`` are then known. The data must give the same rows if Spark computes
-    a partition again, as with any Spark job that may be retried.
+    it again, in any order: the blocks, and what is summed over them, are then the same to the bit.
+    Should the rows move between partitions, all is read again, with a warning; should there be
+    others, that is an error.
     """
 
     def __init__(
@@ -63,6 +72,8 @@ class Dataset:
         self._name = f"distvec-{uuid.uuid4().hex}"
         self._directories: set[str] = set()
         self._rdd: RDD[Any] | None = None
+        self._digests: list[int] | None = None
+        self._has_warned = False
         request = BuildRequest(self._name, positive_label, dtype)
         self._source = select(data, features, label, weight).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
@@ -74,8 +85,7 @@ class Dataset:
             self.close()
             raise
         self.partitions = len(known)
-        self.filled = sum(one.rows > 0 for one in known)
-        """How many partitions have rows."""
+        self._learn(known)
         self.rows = sum(one.rows for one in known)
         self.nnz = sum(one.nnz for one in known)
         self.size = next(one.features for one in known if one.rows)
@@ -112,7 +122,7 @@ class Dataset:
             raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        return self._rdd.mapPartitionsWithIndex(_numbered)
+        return self._rdd.mapPartitionsWithIndex(functools.partial(_numbered, self._digests))
 
     def until_found(self, attempt: Callable[[], T | None]) -> T:
         """What ``attempt`` returns, once it is not None: then a block was not where its task ran.
@@ -130,10 +140,20 @@ class Dataset:
         )
 
     def rebuild(self) -> None:
-        """Read the data again: a block was not where its task ran."""
+        """Read the data again: a block was not where its task ran, or not the one that was known.
+
+        RuntimeError if there are other rows than before.
+        """
         # Wait until the old descriptors are dropped, or they would be found again.
         self._unpersist(wait=True)
-        self._materialise()
+        before, self._digests = self._digests or [], None
+        try:
+            known = self._materialise()
+        except BaseException:
+            self._digests = before
+            raise
+        self._compare(before, known)
+        self._learn(known)
 
     def close(self) -> None:
         """Remove the files and the cached descriptors; twice is harmless."""
@@ -155,6 +175,29 @@ class Dataset:
         known = collect(self.check_usable())
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
+
+    def _learn(self, known: list[Descriptor]) -> None:
+        self._digests = [one.digest for one in known]
+        self.filled = sum(one.rows > 0 for one in known)
+        """How many partitions have rows."""
+
+    def _compare(self, before: list[int], known: list[Descriptor]) -> None:
+        """Warn once if rows are elsewhere than before; RuntimeError if they are others."""
+        now = [one.digest for one in known]
+        if (sum(now) - sum(before)) % 2**64:
+            self._digests = before
+            raise RuntimeError(
+                f"the data changed when Spark computed it again: {sum(one.rows for one in known)} "
+                f"rows, not the same {self.rows} as at first. {_STORE_IT}"
+            )
+        if now != before and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "Spark computed the data again and put its rows in other partitions, so sums over "
+                f"them may differ from those before in the last bits. {_STORE_IT}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _unpersist(self, *, wait: bool) -> None:
         if self._rdd is not None and not has_stopped(self.spark.sparkContext):
@@ -232,9 +275,18 @@ def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
         raise absent from error
 
 
-def _numbered(partition: int, rows: Iterable[Any]) -> Iterator[Descriptor]:
-    """Descriptors with their partition's number: one built again in a group has its task's."""
-    return (Descriptor(*row)._replace(partition=partition) for row in rows)
+def _numbered(
+    digests: list[int] | None, partition: int, rows: Iterable[Any]
+) -> Iterator[Descriptor]:
+    """Descriptors with their partition's number: one built again in a group has its task's.
+
+    One whose rows are others than those known has no files, so that all is read again.
+    """
+    for row in rows:
+        descriptor = Descriptor(*row)._replace(partition=partition)
+        if digests is not None and descriptor.digest != digests[partition]:
+            descriptor = descriptor._replace(path=_CHANGED, rows=1)
+        yield descriptor
 
 
 def _numbers(group: Iterable[Descriptor]) -> list[list[int]]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from distvec.spark.access import Access
-from distvec.spark.application import free_slots
+from distvec.spark.application import free_slots, reason_of, tasks_were_lost
 from distvec.spark.background import BackgroundJob
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
@@ -40,6 +40,8 @@ and during an evaluation. Spark's count of those that have one is old by ten sec
 _IDLE_SECONDS = 3.0
 _STOP_SECONDS = 5.0
 _TRIES = 3
+_FIRST_PAUSE_SECONDS = 0.5
+"""Before a job is started again whose tasks were lost too often; then twice as long, and so on."""
 
 
 class Residents:
@@ -84,18 +86,24 @@ class Residents:
                 job.stop()
 
     def _run(self, question: bytes) -> list[Outcome]:
-        for _ in range(_TRIES):
+        reason = ""
+        for attempt in range(_TRIES):
+            if reason:
+                time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
             job = self._job
-            if job is None or not job.is_alive:
-                self.close()
-                job = self._job = self._start()
-            outcomes = job.ask(question, _STALL_SECONDS)
+            try:
+                if job is None or not job.is_alive:
+                    self.close()
+                    job = self._job = self._start()
+                outcomes = job.ask(question, _STALL_SECONDS)
+            except TasksLost as error:
+                outcomes, reason = None, str(error)
             if outcomes is not None:
                 return outcomes
-            self.close()  # the job lost some of its slots for good, or its topic
+            self.close()  # the job lost its tasks, some of its slots for good, or its topic
         raise RuntimeError(
-            f"the resident tasks ended {_TRIES} times during an evaluation; executors seem to come "
-            "and go; use mode='job'"
+            f"the resident tasks ended {_TRIES} times during an evaluation; executors or their "
+            f"Python workers seem to come and go; use mode='job'. {reason}"
         )
 
     def _start(self) -> ResidentJob:
@@ -127,6 +135,10 @@ class Residents:
         with self._lock:
             if time.monotonic() - self._used >= _IDLE_SECONDS:
                 self.close()
+
+
+class TasksLost(Exception):
+    """Spark gave a job up, as one of its tasks was lost several times; no fault of the task."""
 
 
 class ResidentJob:
@@ -162,8 +174,8 @@ class ResidentJob:
     def ask(self, question: bytes, patience: float) -> list[Outcome] | None:
         """The answers for all partitions; None if the tasks ended, or lack slots for too long.
 
-        Too long are ``patience`` seconds without another answer. Raises what ended the job, and
-        ``ServerLost`` if the topic went with its server.
+        Too long are ``patience`` seconds without another answer. Raises what ended the job,
+        ``TasksLost`` if that was no exception, ``ServerLost`` if the topic went with its server.
         """
         try:
             return self._collect(self._topic.post(question), patience)
@@ -187,8 +199,10 @@ class ResidentJob:
             if len(answers) == self._partitions:
                 self._has_slots = True
                 return decode_outcomes(answers.values())
-            if self._job.failure is not None:
-                raise self._job.failure
+            if (failure := self._job.failure) is not None:
+                if tasks_were_lost(failure):
+                    raise TasksLost(f"The last time: {reason_of(failure)}") from failure
+                raise failure
             if not self.is_alive:
                 return None
             if progress != (len(answers), self._needed):

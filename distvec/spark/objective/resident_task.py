@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -12,7 +13,7 @@ from pyspark import TaskContext
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objective.evaluate import Evaluation, Outcome, outcome_of
-from ps_backend.errors import SessionUnknown, TopicClosed
+from ps_backend.errors import ServerLost, SessionUnknown, TopicClosed
 from ps_backend.topic import Topic
 
 READY = b""
@@ -56,9 +57,11 @@ def serve(orders: Orders, descriptors: Iterable[Descriptor]) -> Iterator[int]:
     if filled:
         try:
             topic = join(orders.access).topic(orders.topic)
+        except SessionUnknown:
+            return iter(())
+        # The driver wants no more of this task, or the topic went with its server.
+        with suppress(TopicClosed, SessionUnknown, ServerLost):
             _answer(topic, orders.access, filled, context.taskAttemptId())
-        except (TopicClosed, SessionUnknown):
-            pass  # the driver wants no more of this task
     return iter(())
 
 

@@ -1,0 +1,47 @@
+"""A number for each row that depends on nothing but what is in the row.
+
+Spark promises the rows of a partition, not their order, and not always which partition they are in:
+by these numbers rows get an order, and a partition that was computed again is known again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.spark.data.rows import Floats, SparseRows
+
+Digests = npt.NDArray[np.uint64]
+
+# Of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def row_digests(rows: SparseRows, labels: Floats, weights: Floats | None) -> Digests:
+    """Shape ``(rows,)``: of the features in any order, the label and the weight of each row."""
+    places = np.add(rows.indices, 1, dtype=np.int64).view(np.uint64)
+    elements = places * _GOLDEN
+    elements += _bits(rows.values)
+    elements ^= elements >> np.uint64(32)
+    elements *= _FIRST
+    elements ^= elements >> np.uint64(29)
+    sums = np.concatenate(([np.uint64(0)], np.cumsum(elements, dtype=np.uint64)))
+    ends = np.cumsum(rows.lengths)
+    found = sums[ends] - sums[ends - rows.lengths]
+    found = _mixed(found * _GOLDEN + _bits(labels))
+    return found if weights is None else _mixed(found * _GOLDEN + _bits(weights))
+
+
+def _bits(values: Floats) -> Digests:
+    return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+
+
+def _mixed(numbers: Digests) -> Digests:
+    """A bijection in which each bit of a number depends on all; overwrites its argument."""
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= factor
+    numbers ^= numbers >> np.uint64(31)
+    return numbers
