@@ -43,11 +43,16 @@ def context_of(spark: Any) -> SparkContext:
     return context
 
 
-def slots(context: SparkContext) -> list[int]:
-    """How many tasks of the default profile each executor of now can run at once."""
+def slots(context: SparkContext) -> dict[str, int]:
+    """How many tasks of the default profile each executor of now, by its id, can run at once."""
     found = context._jsc.sc().statusStore().executorList(True)
     executors = [found.apply(k) for k in range(found.size())]
-    return [one.maxTasks() for one in executors if one.maxTasks() > 0]
+    return {one.id(): one.maxTasks() for one in executors if one.maxTasks() > 0}
+
+
+def executor_ids(context: SparkContext) -> str:
+    """Those of the executors of now, on a cluster."""
+    return str(context._jsc.sc().getExecutorIds().mkString(" "))
 
 
 def all_slots(context: SparkContext) -> int:
@@ -75,15 +80,22 @@ def seconds_since_start(context: SparkContext) -> float:
 
 
 def free_slots(context: SparkContext) -> int:
-    """How many tasks of the default profile could begin at once.
+    """How many tasks of the default profile could begin at once."""
+    return sum(free_slots_by_executor(context).values())
+
+
+def free_slots_by_executor(context: SparkContext) -> dict[str, int]:
+    """How many could begin on each executor.
 
     The scheduler is asked: what Spark shows of running tasks may be ten seconds old.
     """
-    running = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
-    busy = 0
+    free = slots(context)
+    running = context._jsc.sc().taskScheduler().runningTasksByExecutors().iterator()
     while running.hasNext():
-        busy += running.next()
-    return sum(slots(context)) - busy
+        pair = running.next()
+        if pair._1() in free:
+            free[pair._1()] -= pair._2()
+    return free
 
 
 def active_tasks(context: SparkContext, group: str) -> int:

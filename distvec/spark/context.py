@@ -176,6 +176,11 @@ class PSContext(Session):
         return Access(tuple(client.addresses), self._token, client.session, registry)
 
     @property
+    def generations(self) -> tuple[int, ...]:
+        """How often each server was replaced, as far as this context starts servers. No message."""
+        return () if self._servers is None else self._servers.registry.generations
+
+    @property
     def server_pids(self) -> list[int]:
         """Process ids of the servers that this context started itself; none with addresses.
 

@@ -18,10 +18,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
-from distvec.spark.application import has_stopped, is_local, reason_of
+from distvec.spark.application import executor_ids, has_stopped, is_local, reason_of
 from distvec.spark.data import labels as label_rules
 from distvec.spark.data.blocks import remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
+from distvec.spark.data.placement import is_lopsided
 from distvec.spark.data.rows import sizes_differ
 
 T = TypeVar("T")
@@ -74,6 +75,8 @@ class Dataset:
         self._rdd: RDD[Any] | None = None
         self._digests: list[int] | None = None
         self._has_warned = False
+        self._paths: list[str] = []
+        self._settled: tuple[object, str] | None = None
         request = BuildRequest(self._name, positive_label, dtype)
         self._source = select(data, features, label, weight).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
@@ -153,13 +156,34 @@ class Dataset:
             self._digests = before
             raise
         self._compare(before, known)
+        old, self._paths = self._paths, []
         self._learn(known)
+        self._remove(old)
+
+    def settle(self, servers: object) -> None:
+        """Read the data again where tasks can run, if executors or ``servers`` came or went since
+        the last call, so that blocks are now on executors without a free slot, or on few of them.
+
+        ``servers`` is anything that differs once a server was replaced. Two calls of the JVM.
+        """
+        if self._is_local or self._rdd is None or has_stopped(self.spark.sparkContext):
+            return
+        now = servers, executor_ids(self.spark.sparkContext)
+        if self._settled is None or self._settled == now:
+            self._settled = now
+            return
+        self._settled = now
+        if is_lopsided(self.spark.sparkContext, self._rdd):
+            self.rebuild()
 
     def close(self) -> None:
         """Remove the files and the cached descriptors; twice is harmless."""
         self._unpersist(wait=False)
         directories = sorted(self._directories)
         self._directories.clear()
+        self._remove(directories)
+
+    def _remove(self, directories: list[str]) -> None:
         if self._is_local:
             remove(directories)
         elif directories and not has_stopped(self.spark.sparkContext):
@@ -167,7 +191,7 @@ class Dataset:
             context = self.spark.sparkContext
             tasks = 2 * context.defaultParallelism
             context.parallelize(range(tasks), tasks).foreach(
-                functools.partial(_remove, directories)
+                functools.partial(_remove_here, directories)
             )
 
     def _materialise(self) -> list[Descriptor]:
@@ -178,6 +202,7 @@ class Dataset:
 
     def _learn(self, known: list[Descriptor]) -> None:
         self._digests = [one.digest for one in known]
+        self._paths = [one.path for one in known if one.path]
         self.filled = sum(one.rows > 0 for one in known)
         """How many partitions have rows."""
 
@@ -293,5 +318,5 @@ def _numbers(group: Iterable[Descriptor]) -> list[list[int]]:
     return [sorted(one.partition for one in group if one.rows)]
 
 
-def _remove(directories: list[str], _: int) -> None:
+def _remove_here(directories: list[str], _: int) -> None:
     remove(directories)

@@ -233,6 +233,7 @@ class LogisticLoss:
     def _run(self, request: Evaluation) -> list[Outcome]:
         if self._residents is not None:
             return self._residents.run(request)
+        self.data.settle(self.ps.generations)
         return self.data.run(functools.partial(evaluate, request))
 
 

@@ -108,6 +108,7 @@ class Residents:
 
     def _start(self) -> ResidentJob:
         self._data.check_usable()
+        self._data.settle(self._ps.generations)
         free = free_slots(self._data.spark.sparkContext)
         tasks = min(self._data.partitions, max(1, free))
         job = ResidentJob(self._ps, self._data, tasks)
