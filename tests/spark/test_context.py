@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -112,6 +114,16 @@ def test_resource_profiles_are_what_they_require(spark):
 def test_something_without_a_spark_context():
     with pytest.raises(NotImplementedError, match="has no SparkContext"):
         PSContext.get_or_create(object())
+
+
+def test_a_stopped_server_is_lost_and_replaced(ps, monkeypatch):
+    monkeypatch.setattr("distvec.spark.servers.supervise.SILENT_SECONDS", 1.0)
+    x, before = ps.arange(5000, dtype=np.float64).persist(), ps.generations
+    os.kill(ps.server_pids[1], signal.SIGSTOP)
+    with pytest.raises(ServerLost, match=rf"{x.buffer_id} \(length 5000\)"):
+        float(x.sum())
+    assert float(ps.ones(3000).sum()) == 3000.0
+    assert ps.generations[1] == before[1] + 1
 
 
 def test_many_tasks_wait_for_a_lost_server_once(monkeypatch):

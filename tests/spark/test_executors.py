@@ -75,10 +75,11 @@ say([x.buffer_id, y.buffer_id])
 
 sys.stdin.readline()  # an executor is killed
 began, first = time.monotonic(), ps.client.addresses[1]
-servers = ps._servers.registry
+servers, told = ps._servers.registry, set()
 while (now := servers.locate(1)) is None or now.address == first:
+    told.add(servers.diagnose(first))
     time.sleep(0.02)
-say([time.monotonic() - began, ps.server_pids])
+say([time.monotonic() - began, ps.server_pids, any("would leave none" in str(one) for one in told)])
 say([refusal(lambda: float(x @ y)), refusal(y.numpy)])
 say(ends(ps, y))
 say([dot(ps), ends(ps, ps.arange(N, dtype=np.float64))])
@@ -171,7 +172,8 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, h
     assert len(set(executors)) == 2
     os.kill(executors[1], signal.SIGKILL)
     go_on(process)
-    seconds, after = said(process)
+    seconds, after, waited = said(process)
+    assert waited, "it did not take the last slot of the other executor"
     LOG.info("a new server after %.2f s", seconds)  # shown with --log-cli-level=info
     assert seconds < 30.0
     assert has_ended(pids[1])
