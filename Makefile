@@ -7,6 +7,9 @@ PY       := $(BIN)/python
 STAMP    := $(VENV)/.installed
 # And this one once the peers that only benchmarks need are.
 PEERS    := $(VENV)/.installed-peers
+# Generates the code of the wire format. An old release, apart from the environment: generated code
+# asks for a protobuf at least as new as itself, so whoever uses distvec may have 6.30 or later.
+PROTOC   := $(VENV)/protoc-1.72.2
 # And this one once PyTorch is, which only tests need.
 TORCH    := $(VENV)/.installed-torch
 
@@ -65,7 +68,11 @@ stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --sca
 	@mkdir -p build
 	$(PY) -m tests.stress --json build/stress.json $(STRESS)
 
-lint: env  ## Style, types, layers, and whether the generated code is up to date
+$(PROTOC): | $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
+	  grpcio-tools==$(lastword $(subst -, ,$@))
+
+lint: env $(PROTOC)  ## Style, types, layers, and whether the generated code is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -91,11 +98,11 @@ BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation 
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 
-proto: env  ## Generate ps_backend/proto/*_pb2.py from its .proto
+proto: env $(PROTOC)  ## Generate ps_backend/proto/*_pb2.py from its .proto
 	$(call protoc,.)
 
 define protoc
-$(PY) -m grpc_tools.protoc --proto_path=. --python_out=$(1) --pyi_out=$(1) ps_backend/proto/ps.proto
+PYTHONPATH=$(PROTOC) $(PY) -m grpc_tools.protoc --proto_path=. --python_out=$(1) --pyi_out=$(1) ps_backend/proto/ps.proto
 endef
 
 clean:  ## Remove what was built and the caches, not .venv

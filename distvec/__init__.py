@@ -6,6 +6,10 @@ they cost is known before they run (``x.explain()``) and counted when they do (`
 
 from typing import Any
 
+from distvec.neighbours import check_neighbours
+
+check_neighbours(__file__)  # before anything of ps_backend is imported
+
 from distvec import hints
 from distvec.array import DistArray
 from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like

@@ -18,7 +18,7 @@ from distvec.operators import (
     unary,
     updated,
 )
-from distvec.planner.draw import draw
+from distvec.planner.draw import Explanation, draw
 from distvec.planner.plan import Template
 from distvec.profile import measured
 
@@ -285,10 +285,10 @@ class DistArray:
         known = self._node.known
         template: Template | None = self._node.origin if known else self.session.plan(self)
         if format != "text":
-            return draw(template or Template([], []), format)
+            return Explanation(draw(template or Template([], []), format))
         if template is None:
-            return "nothing to run: the values were put here, not computed"
-        return f"computed by {template}" if known else str(template)
+            return Explanation("nothing to run: the values were put here, not computed")
+        return Explanation(f"computed by {template}" if known else str(template))
 
     # --- single elements ----------------------------------------------------------------------
 

@@ -11,6 +11,15 @@ from distvec.planner.plan import PlannedSweep, Template
 _SECONDS = 60.0
 
 
+class Explanation(str):
+    """Text that notebooks and the interpreter's prompt show line by line, not in quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def draw(template: Template, format: str) -> str:
     """``template`` as ``"dot"`` or ``"svg"``.
 

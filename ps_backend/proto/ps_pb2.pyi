@@ -148,7 +148,7 @@ class Open(_message.Message):
     servers: int
     create: bool
     first_number: int
-    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: _Optional[bool] = ..., first_number: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("instance", "version", "number")
@@ -164,7 +164,7 @@ class Close(_message.Message):
     __slots__ = ("session",)
     SESSION_FIELD_NUMBER: _ClassVar[int]
     session: bool
-    def __init__(self, session: _Optional[bool] = ...) -> None: ...
+    def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid")
@@ -284,7 +284,7 @@ class ScatterAdd(_message.Message):
     count: int
     donate: bool
     round: str
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: _Optional[bool] = ..., round: _Optional[str] = ...) -> None: ...
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: bool = ..., round: _Optional[str] = ...) -> None: ...
 
 class Update(_message.Message):
     __slots__ = ("array", "count")
@@ -312,7 +312,7 @@ class Stage(_message.Message):
     slot: int
     number: int
     dense: bool
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
+    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: bool = ...) -> None: ...
 
 class Winner(_message.Message):
     __slots__ = ("partition", "attempt", "contributions")
@@ -466,7 +466,7 @@ class Tick(_message.Message):
     clock: int
     leave: bool
     additions: _containers.RepeatedCompositeFieldContainer[Addition]
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: _Optional[bool] = ..., additions: _Optional[_Iterable[_Union[Addition, _Mapping]]] = ...) -> None: ...
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., additions: _Optional[_Iterable[_Union[Addition, _Mapping]]] = ...) -> None: ...
 
 class Addition(_message.Message):
     __slots__ = ("array", "count", "dense")
@@ -476,7 +476,7 @@ class Addition(_message.Message):
     array: Array
     count: int
     dense: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
 
 class Pull(_message.Message):
     __slots__ = ("loop", "rank", "attempt", "clock", "seconds", "array", "count", "dense")
@@ -496,7 +496,7 @@ class Pull(_message.Message):
     array: Array
     count: int
     dense: bool
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: _Optional[bool] = ...) -> None: ...
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
 
 class ExcludeRank(_message.Message):
     __slots__ = ("loop", "rank", "attempt")
@@ -526,4 +526,4 @@ class Clocks(_message.Message):
     OUT_FIELD_NUMBER: _ClassVar[int]
     clocks: _containers.RepeatedScalarFieldContainer[int]
     out: bool
-    def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: _Optional[bool] = ...) -> None: ...
+    def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: bool = ...) -> None: ...

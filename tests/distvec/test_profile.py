@@ -38,6 +38,13 @@ def test_explain_says_what_was_expanded_and_what_waits(ps: dv.Session) -> None:
     )
 
 
+def test_a_notebook_shows_the_lines_of_explain(ps: dv.Session) -> None:
+    for text in (direction(ps).explain(), direction(ps).explain("dot"), ps.ones(1).explain()):
+        assert isinstance(text, str) and repr(text) == str(text) == text
+        assert type(str(text)) is str
+    assert len(repr(direction(ps).explain()).splitlines()) > 2
+
+
 def test_explain_says_what_was_computed_directly(ps: dv.Session) -> None:
     rng = np.random.default_rng(1)
     y = rng.standard_normal(N)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,8 +109,8 @@ def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
         os.kill(servers.pids[0], signal.SIGABRT)
         assert ended(servers.pids[0], 10)
         said = servers.diagnose(servers.addresses[0])
-    assert f"its process {servers.pids[0]} was killed by signal 6; it wrote:" in said
-    assert "Fatal Python error: Aborted" in said
+    assert f"its process {servers.pids[0]} was killed by signal 6; it wrote:\n" in said
+    assert re.search(r"threading\.py\W+line \d+ in ", said)  # the end of where its threads were
 
 
 def test_a_silent_server_is_given_up():
