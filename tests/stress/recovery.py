@@ -72,8 +72,9 @@ def _recoveries(spark: SparkSession, mode: str, kills: int) -> Row:
         before = statistics.median(_fit(ps, loss))
         told.append(f"before {before:.2f} s each")
         for _ in range(kills):
-            os.kill(executor_of(ps.server_pids[1]), signal.SIGKILL)
-            seconds = _recover(ps, loss)
+            lost = ps.server_pids[1]
+            os.kill(executor_of(lost), signal.SIGKILL)
+            seconds = _recover(ps, loss, lost)
             fits = [_fit(ps, loss) for _ in range(2)]
             after = statistics.median(fits[1])
             told.append(
@@ -97,14 +98,15 @@ def _fit(ps: PSContext, loss: LogisticLoss) -> list[float]:
     return took
 
 
-def _recover(ps: PSContext, loss: LogisticLoss) -> float:
-    """Seconds until an evaluation succeeds."""
+def _recover(ps: PSContext, loss: LogisticLoss, lost: int) -> float:
+    """Seconds until another server took the place of that process, and an evaluation succeeds."""
     began = time.monotonic()
     while time.monotonic() - began < _RECOVERY_SECONDS:
         try:
             float(loss(ps.zeros(loss.dimension))[0])
         except PSError as error:
-            warnings.warn(str(error), stacklevel=2)
+            warnings.warn(f"after {time.monotonic() - began:.1f} s: {error}", stacklevel=2)
         else:
-            break
+            if ps.server_pids[1] not in (0, lost):
+                break
     return time.monotonic() - began

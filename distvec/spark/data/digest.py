@@ -27,9 +27,10 @@ def row_digests(rows: SparseRows, labels: Floats, weights: Floats | None) -> Dig
     elements ^= elements >> np.uint64(32)
     elements *= _FIRST
     elements ^= elements >> np.uint64(29)
-    sums = np.concatenate(([np.uint64(0)], np.cumsum(elements, dtype=np.uint64)))
-    ends = np.cumsum(rows.lengths)
-    found = sums[ends] - sums[ends - rows.lengths]
+    found, filled = np.zeros(rows.lengths.size, np.uint64), rows.lengths > 0
+    if filled.any():
+        starts = np.cumsum(rows.lengths) - rows.lengths
+        found[filled] = np.add.reduceat(elements, starts[filled])
     found = _mixed(found * _GOLDEN + _bits(labels))
     return found if weights is None else _mixed(found * _GOLDEN + _bits(weights))
 
