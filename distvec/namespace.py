@@ -27,7 +27,7 @@ _REDUCTIONS = (
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
 _COMPOSED = ("where", "clip", "evaluate")
-_SHAPES = ("broadcast_arrays", "reshape", "squeeze")
+_SHAPES = ("broadcast_arrays", "broadcast_to", "reshape", "squeeze")
 _DEVICE = "servers"
 
 

@@ -78,24 +78,25 @@ _EMPTY = {
 }
 
 
-def _sum_dtype(x: DistArray, dtype: Any) -> np.dtype[Any]:
+def _accumulated(x: DistArray, op: str, axis: Any, dtype: Any, keepdims: bool) -> DistArray:
+    """A sum or product, in ``dtype`` if given."""
+    covered = _covers(x, op, axis)
     if dtype is not None:
-        return check_dtype(dtype)
-    return x.dtype if x.dtype.kind == "f" else _INT
+        x = x.astype(dtype)
+    result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
+    if not covered:
+        return x.astype(result)
+    return _kept(x, x.session.wrap(_reduce(x, op, x.node, result)), keepdims)
 
 
 def sum(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
     """Sum of the elements: float64 and float32 as they are, integers and booleans as int64."""
-    if not _covers(x, "sum", axis) or dtype is not None:
-        x = x.astype(_sum_dtype(x, dtype))
-    return _reduced(x, "sum", axis, _sum_dtype(x, dtype), keepdims)
+    return _accumulated(x, "sum", axis, dtype, keepdims)
 
 
 def prod(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
     """Product of the elements; dtypes as for ``sum``."""
-    if not _covers(x, "prod", axis) or dtype is not None:
-        x = x.astype(_sum_dtype(x, dtype))
-    return _reduced(x, "prod", axis, _sum_dtype(x, dtype), keepdims)
+    return _accumulated(x, "prod", axis, dtype, keepdims)
 
 
 def min(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:

@@ -65,18 +65,22 @@ def squeeze(x: DistArray, /, axis: Any = None) -> DistArray:
     return reshape(x, ()) if axes else x.copy()
 
 
-def broadcast_arrays(*arrays: DistArray) -> tuple[DistArray, ...]:
+def broadcast_to(x: DistArray, /, shape: Any) -> DistArray:
+    """``x`` in ``shape``: a scalar or a vector of length 1 repeated; lazy."""
+    wanted = shape_of(shape)
+    if wanted == x.shape:
+        return x.copy()
+    if not wanted or x.shape not in ((), (1,)):
+        raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
+    scalar = build.scalar_of(x.session, x.node) if x.ndim else x.node
+    return x.session.wrap(x.session.graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
+
+
+def broadcast_arrays(*arrays: DistArray) -> list[DistArray]:
     """``arrays`` in their common shape: scalars and vectors of length 1 repeated; lazy."""
     if not arrays:
-        return ()
-    session = arrays[0].session
+        return []
     for array in arrays:
-        build.check_session(session, array, "broadcast_arrays")
-    nodes = build.broadcast(session, [array.node for array in arrays])
-    space = space_of(nodes)
-    if space is None:
-        return arrays
-    return tuple(
-        session.wrap(node if node.space else session.graph.make("fill", (node,), node.dtype, space))
-        for node in nodes
-    )
+        build.check_session(arrays[0].session, array, "broadcast_arrays")
+    space = space_of(build.broadcast(arrays[0].session, [array.node for array in arrays]))
+    return [broadcast_to(array, () if space is None else (space.length,)) for array in arrays]

@@ -41,10 +41,10 @@ way, not at its end, is finite here.
 ## The array API standard
 
 `x.__array_namespace__()` follows version {version}, as far as ranks 0 and 1 go, with the dtypes
-above: the functions named here, creation, `asarray`, `broadcast_arrays`, `reshape` and `squeeze`
-(`()` and `(1,)`), `isdtype`, `result_type`, `can_cast`, `finfo`, `iinfo`, `linalg.vector_norm` and
-`__array_namespace_info__`. No indexing, sorting, set functions or `concat`. The only device is
-`"servers"`.
+above: the functions named here, creation, `asarray`, `broadcast_arrays`, `broadcast_to`,
+`reshape` and `squeeze` (`()` and `(1,)`), `isdtype`, `result_type`, `can_cast`, `finfo`, `iinfo`,
+`linalg.vector_norm` and `__array_namespace_info__`. No indexing, sorting, set functions or
+`concat`. The only device is `"servers"`.
 
 `array-api-compat` takes it, and so do SciPy's functions for the array API where
 `SCIPY_ARRAY_API=1` is set before SciPy is imported. For most of `scipy.special` SciPy itself then

@@ -120,6 +120,11 @@ def test_broadcast_arrays(ps: dv.Session) -> None:
     for ours, theirs in zip(got, expected, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours.numpy(), theirs)
+    assert type(got) is list and ps.namespace.broadcast_arrays() == []
+    both = ps.namespace.broadcast_arrays(ps.full((), 2), ps.array([5.0]))
+    assert [array.shape for array in both] == [(1,), (1,)]
+    with pytest.raises(ValueError, match=r"cannot broadcast an array of shape \(3,\) to shape"):
+        ps.namespace.broadcast_to(ps.ones(3), 4)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), 1, (-1,), [1]])
