@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from distvec import build, dispatch, dtypes, elements, hints, reductions
+from distvec import build, changing, dispatch, dtypes, elements, hints, reductions, values
 from distvec.expr import Buffer, Node
 from distvec.operators import (
     binary,
@@ -20,7 +20,6 @@ from distvec.operators import (
 )
 from distvec.planner.draw import Explanation, draw
 from distvec.planner.plan import Template
-from distvec.profile import measured
 
 if TYPE_CHECKING:
     from distvec.namespace import Namespace
@@ -40,12 +39,14 @@ class DistArray:
     nothing new. In-place operators and ``out=`` make the handle stand for another value.
     """
 
-    __slots__ = ("__weakref__", "_node", "session")
+    __slots__ = ("__weakref__", "_moving", "_node", "_turn", "session")
     __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
 
     def __init__(self, session: Session, node: Node) -> None:
         self.session = session
         self._node = node
+        self._moving: threading.Lock | None = None
+        self._turn: threading.RLock | None = None
         if not node.known:
             session.note_pending(self)
 
@@ -54,7 +55,17 @@ class DistArray:
     @property
     def node(self) -> Node:
         """The expression this array stands for."""
-        return self._node
+        node = self._node  # first: who gives its memory away after that sees that it is held
+        while (moving := self._moving) is not None:
+            with moving:  # until another thread has changed the array
+                node = self._node
+        return node
+
+    @property
+    def pending_node(self) -> Node | None:
+        """The expression if it has no value yet. Never waits."""
+        node = self._node
+        return None if node.known else node
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -150,7 +161,8 @@ class DistArray:
         return build.elementwise(self.session, "pow", self, exponent)
 
     def __ipow__(self, exponent: Any) -> DistArray:
-        return updated(self, self**exponent, "pow")
+        with self.turn:
+            return updated(self, self**exponent, "pow")
 
     def __matmul__(self, other: Any) -> DistArray:
         return self._product(other, reflected=False)
@@ -167,6 +179,11 @@ class DistArray:
         if self.ndim == 0 or other.ndim == 0:
             raise ValueError("@ needs two vectors; multiply by a scalar with *")
         return reductions.dot(other, self) if reflected else reductions.dot(self, other)
+
+    @property
+    def turn(self) -> threading.RLock:
+        """Held by the thread that changes the array, from reading the old value to the new one."""
+        return self._turn or changing.first_turn(self)
 
     def become(self, node: Node) -> DistArray:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
@@ -194,7 +211,8 @@ class DistArray:
                 )
             scalar = build.scalar_of(self.session, node) if value.ndim else node
             node = self.session.graph.make("fill", (scalar,), value.dtype, self._node.space)
-        return self.become(build.cast(self.session, node, self.dtype))
+        with self.turn:
+            return self.become(build.cast(self.session, node, self.dtype))
 
     # --- evaluation ---------------------------------------------------------------------------
 
@@ -203,77 +221,46 @@ class DistArray:
         self.session.evaluate(self)
         return self
 
-    def numpy(self) -> npt.NDArray[Any]:
-        """The values, pulled to the client: evaluation, then one message per server."""
-        self.session.evaluate(self)
-        if self._node.space is None:
-            return np.asarray(self._node.value)
-        with measured(self.session.counters):
-            return self.session.client.read(self._buffer.id, self._node.space, self.dtype)
-
-    def item(self) -> Any:
-        """The value of an array with one element as a Python scalar."""
-        if self.size != 1:
-            raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return self.numpy().reshape(()).item()
+    numpy, item = values.numpy, values.item
 
     @property
-    def _buffer(self) -> Buffer:
-        value = self._node.value
-        if not isinstance(value, Buffer):
+    def buffer(self) -> Buffer:
+        """The buffer that holds the vector; evaluates it first if need be.
+
+        Hold it as long as its id is in use: what nobody holds is freed, or written over.
+        """
+        node = self.node
+        self.session.compute([node])
+        if not isinstance(node.value, Buffer):
             raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
-        return value
+        return node.value
 
     @property
     def buffer_id(self) -> int:
         """Id of the buffer that holds the vector; evaluates it first if need be."""
-        self.session.evaluate(self)
-        return self._buffer.id
-
-    def _scalar(self, what: str) -> Any:
-        if self.ndim:
-            raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
-        self.session.evaluate_implicitly(self, what)
-        return self._node.value
+        return self.buffer.id
 
     def __float__(self) -> float:
-        return float(self._scalar("float()"))
+        return float(values.scalar(self, "float()"))
 
     def __int__(self) -> int:
-        return int(self._scalar("int()"))
+        return int(values.scalar(self, "int()"))
 
     def __index__(self) -> int:
         if self.dtype.kind != "i":
             raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
-        return int(self._scalar("index()"))
+        return int(values.scalar(self, "index()"))
 
-    def __bool__(self) -> bool:
-        if self.size == 1 and self.ndim:
-            return bool(build_scalar(self))
-        if self.ndim:
-            raise ValueError(
-                "The truth value of an array with more than one element is ambiguous. "
-                "Use a.any() or a.all()"
-            )
-        return bool(self._scalar("bool()"))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("values on the servers cannot become a NumPy array without a copy")
-        self.session.evaluate_implicitly(self, "np.asarray()")
-        values = self.numpy()
-        return values if dtype is None else values.astype(dtype, copy=False)
+    __bool__, __array__ = values.truth, values.as_array
 
     def __format__(self, spec: str) -> str:
-        return format(self._scalar("format()"), spec) if self.ndim == 0 else str(self)
+        return format(values.scalar(self, "format()"), spec) if self.ndim == 0 else str(self)
 
     def __str__(self) -> str:
-        self.session.evaluate_implicitly(self, "str()")
-        return str(self._node.value) if self.ndim == 0 else f"[{elements.shown(self)}]"
+        return values.inner_text(self, "str()")
 
     def __repr__(self) -> str:
-        self.session.evaluate_implicitly(self, "repr()")
-        inner = str(self._node.value) if self.ndim == 0 else f"[{elements.shown(self)}]"
+        inner = values.inner_text(self, "repr()")
         return f"DistArray({inner}, dtype={self.dtype}, shape={self.shape})"
 
     def explain(self, format: str = "text") -> str:
@@ -310,8 +297,9 @@ class DistArray:
         if isinstance(key, DistArray) and key.dtype == np.bool_ and key.shape == self.shape:
             new = value if isinstance(value, DistArray) else self.session.full((), value)
             if new.ndim == 0:
-                chosen = build.elementwise(self.session, "where", key, new.astype(self.dtype), self)
-                self.assign(chosen)
+                given = new.astype(self.dtype)
+                with self.turn:
+                    self.assign(build.elementwise(self.session, "where", key, given, self))
                 return
         raise TypeError(
             "item assignment is not supported; use x.push(indices, values) to add at indices, "
@@ -396,8 +384,3 @@ class DistArray:
                 f"device={device!r}: arrays are on {self.device!r}; to the client by x.numpy()"
             )
         return self
-
-
-def build_scalar(array: DistArray) -> DistArray:
-    """The only element of a vector of length 1 as a lazy scalar."""
-    return array.session.wrap(build.scalar_of(array.session, array.node))

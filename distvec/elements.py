@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.donation import references
+from distvec.changing import moving
+from distvec.expr import Buffer
+from distvec.flights import Flight
 from distvec.profile import measured
+from ps_backend.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from distvec.array import DistArray
@@ -22,9 +25,9 @@ def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
     if indices is None:
         return x.numpy()
     wanted = as_indices(indices, _length(x))
-    source = x.buffer_id
+    source = x.buffer
     with measured(x.session.counters):
-        return x.session.client.gather(source, x.space, x.dtype, wanted)
+        return x.session.client.gather(source.id, source.space, source.dtype, wanted)
 
 
 def push(x: DistArray, indices: Any, values: Any) -> DistArray:
@@ -44,21 +47,48 @@ def push(x: DistArray, indices: Any, values: Any) -> DistArray:
             f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
         )
     if where is None:
-        return x.assign(x + x.session.array(given, x.dtype), "push")
-    source = x.buffer_id
+        everywhere = x.session.array(given, x.dtype)
+        with x.turn:
+            return x.assign(x + everywhere, "push")
     if not len(where):
-        return x
+        return x.persist()
     added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
-    buffer = x.session.new_buffer(x.space, x.dtype)
-    donate = _is_sole_owner(x)
-    with measured(x.session.counters):
-        x.session.client.scatter_add(
-            source, buffer.id, x.space, x.dtype, where, added, donate=donate
+    with x.turn:
+        x.persist()
+        with measured(x.session.counters), uninterrupted(), moving(x) as (source, is_alone):
+            _add(x, source, where, added, donate=is_alone)
+    return x
+
+
+def _add(
+    x: DistArray,
+    source: Buffer,
+    where: npt.NDArray[np.int64],
+    added: npt.NDArray[Any],
+    *,
+    donate: bool,
+) -> None:
+    """Let ``x`` become ``source`` with ``added``; ``donate``: in the same memory."""
+    session, space, dtype = x.session, source.space, source.dtype
+    buffer = session.new_buffer(space, dtype)
+    leaf, flight = session.graph.leaf(buffer), Flight()
+    try:
+        session.client.scatter_add(
+            source.id, buffer.id, space, dtype, where, added, donate=donate, ended=flight.end
         )
-    return x.become(x.session.graph.leaf(buffer))
+    except KeyboardInterrupt:  # a second one: the next evaluation asks how it ended
+        flight.remember(leaf, session.graph.memento(leaf)._replace(value=source))
+        session.leave(flight)
+        x.become(leaf)
+        raise
+    x.become(leaf)
 
 
-def shown(x: DistArray, at_each_end: int = 3) -> str:
+SHOWN = 3
+"""So many elements at each end are printed."""
+
+
+def shown(x: DistArray, at_each_end: int = SHOWN) -> str:
     """The first and last elements in print: a sparse pull, whatever the length."""
     if x.size <= 2 * at_each_end:
         return ", ".join(str(value) for value in x.numpy())
@@ -84,11 +114,6 @@ def _hint(indices: npt.NDArray[Any]) -> str:
             "; for masks: distvec.where(mask, x, y), or numpy.flatnonzero of a mask on the client"
         )
     return "; write indices.astype('int64')" if kind == "f" else ""
-
-
-def _is_sole_owner(x: DistArray) -> bool:
-    """Whether nobody but this handle holds its buffer, so that its memory may be given away."""
-    return references([x.node], 0) == 1 and references([x.node.value], 0) == 1
 
 
 def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:

@@ -40,6 +40,8 @@ class Evaluator:
         self.planner = Planner(self.graph)
         self.implicit_evaluations = 0
         """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
+        self.implicit_transfers = 0
+        """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
         self.cancellations = 0
         """How often an expanded inner product lost digits and was computed anew, directly."""
         self.flights: list[Flight] = []
@@ -48,6 +50,8 @@ class Evaluator:
         self._overdue = False
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
         self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
+        self.turns = threading.Lock()
+        """Held for a moment by who makes the ``turn`` of an array."""
         # Arrays without a value yet. They are found here by a later evaluation, which takes along
         # what it can; weak, since what nobody holds need never be computed.
         self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
@@ -77,7 +81,7 @@ class Evaluator:
         if not self._overdue:
             return
         self._overdue = False
-        nodes = [array.node for array in self._alive()]
+        nodes = self._alive()
         if len(self.graph) < self._slack * self.pending_nodes:
             # What is not deep waits: it may never be asked for, and then needs no memory.
             nodes = [node for node in nodes if 2 * node.depth >= self.pending_depth]
@@ -93,15 +97,15 @@ class Evaluator:
         What fails then stays pending, and is tried again when it is asked for: there the error
         shows.
         """
-        self._send_off([array.node for array in self._alive()])
+        self._send_off(self._alive())
 
     def plan(self, *arrays: DistArray) -> Template:
         """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
         return self._plan([array.node for array in arrays]).template
 
-    def evaluate_implicitly(self, array: DistArray, what: str) -> None:
+    def evaluate_implicitly(self, node: Node, what: str) -> None:
         """Evaluate because a value is needed; counted, and an error in strict mode."""
-        if array.node.known:
+        if node.known:
             return
         if self._strict:
             raise RuntimeError(
@@ -109,34 +113,46 @@ class Evaluator:
                 f"call distvec.evaluate(...) or .persist() before"
             )
         self.implicit_evaluations += 1
-        self.evaluate(array)
+        self.compute([node])
+
+    def transfer_implicitly(self, array: DistArray, what: str, count: int) -> None:
+        """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
+        if not array.ndim:
+            return  # scalars come with their evaluation
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} brings {count} elements ({count * array.dtype.itemsize} "
+                f"bytes) from the servers, which session.strict() forbids; write x.numpy() or "
+                f"x.pull(indices) where you want that"
+            )
+        self.implicit_transfers += 1
 
     @contextmanager
     def strict(self) -> Iterator[None]:
-        """Within this context every implicit evaluation is an error that names the line."""
+        """Within it every implicit evaluation or transfer is an error that names the line."""
         before, self._strict = self._strict, True
         try:
             yield
         finally:
             self._strict = before
 
-    def _alive(self) -> list[DistArray]:
-        """Arrays that a user holds and that have no value, oldest first."""
+    def _alive(self) -> list[Node]:
+        """Nodes without a value of arrays that a user holds, oldest first."""
         # A list of references is made in one go: other threads may add arrays meanwhile.
         alive = []
         for reference in self._pending.valuerefs():
             array = reference()
             if array is None:
                 continue
-            if not array.node.known:
-                alive.append(array)
+            node = array.pending_node
+            if node is not None:
+                alive.append(node)
             elif not self.flights:  # else it may be pending again
                 self._pending.pop(id(array), None)
         return alive
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
-        pending = [] if alone else self._wanted([array.node for array in self._alive()])
-        return self.planner.plan(targets, pending)
+        return self.planner.plan(targets, [] if alone else self._wanted(self._alive()))
 
     def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
         """Those that may be computed though nobody asks for them."""
@@ -156,7 +172,7 @@ class Evaluator:
                     pass  # gone with the block, and with it what its traceback keeps alive
                 # What was taken along must not make fail what was asked for.
                 self._execute(targets, wait=True, alone=True)
-                self._refused.update(array.node for array in self._alive())
+                self._refused.update(self._alive())
 
     def _send_off(self, nodes: Sequence[Node]) -> None:
         """Compute ``nodes``, which nobody asked for: without waiting, and without an error."""
@@ -185,6 +201,11 @@ class Evaluator:
                 self.planner.compute_directly(cancelled.product)
             else:
                 return
+
+    def leave(self, flight: Flight) -> None:
+        """Let the next evaluation ask how a request ended whose wait was broken off."""
+        with self._evaluating:
+            self.flights.append(flight)
 
     def _land(self) -> bool:
         """Wait for all programs under way; whether one was taken back."""

@@ -93,21 +93,22 @@ def _settle(
     program: PlannedProgram | None = None,
 ) -> None:
     """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
-    graph, awaited = session.graph, set()
-    if program is not None:
-        awaited = {values[position] for sweep in program.sweeps for position in sweep.stores}
-
-    def settle(node: Node, value: Any) -> None:
-        if flight is not None and value in awaited:
+    graph = session.graph
+    awaited = set()
+    if flight is not None and program is not None:
+        awaited = {position for sweep in program.sweeps for position in sweep.stores}
+    for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
+        if value is None or node.known:
+            continue
+        if flight is not None and position in awaited:
             flight.remember(node, graph.memento(node))
         graph.settle(node, value, plan.template)
-
-    for node, value in zip(plan.nodes, values, strict=True):
-        if value is not None and not node.known:
-            settle(node, value)
+    made = {id(values[position]) for position in awaited}
     for node, simplified in plan.aliases:
         if node is not simplified and not node.known and simplified.known:
-            settle(node, simplified.value)
+            if flight is not None and id(simplified.value) in made:
+                flight.remember(node, graph.memento(node))
+            graph.settle(node, simplified.value, plan.template)
 
 
 def _run(

@@ -33,7 +33,8 @@ def in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
     """``x OP= other``: the handle stands for the result, in its own dtype."""
 
     def operator(self: DistArray, other: Any) -> DistArray:
-        return updated(self, build.elementwise(self.session, name, self, other), name)
+        with self.turn:
+            return updated(self, build.elementwise(self.session, name, self, other), name)
 
     return operator
 
@@ -65,6 +66,7 @@ def bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
     """``x OP= other`` for ``& | ^``."""
 
     def operator(self: DistArray, other: Any) -> DistArray:
-        return updated(self, build.bitwise(self.session, name, self, other), name)
+        with self.turn:
+            return updated(self, build.bitwise(self.session, name, self, other), name)
 
     return operator

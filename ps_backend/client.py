@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ps_backend.arguments import check_seconds, check_token, server_addresses, server_count
 from ps_backend.compose import Messages
 from ps_backend.connection import Connection
+from ps_backend.interrupts import uninterrupted
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.link import Diagnose, RetryPolicy
 from ps_backend.loop import Loop
@@ -218,19 +219,21 @@ class Client(Connection):
         values: npt.ArrayLike,
         *,
         donate: bool,
+        ended: Ended | None = None,
     ) -> None:
         """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
 
         ``indices`` and ``values`` have shape ``(k,)``; duplicates add up in the order given.
         ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
         may be using it. More than 1 MiB for a server then takes two messages, so that one that
-        lacks the memory for it refuses before another has given anything away.
+        lacks the memory for it refuses before another has given anything away. ``ended``: as in
+        ``run``.
         """
         messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
         large = max(sum(map(len, message.payload)) for message in messages.values())
         if donate and large > MOST_FORCED_BYTES:
             messages = self._staged(f"push {target}", messages)
-        self._send(messages, made=target)
+        self._send(messages, made=target, ended=ended)
 
     def _staged(self, round: str, messages: Messages) -> Messages:
         """Stage the pairs, which a server may refuse; returns the messages without them."""
@@ -308,18 +311,19 @@ class Client(Connection):
         """
         done: list[int] = []
         self._check_usable()
-        try:
-            replies = self._fan_out.send(
-                self._compose.commit(round, totals),
-                after=lambda replies, error: done.extend(replies if error else ()),
-            )
-        except Exception:
-            targets = [total.target for total in totals]
-            self._send(self._compose.reopen(round, targets, done))
-            raise
-        large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
-        if large:  # all have agreed: nothing will be taken back
-            self._fan_out.send_unawaited(self._compose.nothing(large))
+        with uninterrupted():
+            try:
+                replies = self._fan_out.send(
+                    self._compose.commit(round, totals),
+                    after=lambda replies, error: done.extend(replies if error else ()),
+                )
+            except Exception:
+                targets = [total.target for total in totals]
+                self._send(self._compose.reopen(round, targets, done))
+                raise
+            large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
+            if large:  # all have agreed: nothing will be taken back
+                self._fan_out.send_unawaited(self._compose.nothing(large))
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""

@@ -15,7 +15,7 @@ from ps_backend.counters import Counters
 from ps_backend.errors import PSError
 from ps_backend.fan_out import FanOut, Replies
 from ps_backend.link import Diagnose, Link, RetryPolicy
-from ps_backend.programs import Dispatcher
+from ps_backend.programs import Dispatcher, Ended
 from ps_backend.status import ServerStatus, decode_status
 from ps_backend.transport import Transport
 
@@ -152,11 +152,14 @@ class Connection:
         *,
         recorded: bool = True,
         made: int | None = None,
+        ended: Ended | None = None,
     ) -> Replies:
         """Send and wait; if that fails on one server, what was ``made`` on others is freed."""
         self._check_usable()
 
         def take_back(replies: Replies, error: Exception | None) -> None:
+            if ended is not None:
+                ended(error)
             if error is not None and made is not None:
                 self._fan_out.take_back([made], replies)
 

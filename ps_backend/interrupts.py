@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import threading
+
+# Those of the module ``signal`` take 5 us each, to make enums.
+from _signal import getsignal, signal  # type: ignore[import-not-found]
 from collections.abc import Callable
+from contextvars import ContextVar
+from signal import SIGINT
 from types import FrameType
 from typing import Any, Self
+
+_holding: ContextVar[bool] = ContextVar("ps_backend.interrupts", default=False)
 
 
 class uninterrupted:
@@ -28,18 +34,20 @@ class uninterrupted:
         self._previous: Callable[[int, FrameType | None], Any] | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
+        if _holding.get() or threading.current_thread() is not threading.main_thread():
             return self
-        previous = signal.getsignal(signal.SIGINT)
-        if callable(previous) and not isinstance(getattr(previous, "__self__", None), type(self)):
+        previous = getsignal(SIGINT)
+        if callable(previous):
             self._previous = previous
-            signal.signal(signal.SIGINT, self._hold)
+            signal(SIGINT, self._hold)
+            _holding.set(True)
         return self
 
     def __exit__(self, *_: object) -> None:
         previous = self._previous
         if previous is not None:
-            signal.signal(signal.SIGINT, previous)
+            _holding.set(False)
+            signal(SIGINT, previous)
             self.check()
 
     def check(self) -> None:
@@ -50,7 +58,7 @@ class uninterrupted:
         if self._held and self._previous is not None:
             frame = self._held[0]
             self._held.clear()
-            self._previous(signal.SIGINT, frame)
+            self._previous(SIGINT, frame)
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self._held.append(frame)

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark import RDD
 
 from distvec import DistArray
+from distvec.changing import turns_of
 from distvec.expr import Buffer
 from distvec.spark.application import free_slots
 from distvec.spark.context import PSContext
@@ -16,6 +17,7 @@ from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
 from distvec.spark.tasks.rounds import check_vectors
+from ps_backend.interrupts import uninterrupted
 from ps_backend.rounds import Total
 
 
@@ -79,8 +81,9 @@ def run(
         except BaseException:
             running.stop()
             raise
-    for array, buffer in zip(arrays, buffers, strict=True):
-        array.become(ps.graph.leaf(buffer))
+    with turns_of(arrays), uninterrupted():  # all or none
+        for array, buffer in zip(arrays, buffers, strict=True):
+            array.become(ps.graph.leaf(buffer))
     return results
 
 
@@ -98,11 +101,12 @@ def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
 
 def _copies(ps: PSContext, arrays: Sequence[DistArray]) -> list[Buffer]:
     """Copies to be trained, made on the servers: the commit of a round without contributions."""
-    ps.evaluate(*arrays)
-    buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
+    ps.evaluate(*arrays)  # at once, in common messages
+    sources = [array.buffer for array in arrays]
+    buffers = [ps.new_buffer(source.space, source.dtype) for source in sources]
     totals = [
-        Total(buffer.id, array.space, array.dtype, [], source=array.buffer_id)
-        for array, buffer in zip(arrays, buffers, strict=True)
+        Total(buffer.id, buffer.space, buffer.dtype, [], source=source.id)
+        for source, buffer in zip(sources, buffers, strict=True)
     ]
     if totals:
         ps.client.commit_totals(str(ps.client.new_id()), totals)

@@ -206,10 +206,11 @@ class LogisticLoss:
         """The sum over all rows of the loss, and of its gradient; None if blocks are missing."""
         client, space = self.ps.client, DenseSpace(self.dimension)
         round_name = str(client.new_id())
+        weights = w.buffer  # held as long as tasks read it
         request = Evaluation(
             self.ps.access,
             round_name,
-            w.buffer_id,
+            weights.id,
             space.length,
             w.dtype.str,
             self.intercept,
@@ -221,14 +222,14 @@ class LogisticLoss:
                 client.drop_round(round_name)
                 return None
             _raise_error_of(outcomes)
-            target = client.new_id()
+            gradient = self.ps.new_buffer(weights.space, weights.dtype)
             winners = [(one.partition, one.attempt) for one in outcomes]
-            client.commit(round_name, winners, space, w.dtype, target)
+            client.commit(round_name, winners, space, w.dtype, gradient.id)
         except BaseException as error:
             abandon(client, round_name, error)
             raise
-        gradient = self.ps.adopt(target, w.space, w.dtype)
-        return math.fsum(one.loss for one in outcomes), gradient
+        value = math.fsum(one.loss for one in outcomes)
+        return value, self.ps.wrap(self.ps.graph.leaf(gradient))
 
     def _run(self, request: Evaluation) -> list[Outcome]:
         if self._residents is not None:

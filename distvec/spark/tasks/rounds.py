@@ -18,10 +18,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from distvec import DistArray
+from distvec.changing import turns_of
 from distvec.profile import measured
 from distvec.spark.tasks.contribute import Contributor, Report, Sender, Slot
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
+from ps_backend.interrupts import uninterrupted
 from ps_backend.rounds import OPERATIONS, Total, Winner
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def open_round(
         yield contributors[0] if len(arrays) == 1 else contributors
         sender.is_over = True
         reports = ps.reports.value.pop(sender.name, None)
-        _commit(ps, arrays, op, sender.name, counted(reports or []))
+        commit(ps, arrays, op, sender.name, counted(reports or []))
     except BaseException as error:
         sender.is_over = True
         ps.reports.value.pop(sender.name, None)
@@ -88,27 +90,30 @@ def counted(reports: Iterable[Report]) -> list[Report]:
     return sorted(winners, key=lambda one: (one.closure, one.partition))
 
 
-def _commit(
+def commit(
     ps: PSContext, arrays: Sequence[DistArray], op: str, name: str, winners: Sequence[Report]
 ) -> None:
-    ps.evaluate(*arrays)
-    buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
-    totals = [
-        Total(
-            buffer.id,
-            array.space,
-            array.dtype,
-            [Winner(one.partition, one.run, one.counts[slot]) for one in winners],
-            source=array.buffer_id,
-            op=op,
-            slot=slot,
-        )
-        for slot, (array, buffer) in enumerate(zip(arrays, buffers, strict=True))
-    ]
-    with measured(ps.counters):
-        ps.client.commit_totals(name, totals)
-    for array, buffer in zip(arrays, buffers, strict=True):
-        array.become(ps.graph.leaf(buffer))
+    """Combine each of ``arrays`` with what the ``winners`` staged; all of them or none."""
+    with turns_of(arrays):  # from reading them on: another round's thread may end one, too
+        ps.evaluate(*arrays)  # at once, in common messages
+        sources = [array.buffer for array in arrays]
+        buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
+        totals = [
+            Total(
+                buffer.id,
+                buffer.space,
+                buffer.dtype,
+                [Winner(one.partition, one.run, one.counts[slot]) for one in winners],
+                source=source.id,
+                op=op,
+                slot=slot,
+            )
+            for slot, (source, buffer) in enumerate(zip(sources, buffers, strict=True))
+        ]
+        with measured(ps.counters), uninterrupted():
+            ps.client.commit_totals(name, totals)
+            for array, buffer in zip(arrays, buffers, strict=True):
+                array.become(ps.graph.leaf(buffer))
 
 
 def abandon(client: Client, name: str, error: BaseException) -> None:
