@@ -46,7 +46,7 @@ def _covers(x: DistArray, name: str, axis: Any) -> bool:
         return True
     for one in axis if isinstance(axis, tuple) else (axis,):
         if not -x.ndim <= operator.index(one) < x.ndim:
-            raise np.exceptions.AxisError(operator.index(one), x.ndim, f"{name}: ")
+            raise np.exceptions.AxisError(operator.index(one), x.ndim, name)
     return axis != () or x.ndim == 0
 
 

@@ -17,7 +17,8 @@ def cache_folder(tag: str) -> Path | None:
 
     ``DISTVEC_CACHE``, ``XDG_CACHE_HOME`` or ``~/.cache`` if it can be written to, else a folder of
     this user's in the system's temporary directory. It is made with mode 0700; one that is there
-    must have that mode and belong to this user, and no stranger may be able to replace it.
+    must have that mode and belong to this user, and no stranger may be able to replace it. Nor may
+    one be able to write to ``NUMBA_CACHE_DIR``, where numba puts machine code instead if it is set.
     """
     reasons = []
     for parent in _parents():
@@ -27,7 +28,8 @@ def cache_folder(tag: str) -> Path | None:
             _check_owner(parent)  # of the link, if it is one
             folder.mkdir(exist_ok=True, mode=0o700)
             folder = folder.resolve()
-            _check(folder)
+            _check(folder, 0o077)
+            _check_numba()
         except OSError as error:
             reasons.append(f"{folder}: {error.strerror or error}")
         else:
@@ -47,12 +49,27 @@ def _parents() -> Iterator[Path]:
     yield Path(tempfile.gettempdir(), f"distvec-{os.geteuid()}")
 
 
-def _check(folder: Path) -> None:
-    """``PermissionError`` if what lies in ``folder``, a path without links, may be another's."""
+def _check_numba() -> None:
+    """As ``_check``, for the folder where numba was told to keep what it compiles, if it was."""
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    if told:
+        folder = Path(told)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            _check(folder.resolve(), 0o022)
+        except PermissionError as error:
+            raise PermissionError(f"NUMBA_CACHE_DIR, {told}, {error}") from None
+
+
+def _check(folder: Path, forbidden: int) -> None:
+    """``PermissionError`` if what lies in ``folder``, a path without links, may be another's.
+
+    So it is if its mode has one of the bits in ``forbidden``.
+    """
     _check_owner(folder)
     mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o077:
-        raise PermissionError(f"has mode {mode:04o}, not 0700")
+    if mode & forbidden:
+        raise PermissionError(f"has mode {mode:04o}; chmod it to {mode & ~forbidden:04o}")
     if not os.access(folder, os.W_OK):
         raise PermissionError("cannot be written to")
     for above in folder.parents:  # who may rename a folder on the way may put another in its place

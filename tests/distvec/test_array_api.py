@@ -60,6 +60,12 @@ def test_over_no_axes_nothing_is_reduced(ps: dv.Session, name: str, host: np.nda
     np.testing.assert_array_equal(got.numpy(), expected)
 
 
+def test_an_axis_that_is_not_there_is_named(ps: dv.Session) -> None:
+    for axis in (1, (0, 1), -2):
+        with pytest.raises(np.exceptions.AxisError, match=r"^sum: axis (1|-2) is out of bounds"):
+            ps.ones(3).sum(axis=axis)
+
+
 def test_functions_have_the_parameters_of_the_standard(ps: dv.Session) -> None:
     xp = ps.namespace
     for name, op in ops.TABLE.items():

@@ -27,6 +27,7 @@ def places(tmp_path, monkeypatch):
     temporary.mkdir()
     temporary.chmod(0o1777)
     monkeypatch.setenv("DISTVEC_CACHE", str(home))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     cache_folder.cache_clear()
     yield home, temporary
@@ -90,7 +91,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (spoil_mode, "has mode 0770, not 0700"),
+        (spoil_mode, "has mode 0770; chmod it to 0700"),
         pytest.param(spoil_owner, "belongs to user 12345", marks=root_only),
         pytest.param(spoil_owner_of_parent, "belongs to user 12345", marks=root_only),
         pytest.param(spoil_by_link, "belongs to user 12345", marks=root_only),
@@ -109,3 +110,15 @@ def test_a_folder_that_others_may_write_to_is_not_used(places, spoil, reason):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run()  # told once
+
+
+def test_nor_is_one_that_numba_was_told_of(places, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    (tmp_path / "numba").mkdir(mode=0o755)
+    run()
+    (tmp_path / "numba").chmod(0o777)
+    cache_folder.cache_clear()
+    with pytest.warns(
+        RuntimeWarning, match="NUMBA_CACHE_DIR, .*numba, has mode 0777; chmod it to 0755"
+    ):
+        run()
