@@ -41,22 +41,26 @@ OPTIONS = (
 _MISSING = "a token is needed; pass token=..., the content of the server's token file"
 _WRONG = "the token is wrong; pass the content of the server's token file"
 
-Behavior = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
+Call = Callable[[Iterator[bytes], grpc.ServicerContext], bytes]
+Stream = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
 
 
 class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Leads calls that carry the token to their methods, and all others out."""
 
-    def __init__(self, methods: Mapping[str, Behavior], token: str | None) -> None:
-        """``methods``: streams both ways, by name; a unary call is a stream of one message.
+    def __init__(
+        self, calls: Mapping[str, Call], streams: Mapping[str, Stream], token: str | None
+    ) -> None:
+        """Methods by name; one for ``calls`` gets the only message as a stream, too.
 
         So nothing of the body is read before a method asks for it. ``token`` None: all get in.
         """
         self._token = token.encode() if token else None
-        self._method_handlers = {
-            f"/{SERVICE}/{name}": grpc.stream_stream_rpc_method_handler(behavior)
-            for name, behavior in methods.items()
+        handlers: dict[str, Any] = {
+            **{name: grpc.stream_unary_rpc_method_handler(call) for name, call in calls.items()},
+            **{name: grpc.stream_stream_rpc_method_handler(one) for name, one in streams.items()},
         }
+        self._method_handlers = {f"/{SERVICE}/{name}": one for name, one in handlers.items()}
         self._strangers = ThreadPoolExecutor(1, thread_name_prefix="distvec-strangers")
         self._missing, self._wrong = self._refusal(_MISSING), self._refusal(_WRONG)
 

@@ -104,18 +104,13 @@ class _Handler:
     def table(self, token: str | None) -> Door:
         """What gRPC calls for each method."""
         return Door(
-            {
-                "Call": self._call,
-                "Pipe": self._pipe,
-                "Stream": self._stream,
-                "Shared": self._shared,
-            },
+            {"Call": self._call},
+            {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
             token,
         )
 
-    def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        data = next(self.patience.each(requests, context), b"")
-        return iter((self._answer(data, context),))
+    def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        return self._answer(next(self.patience.each(requests, context), b""), context)
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         try:
