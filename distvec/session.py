@@ -226,11 +226,18 @@ def local(
 
 
 def connect(
-    addresses: str | Sequence[str], *, token: str | None = None, timeout: float = 10.0, **tls: Any
+    addresses: str | Sequence[str],
+    *,
+    token: str | None = None,
+    timeout: float = 10.0,
+    lease: float | None = None,
+    **tls: Any,
 ) -> Session:
     """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.
 
-    ``token`` is what ``distvec serve --token-file`` has in its file.
+    ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
+    servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
+    another ``--lease``. While it lives it renews the lease by itself.
     """
     names = server_addresses(addresses)
-    return Session(Client.connect(names, token=token, timeout=timeout, **tls))
+    return Session(Client.connect(names, token=token, timeout=timeout, lease=lease, **tls))

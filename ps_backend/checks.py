@@ -16,12 +16,14 @@ from ps_backend.proto import ps_pb2 as pb
 from ps_backend.wire import PROTOCOL
 
 _MOST_DIGEST = 64
+_MOST_KEY_BYTES = 64
 
 
 def verify_request(request: pb.Request, kind: str | None) -> None:
     """Raise ``ValueError`` that names the first field beyond its bound; ``kind`` is the body's."""
     check_name("session", request.session)
     check_name("client", request.client)
+    check("bytes of a key", len(request.key), 0, _MOST_KEY_BYTES)
     verify = _RULES.get(kind or "")
     if verify is not None and kind is not None:
         verify(getattr(request, kind))

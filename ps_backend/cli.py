@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ps_backend.errors import PSError
+from ps_backend.lease import LEASE_SECONDS, check_lease
 from ps_backend.memory import parse_size
 from ps_backend.server import Server
 from ps_backend.service import VERSION, Service
@@ -44,6 +45,13 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _seconds(text: str) -> float:
+    try:
+        return check_lease(float(text), "a lease")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="distvec", description=__doc__)
     parser.add_argument("--version", action="version", version=f"distvec {VERSION}")
@@ -56,6 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--token-file", type=Path, help="file with the token clients must pass; made if missing"
+    )
+    serve.add_argument(
+        "--lease",
+        type=_seconds,
+        default=LEASE_SECONDS,
+        help="seconds that a session outlives its last client, unless that asks for another time "
+        "(%(default)g)",
     )
     serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
     serve.add_argument("--tls-key", type=Path, help="private key, PEM")
@@ -78,7 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
         token, token_file = _token(options.token_file)
     try:
         server = Server(
-            Service(memory=options.memory),
+            Service(memory=options.memory, lease=options.lease),
             host=options.host,
             port=options.port,
             token=token,

@@ -52,12 +52,14 @@ class Client(Connection):
         tls: str | Path | None = None,
         pipe: bool | None = None,
         diagnose: Diagnose | None = None,
+        lease: float | None = None,
     ) -> Self:
         """Connect to running servers, each ``"host:port"``.
 
-        ``session`` None opens a new one; the name of one joins it (with the same addresses in the
-        same order). ``timeout``: seconds to wait for the servers to answer at all; ``retry``:
-        seconds to wait later for one that went silent. ``tls``: file with the certificate of the
+        ``session`` None opens a new one; the ``secret`` of who opened one joins it (with the same
+        addresses in the same order). ``lease``: how many seconds the session lives on after this
+        process died; by default as the servers say, which is ten minutes. ``timeout``: seconds to
+        wait for the servers to answer at all; ``retry``: seconds to wait later for one that went silent. ``tls``: file with the certificate of the
         authority that signed the servers'. ``pipe``: keep a stream open to each server, which
         halves the work of small requests and holds a thread there; by default whoever opens a
         session does, and those who join do not, as they may be many. Raises ``ServerLost``,
@@ -73,7 +75,7 @@ class Client(Connection):
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         transports = [OverGrpc(address, token=token, tls=tls, pipe=keep) for address in addresses]
-        return cls._over(transports, session, timeout, retry, diagnose)
+        return cls._over(transports, session, timeout, retry, diagnose, lease)
 
     @classmethod
     def follow(
@@ -87,6 +89,7 @@ class Client(Connection):
         retry: float = 10.0,
         pipe: bool | None = None,
         diagnose: Diagnose | None = None,
+        lease: float | None = None,
     ) -> Self:
         """Connect to the servers that ``directory`` knows, and go with them when they move.
 
@@ -96,7 +99,7 @@ class Client(Connection):
         keep = session is None if pipe is None else pipe
         make = partial(OverGrpc, token=token, pipe=keep)
         transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
-        return cls._over(transports, session, timeout, retry, diagnose)
+        return cls._over(transports, session, timeout, retry, diagnose, lease)
 
     @classmethod
     def _over(
@@ -106,6 +109,7 @@ class Client(Connection):
         timeout: float,
         retry: float,
         diagnose: Diagnose | None,
+        lease: float | None,
     ) -> Self:
         """A client over ``transports``, which are closed if it cannot be had."""
         try:
@@ -115,6 +119,7 @@ class Client(Connection):
                 retry=RetryPolicy(retry),
                 patience=RetryPolicy(timeout),
                 diagnose=diagnose,
+                lease=lease,
             )
         except BaseException:
             for transport in transports:

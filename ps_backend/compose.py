@@ -21,12 +21,29 @@ Messages = dict[int, Message]
 class Composer:
     """Composes the messages of one client of a session with so many servers."""
 
-    def __init__(self, session: str, client: str, servers: int) -> None:
+    def __init__(
+        self,
+        session: str,
+        client: str,
+        servers: int,
+        *,
+        key: bytes = b"",
+        secret: str = "",
+        lease: float = 0.0,
+    ) -> None:
+        """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session."""
         self.session, self.client, self.servers = session, client, servers
+        self._key, self._secret, self._lease = key, secret, lease
 
     def request(self) -> pb.Request:
         """A request without a body yet."""
-        return pb.Request(session=self.session, client=self.client)
+        return pb.Request(session=self.session, client=self.client, key=self._key)
+
+    def renew(self) -> pb.Request:
+        """To any server: the session is still in use."""
+        request = self.request()
+        request.renew.SetInParent()
+        return request
 
     # --- the connection ---
 
@@ -45,6 +62,7 @@ class Composer:
         body = request.open
         body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
         body.create, body.first_number = True, generation << CLIENT_BITS
+        body.secret, body.lease = self._secret, self._lease
         return request
 
     def close(self, servers: Iterable[int], *, session: bool) -> Messages:

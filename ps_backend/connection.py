@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +16,9 @@ from ps_backend.compose import Composer, Messages
 from ps_backend.counters import Counters
 from ps_backend.errors import PSError
 from ps_backend.fan_out import FanOut, Replies
+from ps_backend.lease import check_lease, renew_in_background
 from ps_backend.link import Diagnose, Link, RetryPolicy
+from ps_backend.membership import new_key, new_secret, session_name
 from ps_backend.programs import Dispatcher, Ended
 from ps_backend.status import ServerStatus, decode_status
 from ps_backend.transport import Transport
@@ -34,17 +38,23 @@ class Connection:
         retry: RetryPolicy | None = None,
         patience: RetryPolicy | None = None,
         diagnose: Diagnose | None = None,
+        lease: float | None = None,
     ) -> None:
-        """Open a session over ``transports``, or join ``session``. One message per server.
+        """Open a session over ``transports``, or join that with the secret ``session``.
 
-        ``retry``: how long a silent server is asked again; ``patience``: the same while opening.
-        ``diagnose`` says what is known of a server, by its address, when it does not answer.
+        One message per server. ``retry``: how long a silent server is asked again; ``patience``:
+        the same while opening. ``lease``: how many seconds the session outlives its opener, the
+        servers' default if not given. ``diagnose`` says what is known of a server, by its address,
+        when it does not answer.
         """
         if not transports:
             raise ValueError("a client needs the address of at least one server")
         self.servers = len(transports)
         self.client_id = uuid.uuid4().hex
-        self.session = uuid.uuid4().hex if session is None else session
+        self.secret = new_secret() if session is None else session
+        """Who knows it may join the session, and do whatever this client may."""
+        self.session = session_name(self.secret)
+        """The session's name, which is no secret."""
         self.counters = Counters(self.servers)
         self._owner = session is None
         self._pid = os.getpid()
@@ -52,7 +62,15 @@ class Connection:
         self.closed_message = "the client is closed; connect again"
         """What ``PSError`` says to those who use it all the same; its owner may know better."""
         self._transports = transports
-        self._compose = Composer(self.session, self.client_id, self.servers)
+        self._compose = Composer(
+            self.session,
+            self.client_id,
+            self.servers,
+            key=new_key(),
+            secret=self.secret,
+            lease=0.0 if lease is None else check_lease(lease),
+        )
+        self._ended = threading.Event()
         opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
         # the first server counts the clients of a session, so no two make the same buffer ids
         number = opened[0].opened.number
@@ -62,6 +80,10 @@ class Connection:
         self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
         self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
         self.counters.reset()
+        leases = [reply.opened.lease for reply in opened.values() if reply.opened.lease]
+        if self._owner and leases:
+            renew = partial(_renew, tuple(transports), self._compose)
+            renew_in_background(min(leases), self, renew, self._ended)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -88,6 +110,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        self._ended.set()
         try:
             if os.getpid() == self._pid:
                 self._fan_out.await_all(quietly=True)
@@ -170,3 +193,10 @@ class Connection:
             raise PSError(self.closed_message)
         if os.getpid() != self._pid:
             raise PSError("the client was made before a fork; connect again in this process")
+
+
+def _renew(transports: Sequence[Transport], compose: Composer) -> None:
+    """Renew the lease of the session on all servers that answer."""
+    for transport in transports:
+        with suppress(PSError, ConnectionError, ValueError):  # gRPC's ValueError: closed just now
+            transport.call(compose.renew())

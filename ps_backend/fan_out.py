@@ -218,7 +218,9 @@ class FanOut:
             waiting = link.note_frees(fresh)
             if waiting > _MOST_WAITING_FREES and server not in messages:
                 template = next(iter(messages.values())).request
-                request = pb.Request(session=template.session, client=template.client)
+                request = pb.Request(
+                    session=template.session, client=template.client, key=template.key
+                )
                 request.nothing.SetInParent()
                 try:
                     link.exchange(Message(request), recorded=True).result()

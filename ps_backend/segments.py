@@ -36,9 +36,10 @@ class Segments:
     def get(self, request: pb.Request) -> Segment | None:
         """The segment that the sender describes; None if it, or room for it, cannot be had.
 
-        Raises ``SessionUnknown`` for a sender that has not joined: it shares nothing.
+        Raises ``SessionUnknown`` for a sender that has not joined, ``AuthenticationError`` for one
+        that names another client: it shares nothing.
         """
-        attached = self._service.attached(request.session, request.client)
+        attached = self._service.attached(request)
         known = attached.get(request.client)
         if isinstance(known, _Attached) and known.segment.is_of(request.segment):
             return known.segment

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -88,8 +89,13 @@ class Server:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look_after(self) -> None:
+        before = time.monotonic()
         while not self._stopping.wait(_LOOK_SECONDS):
             self._patience.run_out()
+            now = time.monotonic()
+            # Of a time in which this process was stopped, clients could make nothing.
+            self.service.let_pass(min(now - before, 2 * _LOOK_SECONDS))
+            before = now
 
 
 class _Handler:

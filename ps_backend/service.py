@@ -6,6 +6,7 @@ The same object stands behind the in-process transport and the gRPC server.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -17,6 +18,8 @@ from ps_backend.board import WaitingRoom
 from ps_backend.checks import verify_request
 from ps_backend.commands import Command, Outcome, Payload
 from ps_backend.errors import PSError, SessionUnknown
+from ps_backend.lease import Lease, check_lease
+from ps_backend.membership import check_secret
 from ps_backend.memory import Memory, default_budget
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.runner import Runner
@@ -36,17 +39,24 @@ _READS = frozenset(("read", "gather", "answer")) | _WAITS | frozenset(clock_comm
 _KEEPS_UNDO = frozenset(("stage", "reopen", "update", "post", "close_topic")) | _READS
 """Commands after which the last commit of a round may still be taken back."""
 
+_MOST_EXPIRED = 1024
+
 _EXPECTED = (PSError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError)
 
 
 class Service:
     """The sessions of one server and the memory they share. Thread-safe."""
 
-    def __init__(self, *, memory: int | None = None) -> None:
-        """``memory``: budget in bytes; 80 % of this machine's if not given."""
+    def __init__(self, *, memory: int | None = None, lease: float = math.inf) -> None:
+        """``memory``: budget in bytes; 80 % of this machine's if not given.
+
+        ``lease`` of sessions that ask for no other, in seconds. It runs by ``let_pass``.
+        """
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.instance = uuid.uuid4().hex
         self._started = time.monotonic()
+        self._lease = lease
+        self._expired: dict[str, float] = {}  # names of sessions, and their leases
         self._room = WaitingRoom()
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
@@ -70,6 +80,7 @@ class Service:
             "close_topic": commands.close_topic,
             **clock_commands.COMMANDS,
         }
+        self._known = self._commands.keys() | {"close", "renew"}
 
     def handle(self, request: pb.Request, payload: Payload) -> Outcome:
         """Answer one request. Never raises: failures become replies that carry them.
@@ -86,33 +97,57 @@ class Service:
         try:
             kind = request.WhichOneof("body")
             verify_request(request, kind)
-            if request.frees and request.session in self._sessions:
-                self._session(request.session).store.free(request.frees)
             if kind == "status":
+                if request.frees and request.session in self._sessions:
+                    self._free(self._session(request.session), request)
                 return Outcome(pb.Reply(status=self.status()))
             if kind == "open":
                 return Outcome(pb.Reply(opened=self._open(request)))
-            if kind == "close":
-                self._close(request)
+            if kind == "close" and request.session not in self._sessions:
                 return Outcome(pb.Reply())
-            if kind not in self._commands:
+            if kind is None or kind not in self._known:
                 raise PSError("the request asks for nothing that this server knows")
             session = self._session(request.session)
-            if kind in _READS:
-                return self._commands[kind](session, request, payload)
-            return self._recorded(self._commands[kind], kind, session, request, payload)
+            with session.lease.held():
+                return self._of_session(session, kind, request, payload)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
             return Outcome(self._failure(error))
 
-    def attached(self, name: str, client: str) -> dict[str, object]:
-        """What is held for the clients of a session; ``SessionUnknown`` if not for ``client``."""
-        session = self._session(name)
-        session.record(client)
+    def _of_session(
+        self, session: Session, kind: str, request: pb.Request, payload: Payload
+    ) -> Outcome:
+        self._free(session, request)
+        if kind == "close":
+            self._close(request)
+            return Outcome(pb.Reply())
+        if kind == "renew":
+            return Outcome(pb.Reply())
+        if kind in _READS:
+            return self._commands[kind](session, request, payload)
+        return self._recorded(self._commands[kind], kind, session, request, payload)
+
+    @staticmethod
+    def _free(session: Session, request: pb.Request) -> None:
+        """Free what came along, if the sender may."""
+        session.admit(request.client, request.key)
+        if request.frees:
+            session.store.free(request.frees)
+
+    def attached(self, request: pb.Request) -> dict[str, object]:
+        """What is held for the clients of a session; raises unless the sender is one of them."""
+        session = self._session(request.session)
+        session.admit(request.client, request.key)
         return session.attached
 
     def all_attached(self) -> list[dict[str, object]]:
         """The same of all sessions."""
         return [session.attached for session in list(self._sessions.values())]
+
+    def let_pass(self, seconds: float) -> None:
+        """So much time has passed: sessions whose lease is over are closed."""
+        for session in list(self._sessions.values()):
+            if session.lease.run_down(seconds):
+                self._expire(session)
 
     def end_waits(self) -> None:
         """Answer all that wait or compute, with what there is; from now on nothing does."""
@@ -134,6 +169,7 @@ class Service:
             sessions=len(self._sessions),
             uptime=time.monotonic() - self._started,
             pid=os.getpid(),
+            held=[_held(session) for session in list(self._sessions.values())],
         )
 
     def _recorded(
@@ -165,6 +201,12 @@ class Service:
 
     def _session(self, name: str) -> Session:
         session = self._sessions.get(name)
+        if session is None and name in self._expired:
+            raise SessionUnknown(
+                f"the lease of the session, {self._expired[name]:g} s, ran out: its clients were "
+                "silent for so long, and what it held is gone; connect again, with a longer lease= "
+                "if need be"
+            )
         if session is None:
             raise SessionUnknown(
                 "this server does not know the session: it was closed, or the server was "
@@ -179,8 +221,11 @@ class Service:
                 f"the client speaks version {body.protocol} of the protocol, this server (distvec "
                 f"{VERSION}) speaks {PROTOCOL}; install the same distvec on both sides"
             )
+        check_secret(request.session, body.secret)
+        lease = check_lease(body.lease) if body.lease else self._lease
         with self._lock:
             if body.create and request.session not in self._sessions:
+                self._expired.pop(request.session, None)
                 self._sessions[request.session] = Session(
                     request.session,
                     body.index,
@@ -188,6 +233,7 @@ class Service:
                     self.memory,
                     self._room,
                     body.first_number,
+                    Lease(lease),
                 )
             session = self._session(request.session)
         if (session.index, session.servers) != (body.index, body.servers):
@@ -195,8 +241,26 @@ class Service:
                 f"this is server {session.index} of {session.servers} in the session, not "
                 f"{body.index} of {body.servers}; give the same addresses in the same order"
             )
-        number = session.join(request.client)
-        return pb.Opened(instance=self.instance, version=VERSION, number=number)
+        with session.lease.held():
+            number = session.join(request.client, request.key)
+        seconds = session.lease.seconds
+        return pb.Opened(
+            instance=self.instance,
+            version=VERSION,
+            number=number,
+            lease=seconds if math.isfinite(seconds) else 0.0,
+        )
+
+    def _expire(self, session: Session) -> None:
+        with self._lock:
+            if self._sessions.get(session.name) is not session:
+                return
+            while len(self._expired) >= _MOST_EXPIRED:
+                del self._expired[next(iter(self._expired))]
+            self._expired[session.name] = session.lease.seconds
+            del self._sessions[session.name]
+        _LOG.warning("the lease of session %s ran out", session.name[:8])
+        self._end(session)
 
     def _close(self, request: pb.Request) -> None:
         with self._lock:
@@ -207,6 +271,21 @@ class Service:
             if not request.close.session:
                 return
             del self._sessions[request.session]
+        self._end(session)
+
+    def _end(self, session: Session) -> None:
         session.close()
         if not self._sessions:
             self.memory.forget_kept()
+
+
+def _held(session: Session) -> pb.Held:
+    lease = session.lease
+    limited = math.isfinite(lease.seconds)
+    return pb.Held(
+        name=session.name,
+        buffers=len(session.store),
+        age=lease.age,
+        lease=lease.seconds if limited else 0.0,
+        left=lease.left if limited else 0.0,
+    )

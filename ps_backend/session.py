@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,6 +11,8 @@ from ps_backend.board import Board, WaitingRoom
 from ps_backend.clocks import Loops
 from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.lease import Lease
+from ps_backend.membership import check_key
 from ps_backend.memory import Memory, Reservation
 from ps_backend.program import Sweep, ValueType, verify_sweep
 from ps_backend.proto import ps_pb2 as pb
@@ -35,6 +38,7 @@ class _Member:
     number: int
     record: Record
     kept: Reservation
+    key: bytes
 
 
 class Session:
@@ -48,12 +52,14 @@ class Session:
         memory: Memory,
         room: WaitingRoom,
         first_number: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """``first_number``: of its clients, all of which get other numbers."""
         self.name = name
         self.index = index
         self.servers = servers
         self.closed = False
+        self.lease = lease or Lease(math.inf)
         self.store = Store(memory)
         self.rounds = Rounds(memory)
         self.board = Board(room, memory, first_number << CLIENT_BITS)
@@ -69,15 +75,20 @@ class Session:
         self._kernels: dict[tuple[str, int], Kernel] = {}
         self._lock = threading.Lock()
 
-    def join(self, client: str) -> int:
-        """Admit ``client`` and return its number in the session; joining twice is joining once."""
+    def join(self, client: str, key: bytes) -> int:
+        """Admit ``client`` and return its number in the session; joining twice is joining once.
+
+        Its requests will carry ``key``. Raises ``AuthenticationError`` if another one has its name.
+        """
         with self._lock:
-            if client not in self._members:
+            if client in self._members:
+                check_key(self._members[client].key, key)
+            else:
                 number = next(self._numbers, None)
                 if number is None:
                     raise PSError("too many clients have joined the session; open a new one")
                 kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
-                self._members[client] = _Member(number, Record(self._memory), kept)
+                self._members[client] = _Member(number, Record(self._memory), kept, key)
             return self._members[client].number
 
     def leave(self, client: str) -> None:
@@ -85,6 +96,13 @@ class Session:
         with self._lock:
             self._members.pop(client, None)
             self.attached.pop(client, None)
+
+    def admit(self, client: str, key: bytes) -> None:
+        """Raise ``SessionUnknown`` for who never joined, ``AuthenticationError`` for another."""
+        member = self._members.get(client)
+        if member is None:
+            raise SessionUnknown("this server does not know the client of the session: reconnect")
+        check_key(member.key, key)
 
     def record(self, client: str) -> Record:
         """The replies on record for ``client``; ``SessionUnknown`` if it never joined here."""

@@ -15,6 +15,19 @@ from ps_backend.transport import OverGrpc
 
 
 @dataclass(frozen=True, slots=True)
+class HeldSession:
+    """A session that a server holds. Times in seconds."""
+
+    name: str
+    buffers: int
+    age: float
+    lease: float
+    """0 if it has none."""
+    left: float
+    """Of the lease, should no client of the session be heard of."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStatus:
     """The state of one server. Sizes in bytes, times in seconds."""
 
@@ -30,6 +43,7 @@ class ServerStatus:
     """Bytes of buffers, staged contributions and requests being served."""
     peak: int
     budget: int
+    held: tuple[HeldSession, ...] = ()
 
 
 def decode_status(address: str, message: pb.Status) -> ServerStatus:
@@ -45,6 +59,9 @@ def decode_status(address: str, message: pb.Status) -> ServerStatus:
         used=message.used,
         peak=message.peak,
         budget=message.budget,
+        held=tuple(
+            HeldSession(one.name, one.buffers, one.age, one.lease, one.left) for one in message.held
+        ),
     )
 
 
@@ -93,6 +110,21 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
                 _size(server.budget),
             )
         )
+    return "\n".join((_aligned(rows), *_held_table(servers)))
+
+
+def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
+    """The sessions, and what is left of their leases; nothing if there are none."""
+    rows = [("session", "server", "buffers", "age", "lease", "left")]
+    for server in servers:
+        for one in server.held:
+            limits = (f"{one.lease:g} s", f"{one.left:.0f} s") if one.lease else ("none", "")
+            age = f"{one.age:.0f} s"
+            rows.append((one.name[:8], server.address, str(one.buffers), age, *limits))
+    return ["", _aligned(rows)] if len(rows) > 1 else []
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows

@@ -29,7 +29,7 @@ class Access:
 
     addresses: tuple[str, ...]
     token: str
-    session: str
+    secret: str
     registry: tuple[str, int] | None = None
     pipe: bool | None = None
 
@@ -72,7 +72,7 @@ def _connect(key: tuple[int, Access], access: Access) -> Client:
             return Client.connect(
                 access.addresses,
                 token=access.token,
-                session=access.session,
+                session=access.secret,
                 timeout=_JOIN_SECONDS,
                 pipe=access.pipe,
             )
@@ -80,7 +80,7 @@ def _connect(key: tuple[int, Access], access: Access) -> Client:
             RemoteDirectory(access.registry, access.token),
             len(access.addresses),
             token=access.token,
-            session=access.session,
+            session=access.secret,
             timeout=_JOIN_SECONDS,
             pipe=access.pipe,
         )

@@ -173,7 +173,7 @@ class PSContext(Session):
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers
         registry = None if servers is None else servers.registry_address
-        return Access(tuple(client.addresses), self._token, client.session, registry)
+        return Access(tuple(client.addresses), self._token, client.secret, registry)
 
     @property
     def generations(self) -> tuple[int, ...]:

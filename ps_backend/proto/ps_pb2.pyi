@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "chunk", "segment")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "chunk", "segment", "key")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -40,8 +40,10 @@ class Request(_message.Message):
     EXCLUDE_RANK_FIELD_NUMBER: _ClassVar[int]
     READ_CLOCKS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_LOOP_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     session: str
     client: str
     sequence: int
@@ -74,9 +76,11 @@ class Request(_message.Message):
     exclude_rank: ExcludeRank
     read_clocks: ReadClocks
     close_loop: CloseLoop
+    renew: Nothing
     chunk: bytes
     segment: Segment
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ...) -> None: ...
+    key: bytes
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "clocks", "kept", "chunk")
@@ -137,28 +141,34 @@ class Array(_message.Message):
     def __init__(self, buffer: _Optional[int] = ..., length: _Optional[int] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "index", "servers", "create", "first_number")
+    __slots__ = ("protocol", "index", "servers", "create", "first_number", "secret", "lease")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     index: int
     servers: int
     create: bool
     first_number: int
-    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ...) -> None: ...
+    secret: str
+    lease: float
+    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("instance", "version", "number")
+    __slots__ = ("instance", "version", "number", "lease")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     number: int
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+    lease: float
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ...) -> None: ...
 
 class Close(_message.Message):
     __slots__ = ("session",)
@@ -167,7 +177,7 @@ class Close(_message.Message):
     def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid")
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +187,7 @@ class Status(_message.Message):
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     buffers: int
@@ -186,7 +197,22 @@ class Status(_message.Message):
     sessions: int
     uptime: float
     pid: int
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[Held]
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("name", "buffers", "age", "lease", "left")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    buffers: int
+    age: float
+    lease: float
+    left: float
+    def __init__(self, name: _Optional[str] = ..., buffers: _Optional[int] = ..., age: _Optional[float] = ..., lease: _Optional[float] = ..., left: _Optional[float] = ...) -> None: ...
 
 class ValueType(_message.Message):
     __slots__ = ("dtype", "row")

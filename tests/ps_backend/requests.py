@@ -7,6 +7,7 @@ from itertools import count
 import numpy as np
 
 from ps_backend.commands import Outcome, Payload
+from ps_backend.membership import session_name
 from ps_backend.program import Reduction, Step, Sweep, SweepCall, ValueType
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
@@ -22,10 +23,11 @@ IOTA_SUM = Sweep((), (), (Step("iota", (), I8),), (), (Reduction("sum", 0),))
 class Sender:
     """One client of a service, which says what it likes."""
 
-    def __init__(self, service: Service, session: str = "s", client: str = "c") -> None:
-        self.service, self.session, self.client = service, session, client
+    def __init__(self, service: Service, secret: str = "s", client: str = "c") -> None:
+        self.service, self.session, self.client = service, session_name(secret), client
         self._numbers = count(1)
-        reply = self.send(open=pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True))
+        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret=secret)
+        reply = self.send(open=opening)
         assert not reply.HasField("error"), reply.error.message
 
     def outcome(self, payload: bytes = b"", **body) -> Outcome:

@@ -144,7 +144,7 @@ def test_out_must_fit():
 def test_updates_by_many_clients_all_count(connect):
     owner = connect(3)
     number = put(owner, SPACE, np.zeros(SPACE.length, np.int64))
-    workers = [Client(owner._transports, session=owner.session) for _ in range(4)]
+    workers = [Client(owner._transports, session=owner.secret) for _ in range(4)]
     everywhere = np.arange(SPACE.length)
 
     def work(worker):

@@ -126,7 +126,7 @@ def test_a_wait_ends_with_the_session(workers):
     with Client(transports) as owner:
         room = watched(transports[0].service, owner)
         owner.topic("t").post(b"")
-        worker = Client(transports, session=owner.session)
+        worker = Client(transports, session=owner.secret)
         wait = workers.submit(worker.topic("t").wait, 1, LONG)
         room.await_waits()
     with pytest.raises(TopicClosed):

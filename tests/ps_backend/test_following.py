@@ -142,7 +142,7 @@ def test_buffer_ids_stay_distinct_after_the_counting_server_was_replaced(cluster
     with follow(cluster) as owner:
         x = put(owner, SPACE, X)
         cluster.replace(0)
-        with follow(cluster, session=owner.session) as worker:  # comes first to the new server
+        with follow(cluster, session=owner.secret) as worker:  # comes first to the new server
             y = put(worker, SPACE, 2 * X)
             z = put(owner, SPACE, 3 * X)
             assert len({x, y, z}) == 3
@@ -157,10 +157,10 @@ def test_buffer_ids_stay_distinct_over_several_losses(cluster):
         prefixes = {owner.new_id() >> 36}
         for _ in range(3):
             cluster.replace(0)
-            with follow(cluster, session=owner.session) as worker:
+            with follow(cluster, session=owner.secret) as worker:
                 cluster.replace(0)  # where it now joins again, by its next message
                 put(worker, SPACE, X)
-                with follow(cluster, session=owner.session) as other:
+                with follow(cluster, session=owner.secret) as other:
                     prefixes |= {worker.new_id() >> 36, other.new_id() >> 36}
         assert len(prefixes) == 7
 
@@ -169,7 +169,7 @@ def test_a_closed_session_is_not_opened_again_by_who_joins(cluster):
     owner = follow(cluster)
     owner.close()
     with pytest.raises(SessionUnknown):
-        follow(cluster, session=owner.session)
+        follow(cluster, session=owner.secret)
 
 
 def test_a_retry_after_server_lost_waits_for_the_replacement(cluster):

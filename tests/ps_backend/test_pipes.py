@@ -65,7 +65,7 @@ def test_only_the_owner_of_a_session_has_a_pipe():
     with (
         served() as (server,),
         Client.connect([server.address], token=TOKEN) as owner,
-        Client.connect([server.address], token=TOKEN, session=owner.session) as joined,
+        Client.connect([server.address], token=TOKEN, session=owner.secret) as joined,
     ):
         joined.status()
         assert len(server.pipes) == 1

@@ -67,7 +67,7 @@ def test_the_bits_depend_on_neither_order_nor_servers(staged, servers, won):
 
 def test_many_senders_at_once(connect):
     owner = connect(2)
-    workers = [Client(owner._transports, session=owner.session) for _ in range(4)]
+    workers = [Client(owner._transports, session=owner.secret) for _ in range(4)]
 
     def work(worker, partitions):
         for partition in partitions:

@@ -87,7 +87,7 @@ def test_a_structure_is_sent_once_and_again_when_a_server_forgot_it(connect):
         link.known_sweeps.clear()
     client.run(dot(SPACE, x, x))
     assert client.counters.bytes_sent - short > short
-    joined = Client(client._transports, session=client.session)
+    joined = Client(client._transports, session=client.secret)
     for link in joined._fan_out.links:
         link.known_sweeps.update(["unknown", DOT.digest])
     client.counters.reset()

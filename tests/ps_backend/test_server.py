@@ -12,6 +12,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.commands import Payload
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
+from ps_backend.membership import session_name
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.server import Server
 from ps_backend.service import Service
@@ -84,12 +85,11 @@ def test_requests_that_make_no_sense_get_errors():
     assert error(nothing=pb.Nothing()).kind == "SessionUnknown"
     old = error(open=pb.Open(protocol=99, create=True))
     assert "version 99 of the protocol" in old.message
-    service.handle(
-        pb.Request(session="s", client="c", open=pb.Open(protocol=1, servers=1, create=True)), None
-    )
-    assert error(session="s", client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
+    name, opening = session_name("s"), pb.Open(protocol=1, servers=1, create=True, secret="s")
+    service.handle(pb.Request(session=name, client="c", open=opening), None)
+    assert error(session=name, client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
     wrong = pb.Array(length=3, dtype="object")
-    assert error(session="s", client="c", read=pb.Read(array=wrong)).kind == "TypeError"
+    assert error(session=name, client="c", read=pb.Read(array=wrong)).kind == "TypeError"
 
 
 def test_a_port_in_use_is_named():

@@ -30,7 +30,7 @@ def test_two_clients_of_a_session_do():
     transports = in_process(2)
     with Client(transports) as owner:
         x = put(owner, SPACE, values())
-        with Client(transports, session=owner.session) as worker:
+        with Client(transports, session=owner.secret) as worker:
             ids = {owner.new_id(), worker.new_id(), owner.new_id(), worker.new_id(), x}
             assert len(ids) == 5
             y = put(worker, SPACE, worker.read(x, SPACE, float))
@@ -44,7 +44,7 @@ def test_joining_needs_a_session_and_the_same_servers():
     with pytest.raises(PSError, match="does not know the session"):
         Client(transports, session="nobody")
     with Client(transports) as owner, pytest.raises(ValueError, match=r"server 1 of 2.*not 0 of 2"):
-        Client(transports[::-1], session=owner.session)
+        Client(transports[::-1], session=owner.secret)
 
 
 def test_a_session_that_cannot_open_everywhere_opens_nowhere():

@@ -86,7 +86,7 @@ def requests_of_each_kind(connect, servers) -> dict:
         "closing": close,
         "connecting": lambda: Client.connect(servers.addresses, token=token, timeout=1.0),
         "joining": lambda: Client.connect(
-            servers.addresses, token=token, timeout=1.0, session=small.session
+            servers.addresses, token=token, timeout=1.0, session=small.secret
         ),
     }
 
