@@ -59,11 +59,11 @@ class Client(Connection):
         ``session`` None opens a new one; the ``secret`` of who opened one joins it (with the same
         addresses in the same order). ``lease``: how many seconds the session lives on after this
         process died; by default as the servers say, which is ten minutes. ``timeout``: seconds to
-        wait for the servers to answer at all; ``retry``: seconds to wait later for one that went silent. ``tls``: file with the certificate of the
-        authority that signed the servers'. ``pipe``: keep a stream open to each server, which
-        halves the work of small requests and holds a thread there; by default whoever opens a
-        session does, and those who join do not, as they may be many. Raises ``ServerLost``,
-        ``AuthenticationError``.
+        wait for the servers to answer at all; ``retry``: seconds to wait later for one that went
+        silent. ``tls``: file with the certificate of the authority that signed the servers'.
+        ``pipe``: keep a stream open to each server, which halves the work of small requests and
+        holds a thread there; by default whoever opens a session does, and those who join do not, as
+        they may be many. Raises ``ServerLost``, ``AuthenticationError``.
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
