@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import grpc
 
 from ps_backend.commands import Outcome, Payload
-from ps_backend.errors import PSError, SessionUnknown
+from ps_backend.errors import PSError
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.segments import Segments
 from ps_backend.service import Service
@@ -48,7 +48,7 @@ def serve_shared(
     """Answer one request whose payload goes through the client's memory, piece by piece."""
     try:
         segment = segments.get(request)
-    except SessionUnknown as error:
+    except PSError as error:
         yield encode_error(error).SerializeToString()
         return
     if segment is None:

@@ -14,6 +14,7 @@ import pytest
 import distvec as dv
 from ps_backend.errors import PSError
 from ps_backend.launcher import launch_local
+from ps_backend.membership import session_name
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.status import server_status
 from ps_backend.transport import OverGrpc
@@ -90,10 +91,11 @@ def test_it_ends_when_the_connection_of_its_sender_does(pipe):
     with served(1) as (server,):
         turns = server.service._runner._turns
         transport = OverGrpc(server.address, token=TOKEN, pipe=pipe)
-        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True)
-        transport.call(pb.Request(session="s", client="c", open=opening))
+        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
+        name = session_name("s")
+        transport.call(pb.Request(session=name, client="c", open=opening))
         pending = transport.start(
-            pb.Request(session="s", client="c", sequence=1, run=run(call(IOTA_SUM, LONG)))
+            pb.Request(session=name, client="c", sequence=1, run=run(call(IOTA_SUM, LONG)))
         )
         wait_for(lambda: turns._busy)
         transport.close()

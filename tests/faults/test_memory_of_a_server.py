@@ -12,6 +12,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.launcher import launch_local
+from ps_backend.membership import session_name
 from ps_backend.memory import BLOCK_OVERHEAD
 from ps_backend.program import Program, SweepCall
 from ps_backend.proto import ps_pb2 as pb
@@ -40,13 +41,12 @@ class Process:
     def ask(self, session: str = "s", client: str = "c", payload: bytes = b"", **body) -> pb.Reply:
         self._number += 1
         number = self._number
-        request = pb.Request(
-            session=session, client=client, sequence=number, settled=number, **body
-        )
+        name = session_name(session)
+        request = pb.Request(session=name, client=client, sequence=number, settled=number, **body)
         return self.transport.call(request, (memoryview(payload),) if payload else ()).reply
 
     def open(self, session: str = "s", client: str = "c") -> pb.Reply:
-        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True)
+        opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret=session)
         return self.ask(session, client, open=opening)
 
     @property
@@ -129,7 +129,12 @@ def replies(server: Process) -> None:
         for number in range(1, 31):
             drop = pb.DropRound(round=f"{k} {number} {'x' * 300}")
             server.transport.call(
-                pb.Request(session="s", client=f"client {k}", sequence=number, drop_round=drop)
+                pb.Request(
+                    session=session_name("s"),
+                    client=f"client {k}",
+                    sequence=number,
+                    drop_round=drop,
+                )
             )
 
 
@@ -188,7 +193,11 @@ def test_what_is_announced_and_does_not_come_takes_nothing(process):
     used = process.used
     array = pb.Array(buffer=1, length=200 * MB // 8, dtype="float64")
     header = pb.Request(
-        session="s", client="c", sequence=99, payload=200 * MB, write=pb.Write(array=array)
+        session=session_name("s"),
+        client="c",
+        sequence=99,
+        payload=200 * MB,
+        write=pb.Write(array=array),
     )
     streams = [_announce(process, header) for _ in range(4)]
     try:
