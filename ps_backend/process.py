@@ -21,7 +21,7 @@ _THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-_LOG_TAIL = 2000
+_LOG_TAIL = 4000
 
 
 class ServerProcess:
