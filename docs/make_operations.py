@@ -48,7 +48,8 @@ above: the functions named here, creation, `asarray`, `broadcast_arrays`, `broad
 
 `array-api-compat` takes it, and so do SciPy's functions for the array API where
 `SCIPY_ARRAY_API=1` is set before SciPy is imported. For most of `scipy.special` SciPy itself then
-pulls the values to the client, computes there and puts the result back on the servers.
+pulls the values to the client, computes there and puts the result back on the servers:
+`ps.implicit_transfers` counts that, and `ps.strict()` refuses it.
 """
 
 

@@ -192,6 +192,9 @@ with dv.local(2, in_process=True) as ps:
     for name in "betaln chdtr gammainc kl_div rel_entr xlog1py xlogy".split():
         x, function = ps.array(host), getattr(special, name)
         np.testing.assert_allclose(function(x, x + 1).numpy(), function(host, host + 1), rtol=1e-13)
+    before = ps.implicit_transfers
+    special.gammaln(ps.array(host))
+    assert ps.implicit_transfers == before + 1, "SciPy computes it on the client"
 print("as NumPy")
 """
 
