@@ -17,7 +17,8 @@ _LOCAL = re.compile(r"local(\[.*\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
 
 _LOST = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
-_YOUNG_SECONDS = 15.0
+YOUNG_SECONDS = 15.0
+"""An application of this age has the executors that a standalone cluster had for it."""
 
 
 def is_local(master: str | None) -> bool:
@@ -70,7 +71,7 @@ def awaits_executors(context: SparkContext) -> bool:
     if promised := _LOCAL_CLUSTER.fullmatch(master):
         return have < int(promised[1])
     if master.startswith("spark://"):  # asked for at the start, of all workers
-        return seconds_since_start(context) < _YOUNG_SECONDS
+        return seconds_since_start(context) < YOUNG_SECONDS
     return have < int(conf.get("spark.executor.instances") or 2)
 
 

@@ -19,10 +19,12 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark.application import (
+    YOUNG_SECONDS,
     all_slots,
     awaits_executors,
     has_stopped,
     reason_of,
+    seconds_since_start,
     slots,
 )
 from distvec.spark.servers.shield import Shield
@@ -120,11 +122,10 @@ class ExecutorServers(SupervisedServers):
         Raises ``PSError`` if the servers would take all slots that it has then.
         """
         context, servers = self._context, self.registry.servers
-        while (
-            (len(slots(context)) < servers or self._lack())
-            and awaits_executors(context)
-            and time.monotonic() < deadline
-        ):
+        while time.monotonic() < deadline and awaits_executors(context):
+            young = seconds_since_start(context) < YOUNG_SECONDS
+            if not self._lack() and not (young and len(slots(context)) < servers):
+                break
             time.sleep(_LOOK_SECONDS)
         if lack := self._lack():
             raise PSError(f"{lack}. {_WHAT_TO_DO}")
