@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -19,6 +20,9 @@ from ps_backend.server import Server
 from ps_backend.service import VERSION, Service
 from ps_backend.status import server_status, status_table
 from ps_backend.supervised import Supervision, supervision
+
+_MOST_FILES = 16_384
+"""Open at once: four times the connections that are let in."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +86,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _allow_connections() -> None:
+    """Each connection is an open file, and the usual limit of 1024 is soon reached."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(most, _MOST_FILES) if most != resource.RLIM_INFINITY else _MOST_FILES
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def _serve(options: argparse.Namespace) -> int:
+    _allow_connections()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

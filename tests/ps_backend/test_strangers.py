@@ -1,5 +1,6 @@
 """What comes to a server's port and is no good: those who are let in do not notice."""
 
+import resource
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -134,6 +135,19 @@ def test_no_more_connections_than_a_server_has_room_for(monkeypatch):
                 server_status([server.address], token=TOKEN, timeout=0.0)
             assert client.status()[0].sessions == 1
         assert server_status([server.address], token=TOKEN)[0].sessions == 1
+
+
+def test_a_server_may_have_as_many_connections_as_it_lets_in():
+    """Not only as many as the open files that a process has by default."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 1024), before[1]))
+    try:
+        with launch_local(1, memory=1 << 26) as servers:
+            allowed, most = resource.prlimit(servers.pids[0], resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert most == before[1]
+    assert allowed >= min(most, 2 * door._MOST_CONNECTIONS)
 
 
 @pytest.mark.parametrize("method", ["Call", "Stream", "Shared"])
