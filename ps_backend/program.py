@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -150,6 +151,43 @@ def _values_exist(sweep: Sweep) -> bool:
     return all(0 <= value < count for value in used)
 
 
+_CONVERTING = frozenset(("cast", "copy", "fill"))
+"""Ops that take what they get; a kernel converts what comes out."""
+
+
+_OWN = MappingProxyType({"iota": ("int64",), "uniform": ("int64", "int64", "float64")})
+"""Dtypes of arguments and result of the ops that are no ufuncs, and have one kind."""
+
+
+@lru_cache(maxsize=4096)
+def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
+    """Whether NumPy has ``op`` on just these dtypes: kernels rely on it, down to element sizes."""
+    if op in _CONVERTING:
+        return True
+    if op in _OWN:
+        return (*args, result) == _OWN[op]
+    if op == "where":
+        return args[1] == args[2] == result
+    ufunc = ops.TABLE[op].numpy
+    if not isinstance(ufunc, np.ufunc):  # of our own, on floats
+        return {*args, result} in ({"float64"}, {"float32"})
+    if op.startswith("int_") and not result.startswith("int"):
+        return False  # it is the kind for integers of another op
+    kinds = tuple(map(np.dtype, (*args, result)))
+    try:
+        return ufunc.resolve_dtypes((*kinds[:-1], None)) == kinds
+    except TypeError:
+        return False
+
+
+def _types_fit(sweep: Sweep) -> bool:
+    types = sweep.types
+    return all(
+        _is_loop_of_numpy(s.op, tuple([types[arg].dtype for arg in s.args]), s.type.dtype)
+        for s in sweep.steps
+    )
+
+
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
     (
@@ -160,6 +198,7 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("arguments of a step are values before it", _args_come_first),
     ("outputs and reductions name values of the sweep", _values_exist),
     ("reductions are known", lambda s: all(r.op in REDUCTIONS for r in s.reductions)),
+    ("steps have the dtypes of NumPy's loop for their op", _types_fit),
     ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
 )
 

@@ -15,6 +15,8 @@ _LEAST_WINDOW = 16
 """The same where memory is short."""
 _REPLY_BYTES = 512
 """Counted for a reply besides its message."""
+_FEW = 2
+"""Small replies that every client has: they are counted with the client."""
 
 
 class Record:
@@ -61,8 +63,10 @@ class Record:
             with self._changed:
                 if keep and reply is not None:
                     self._replies[sequence] = reply
-                    size = _REPLY_BYTES + reply.ByteSize()
-                    self._kept[sequence] = self._memory.reserve(size, "a reply", force=True)
+                    size = reply.ByteSize()
+                    if size > _REPLY_BYTES or len(self._replies) > _FEW:
+                        size += _REPLY_BYTES
+                        self._kept[sequence] = self._memory.reserve(size, "a reply", force=True)
                     self._limit()
                 else:
                     del self._replies[sequence]
@@ -73,6 +77,8 @@ class Record:
         self._forgotten = max(self._forgotten, settled - 1)
 
     def _limit(self) -> None:
+        if len(self._replies) <= _LEAST_WINDOW:
+            return
         over = self._memory.used > self._memory.budget
         excess = len(self._replies) - (_LEAST_WINDOW if over else WINDOW)
         if excess > 0:
@@ -83,5 +89,5 @@ class Record:
         for number in numbers:
             if self._replies[number] is not None:
                 del self._replies[number]
-                del self._kept[number]
+                self._kept.pop(number, None)
                 self._forgotten = max(self._forgotten, number)

@@ -24,7 +24,7 @@ not fail on one of several servers. Larger is that of long programs over blocks 
 _UNCOUNTED_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ready:
     """A sweep call with all that it needs."""
 
@@ -66,11 +66,11 @@ class Runner:
                 raise Abandoned("the client left before the program had ended")
 
         partials: list[bytes] = []
-        with self._turns.taken(session.name, look) as pause:
+        with self._turns.taken(session.name, look) as turn:
             if donors:  # from here on they are lost, whatever happens
                 session.store.give_up(donors)
             for one in ready:
-                partials += _sweep(one, pause)
+                partials += _sweep(one, turn.pause)
         del working
         session.store.put(made)
         return Outcome(pb.Reply(partials=partials))
@@ -117,21 +117,24 @@ def _prepare(
     store = session.store
     store.refuse_taken(parts)
     _refuse_large_partials(session, calls)
-    kernels = [session.kernel(call.sweep, call.space.length) for call in calls]
     made = {number: store.get(donors[number], parts[number]) for number in donors}
     fresh = {number: part for number, part in parts.items() if number not in donors}
     made |= zip(fresh, store.new(fresh.values(), "the program"), strict=True)
     visible: dict[int, Buffer] = {}
-    ready = []
-    for call, kernel in zip(calls, kernels, strict=True):
+    arguments: list[tuple[list[Buffer], list[Buffer]]] = []
+    for call in calls:
         inputs = [
             store.get(number, session.part_of(call.space.length, value), visible)
             for number, value in zip(call.inputs, call.sweep.inputs, strict=True)
         ]
         outputs = [made[number] for number in call.outputs]
+        arguments.append((inputs, outputs))
+        visible |= zip(call.outputs, outputs, strict=True)
+    ready = []
+    for call, (inputs, outputs) in zip(calls, arguments, strict=True):
+        kernel = session.kernel(call.sweep, call.space.length)  # compiled last: it may take long
         here = session.part_of(call.space.length, _ANY)
         ready.append(_Ready(call, kernel, inputs, outputs, here))
-        visible |= zip(call.outputs, outputs, strict=True)
     return made, ready
 
 
@@ -151,14 +154,10 @@ def _refuse_large_partials(session: Session, calls: Sequence[SweepCall]) -> None
 
 def _working_memory(memory: Memory, ready: Sequence[_Ready]) -> Reservation | None:
     """Room for what the kernels need meanwhile, if that is worth mentioning."""
-    most = (
-        max(
-            (one.kernel.working_bytes(one.here.high - one.here.low, one.here.block_size))
-            for one in ready
-        )
-        if ready
-        else 0
-    )
+    most = 0
+    for one in ready:
+        length = one.here.high - one.here.low
+        most = max(most, one.kernel.working_bytes(length, one.here.block_size))
     if most < _UNCOUNTED_BYTES:
         return None
     return memory.reserve(most, "computing the program", force=most <= _SMALL_WORKING_BYTES)

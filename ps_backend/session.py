@@ -24,7 +24,7 @@ from ps_backend.wire import CLIENT_BITS, UnknownSweep, decode_sweep, dtype_of
 
 _MOST_REMEMBERED = 4096
 _SESSION_BYTES = 4096
-_CLIENT_BYTES = 2048
+_CLIENT_BYTES = 3072
 """Counted for a session, and for each of its clients, besides what they keep here."""
 _VALUE_BYTES = 512
 """Counted for each value of a sweep that is remembered."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 TURN_SECONDS = 0.01
 """A program may go on for so long, and to the end of the piece that it is at: some 50 ms."""
@@ -32,36 +32,20 @@ class Turns:
         self._line: dict[object, deque[threading.Lock]] = {}  # by session, the next one first
         self._lock = threading.Lock()
 
-    @contextmanager
-    def taken(self, who: object, look: Callable[[], None]) -> Iterator[Pause]:
-        """Wait for a turn of session ``who``, and keep it but for the pauses that are made.
+    def taken(self, who: object, look: Callable[[], None]) -> _Turn:
+        """For a ``with`` statement: a turn of session ``who``, kept but for the pauses in it.
 
         ``look`` is called at the start and at pauses. It may raise to end the program.
         """
-        self._take(who)
-        since = time.monotonic()
-        held = True
+        return _Turn(self, who, look)
 
-        def pause() -> None:
-            nonlocal since, held
-            if time.monotonic() < since + TURN_SECONDS:
-                return
-            look()
-            if self._line:
-                self._give()
-                held = False
-                self._take(who)
-                held = True
-            since = time.monotonic()
+    @property
+    def wanted(self) -> bool:
+        """Does anybody wait for a turn?"""
+        return bool(self._line)
 
-        try:
-            look()
-            yield pause
-        finally:
-            if held:
-                self._give()
-
-    def _take(self, who: object) -> None:
+    def take(self, who: object) -> None:
+        """Wait until it is the turn of ``who``."""
         with self._lock:
             if not self._busy:
                 self._busy = True
@@ -71,7 +55,8 @@ class Turns:
             self._line.setdefault(who, deque()).append(gate)
         gate.acquire()  # whoever opens it hands the turn over
 
-    def _give(self) -> None:
+    def give(self) -> None:
+        """Hand the turn over."""
         with self._lock:
             who = next(iter(self._line), None)
             if who is None:
@@ -82,3 +67,38 @@ class Turns:
             if waiting:
                 self._line[who] = waiting  # behind the other sessions
         gate.release()
+
+
+class _Turn:
+    """One program's turn. (A class, as it costs half of what a generator does.)"""
+
+    __slots__ = ("_held", "_look", "_since", "_turns", "_who")
+
+    def __init__(self, turns: Turns, who: object, look: Callable[[], None]) -> None:
+        self._turns, self._who, self._look = turns, who, look
+
+    def __enter__(self) -> Self:
+        self._turns.take(self._who)
+        self._held, self._since = True, time.monotonic()
+        try:
+            self._look()
+        except BaseException:
+            self._turns.give()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._held:
+            self._turns.give()
+
+    def pause(self) -> None:
+        """Look up, and let others go first, if the turn was long enough."""
+        if time.monotonic() < self._since + TURN_SECONDS:
+            return
+        self._look()
+        if self._turns.wanted:
+            self._turns.give()
+            self._held = False
+            self._turns.take(self._who)
+            self._held = True
+        self._since = time.monotonic()

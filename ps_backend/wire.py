@@ -30,8 +30,6 @@ _MOST_REMEMBERED_SCALARS = 64
 _MOST_ERROR_TEXT = 2000
 """Characters: an error may quote a program of any size, and a server keeps its latest replies."""
 
-_INT32 = ValueType("int32")
-
 SMALL_BYTES = 1 << 18
 """A payload up to this size travels inside one unary call, a larger one as a stream of chunks."""
 
@@ -147,15 +145,16 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
     )
 
 
-def _scalar_format(types: tuple[ValueType, ...]) -> struct.Struct:
+def _scalar_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
+    """How scalars travel, and which of them are int32."""
     few = len(types) <= _MOST_REMEMBERED_SCALARS  # else what is remembered would be large
     return _remembered_format(types) if few else _new_format(types)
 
 
-def _new_format(types: tuple[ValueType, ...]) -> struct.Struct:
-    return struct.Struct(
-        "<" + "".join("d" if value.dtype.startswith("float") else "q" for value in types)
-    )
+def _new_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
+    text = "".join("d" if value.dtype.startswith("float") else "q" for value in types)
+    narrow = tuple(k for k, value in enumerate(types) if value.dtype == "int32")
+    return struct.Struct("<" + text), narrow
 
 
 _remembered_format = lru_cache(maxsize=4096)(_new_format)
@@ -167,7 +166,7 @@ def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> by
     Raises ``ValueError`` for a value its type cannot hold, or if there are too many or too few.
     """
     try:
-        return _scalar_format(types).pack(*values)
+        return _scalar_format(types)[0].pack(*values)
     except (struct.error, OverflowError) as error:
         names = ", ".join(value.dtype for value in types)
         raise ValueError(f"scalars {tuple(values)!r} do not fit ({names}): {error}") from error
@@ -179,11 +178,11 @@ def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, .
         raise errors.InvalidProgram(
             f"{len(types)} scalars are {8 * len(types)} bytes, got {len(data)}"
         )
-    values = _scalar_format(types).unpack(data)
-    if _INT32 in types:
-        for type_, value in zip(types, values, strict=True):
-            if type_ == _INT32 and not -(1 << 31) <= value < 1 << 31:
-                raise errors.InvalidProgram(f"scalar {value} is no int32")
+    form, narrow = _scalar_format(types)
+    values = form.unpack(data)
+    for k in narrow:
+        if not -(1 << 31) <= values[k] < 1 << 31:
+            raise errors.InvalidProgram(f"scalar {values[k]} is no int32")
     return tuple(
         bool(value) if type_.dtype == "bool" else value
         for type_, value in zip(types, values, strict=True)
