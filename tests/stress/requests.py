@@ -16,6 +16,7 @@ from ps_backend.client import Client
 from ps_backend.commands import Payload
 from ps_backend.errors import PSError
 from ps_backend.launcher import launch_local
+from ps_backend.membership import session_name
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
 from ps_backend.space import DenseSpace
@@ -115,6 +116,8 @@ def _in_process(count: int) -> Row:
             failures, slowest = _send_all(count, send, looks)
     finally:
         logging.getLogger("ps_backend.service").removeHandler(watch)
+    for session in service._sessions.values():  # some are of other servers than we can say
+        session.close()
     if service.memory.used:
         failures.append(f"{service.memory.used} bytes are left when all sessions are closed")
     return _row("mutated requests to a service", count, failures, slowest, good)
@@ -163,7 +166,7 @@ def _send_all(
     failures: list[str] = []
     slowest, sent, number = 0.0, 0, 0
     for name in _names():
-        with _session(name, send):
+        with _closed(name, templates[0].request, send):
             for template in templates:
                 for _ in range(_EACH):
                     one = mutated(template, rng)
@@ -185,8 +188,9 @@ def _send_all(
 def _send_one(one: Recorded, name: str, number: int, send: Send) -> float:
     request = pb.Request()
     request.CopyFrom(one.request)
-    if request.session and not request.session.startswith("\0"):
-        request.session = name
+    request.session = session_name(name)
+    if request.HasField("open") and request.open.secret:
+        request.open.secret = name
     if request.sequence:
         request.sequence, request.settled = number, number
     if not request.payload or request.payload < 1 << 20:
@@ -204,11 +208,18 @@ def _names() -> Iterator[str]:
 
 
 @contextmanager
-def _session(name: str, send: Send) -> Iterator[None]:
+def _closed(secret: str, member: pb.Request, send: Send) -> Iterator[None]:
+    """Close the session in the end, as its first client or, if that has left, as a new one."""
     try:
         yield
     finally:
-        send(pb.Request(session=name, close=pb.Close(session=True)), b"")
+        name = session_name(secret)
+        opening = pb.Open()
+        opening.CopyFrom(member.open)
+        opening.secret = secret
+        send(pb.Request(session=name, client="last", key=member.key, open=opening), b"")
+        ending = pb.Close(session=True)
+        send(pb.Request(session=name, client="last", key=member.key, close=ending), b"")
 
 
 def _resident(pid: int) -> int:
