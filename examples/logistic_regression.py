@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         spark.stop()
     print(f"\n{report.table(runs)}\n")
-    for run in runs:
-        if not run.converged:
-            print(f"{run.solver} did not converge: {run.message}")
+    for ended in runs:
+        if not ended.converged:
+            print(f"{ended.solver} did not converge: {ended.message}")
     report.plot(runs, options.output / "convergence.png")
     report.write_json(runs, options.output / "results.json", options=vars_of(options))
     say(started, f"plot and numbers are in {options.output}/")

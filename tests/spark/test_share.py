@@ -23,7 +23,7 @@ def rdd(spark):
 
 def held(ps):
     gc.collect()
-    return sum(server.used for server in ps.client.status())
+    return sum(server.buffers for server in ps.client.status())
 
 
 def test_tasks_pull_and_push_a_shared_vector_at_any_time(ps, rdd):
@@ -71,9 +71,9 @@ def test_a_shared_vector_ends_with_its_block(ps, rdd):
     shared, late = kept
     assert w.numpy().tolist() == [1.0] * ROWS
     for use in (shared.pull, lambda: shared.push([0], 1.0), shared.snapshot):
-        with pytest.raises(RuntimeError, match="is over, and its array has what was pushed; share"):
+        with pytest.raises(RuntimeError, match="is over; pull and push inside of it, or share"):
             use()
-    with pytest.raises(pickle.PicklingError, match="is over, and its array has what was pushed"):
+    with pytest.raises(pickle.PicklingError, match="is over; pull and push inside"):
         rdd.foreachPartition(lambda rows: shared.push(list(rows), 1.0))
     ps.zeros(1).persist()  # takes the free along
     with pytest.raises(BufferLost):

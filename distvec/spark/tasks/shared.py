@@ -22,7 +22,7 @@ from ps_backend.space import DenseSpace
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
 
-_OVER = "the block 'with ps.share(...)' is over, and its array has what was pushed; share it again"
+_OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or share again"
 
 
 class SharedVector:
@@ -59,7 +59,7 @@ class SharedVector:
         One message to each server that holds some.
         """
         self._check_open()
-        with _explained():
+        with self._explained():
             if indices is None:
                 return self._client.read(self._buffer, self._space, self.dtype)
             wanted = as_indices(indices, len(self))
@@ -74,7 +74,7 @@ class SharedVector:
         self._check_open()
         where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
         given = as_values(values, where.shape, self.dtype.str)
-        with _explained():
+        with self._explained():
             self._client.update(self._buffer, self._space, self.dtype, where, given)
 
     def snapshot(self) -> DistArray:
@@ -88,6 +88,16 @@ class SharedVector:
     def _check_open(self) -> None:
         if self.is_over:
             raise RuntimeError(_OVER)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """In a task, which cannot know, say why a buffer may be gone."""
+        try:
+            yield
+        except BufferLost as error:
+            if self._session is not None:
+                raise
+            raise BufferLost(f"{_OVER} (or a server was lost): {error}") from error
 
     @property
     def _client(self) -> Client:
@@ -115,14 +125,6 @@ def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
                 "snapshot()"
             )
         array.become(result.node)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except BufferLost as error:
-        raise BufferLost(f"{_OVER} (or it went with a lost server): {error}") from error
 
 
 def _copy(session: PSContext, source: int, space: DenseSpace, dtype: np.dtype[Any]) -> Buffer:
