@@ -164,14 +164,14 @@ class Evaluator:
         with self._evaluating:
             if not self.flights and all(node.known for node in targets):
                 return
-            with measured(self.counters), uninterrupted():
+            with measured(self.counters), uninterrupted() as hold:
                 try:
-                    self._execute(targets, wait=True)
+                    self._execute(targets, hold, wait=True)
                     return
                 except OutOfBudget:
                     pass  # gone with the block, and with it what its traceback keeps alive
                 # What was taken along must not make fail what was asked for.
-                self._execute(targets, wait=True, alone=True)
+                self._execute(targets, hold, wait=True, alone=True)
                 self._refused.update(self._alive())
 
     def _send_off(self, nodes: Sequence[Node]) -> None:
@@ -180,13 +180,15 @@ class Evaluator:
             targets = self._wanted(node for node in nodes if not node.known)
             if not targets:
                 return
-            with measured(self.counters), uninterrupted():
+            with measured(self.counters), uninterrupted() as hold:
                 try:
-                    self._execute(targets, wait=False)
+                    self._execute(targets, hold, wait=False)
                 except PSError:
                     self._refuse(targets)
 
-    def _execute(self, targets: Sequence[Node], *, wait: bool, alone: bool = False) -> None:
+    def _execute(
+        self, targets: Sequence[Node], hold: uninterrupted, *, wait: bool, alone: bool = False
+    ) -> None:
         while True:
             missing = [node for node in targets if not node.known]
             plan = self._plan(missing, alone=alone) if missing else None
@@ -195,7 +197,7 @@ class Evaluator:
             if plan is None:
                 return
             try:
-                execute(self, plan, wait=wait)
+                execute(self, plan, wait=wait, between=hold.check)
             except Cancelled as cancelled:
                 self.cancellations += 1
                 self.planner.compute_directly(cancelled.product)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +30,15 @@ class Cancelled(Exception):
         self.product = product
 
 
-def execute(session: Evaluator, plan: Plan, *, wait: bool = True) -> None:
+def execute(
+    session: Evaluator, plan: Plan, *, wait: bool = True, between: Callable[[], None] | None = None
+) -> None:
     """Give every node that ``plan`` computes its value. One message per program and server.
 
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
     it: it is one of the session's flights. A failure leaves every node as it was; after
     ``Cancelled`` the inner products that were computed are remembered, so that another plan does
-    not ask for them again.
+    not ask for them again. ``between`` is called between programs, and may raise.
     """
     values = [node.value for node in plan.nodes]
     programs = plan.template.programs
@@ -45,6 +47,8 @@ def execute(session: Evaluator, plan: Plan, *, wait: bool = True) -> None:
     for program in programs[:-1]:
         _run(session, plan, program, values, {}, wait=True)
         _note(plan, program, values, limit)
+        if between is not None:
+            between()
     if programs:
         _run_last(session, plan, programs[-1], values, limit, wait=wait)
     else:

@@ -40,3 +40,8 @@ def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("2 programs (messages per server)")
     assert "inner products of linear combinations follow from" in out
     assert "call site" in out and "\ntotal" in out
+
+
+def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("threads.md")
+    assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "100.0", "refused: True"]

@@ -65,3 +65,35 @@ def test_other_threads_pass_through() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_inside_of_another_block_the_outermost_one_decides() -> None:
+    reached = []
+
+    def request() -> None:
+        with uninterrupted():
+            with uninterrupted():
+                interrupt()
+            reached.append("the end of the inner block")
+
+    with pytest.raises(KeyboardInterrupt):
+        request()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_long_block_may_let_it_pass_in_between() -> None:
+    reached = []
+
+    def requests() -> None:
+        with uninterrupted() as hold:
+            hold.check()
+            interrupt()
+            reached.append("the first")
+            hold.check()
+            reached.append("the second")
+
+    with pytest.raises(KeyboardInterrupt):
+        requests()
+    assert reached == ["the first"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
