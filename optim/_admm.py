@@ -94,7 +94,6 @@ class ADMM(ToleranceSolver):
     relaxation: float = 1.6
     absolute_tolerance: float = 1e-8
     relative_tolerance: float = 1e-6
-    value_tolerance: float = 0.0
     inner: Solver = field(
         default_factory=lambda: LBFGS(
             max_iterations=20, gradient_tolerance=0.0, gradient_rtol=0.1, value_tolerance=0.0

@@ -29,7 +29,7 @@ def _ends(bounds: Any) -> tuple[Any, Any]:
     if isinstance(bounds, Box):
         return bounds.lower, bounds.upper
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-        return bounds.lb, bounds.ub
+        return _single(bounds.lb), _single(bounds.ub)
     pairs = isinstance(bounds, (Sequence, np.ndarray))
     if not pairs or any(np.shape(pair) != (2,) for pair in bounds):
         raise TypeError(
@@ -42,11 +42,17 @@ def _ends(bounds: Any) -> tuple[Any, Any]:
     return np.array(lower, dtype=float), np.array(upper, dtype=float)
 
 
+def _single(bound: Any) -> Any:
+    """The only element of an array of one, as `scipy.optimize.Bounds(0, 1)` holds."""
+    return bound[0] if getattr(bound, "shape", ()) == (1,) else bound
+
+
 def _fitted(name: str, bound: Any, x: Array) -> Any:
     """A number as it is; an array in the library and dtype of `x`."""
-    if not getattr(bound, "shape", ()):
+    shape = tuple(getattr(bound, "shape", ()))
+    if not shape:
         return float(bound)
-    if tuple(bound.shape) != tuple(x.shape):
+    if shape != tuple(x.shape):
         raise ValueError(
             f"bounds: {name} has shape {tuple(bound.shape)}, but x has {tuple(x.shape)}; give one "
             "bound for each element of x, or one number for all"

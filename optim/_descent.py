@@ -97,11 +97,13 @@ def advanced(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
     Its outcome is set when nothing improves any more, by the `plateau` in the memory.
     """
     plateau = state.memory.plateau.after(trial.point, ray.rounding)
+    # What the first step promised: one that the search made tiny gains little anywhere.
+    natural = max(ray.first / trial.step_size, 1.0)
     moved = state.moved(
         trial.point,
         memory=replace(state.memory, plateau=plateau, **memory),
         step_size=trial.step_size,
         step_length=trial.step_size * ray.d_norm / max(ray.x_norm, 1.0),
-        gain=max(state.value - trial.value, -0.5 * trial.foretold),
+        gain=max(state.value - trial.value, -0.5 * natural * trial.foretold),
     )
     return replace(moved, outcome=Outcome.STALLED) if plateau.stalled else moved

@@ -22,6 +22,10 @@ from ._state import State
 if TYPE_CHECKING:
     from ._solver import Solver
 
+# A fall of the value by so many times the value and the gradient at the start, and 1: about the
+# inverse of the precision, squared. No minimum that is so far away could be found.
+_DEPTH = 1e30
+
 Callback: TypeAlias = Callable[[State], Any]
 Progress: TypeAlias = bool | Callable[[State], Any]
 
@@ -59,6 +63,8 @@ def _begun(solver: Solver, problem: Problem, start: Array | State) -> State:
 
 def _outcome(solver: Solver, problem: Problem, state: State) -> Outcome | None:
     """Why to stop at `state`, if at all. A stall for want of evaluations is a limit."""
+    if state.iteration and _bottomless(state):
+        return Outcome.UNBOUNDED
     if not (math.isfinite(state.value) and math.isfinite(state.gradient_norm)):
         return Outcome.NOT_FINITE if state.iteration else Outcome.NOT_FINITE_AT_START
     limits = (
@@ -69,6 +75,12 @@ def _outcome(solver: Solver, problem: Problem, state: State) -> Outcome | None:
     )
     reached = (outcome for holds, outcome in limits if holds)
     return solver.done(state) or next(reached, None)
+
+
+def _bottomless(state: State) -> bool:
+    """Whether the values have fallen by more than distances and precision account for."""
+    scale = max(1.0, abs(state.initial_value), state.initial_gradient_norm)
+    return state.initial_value - state.value > _DEPTH * scale
 
 
 def _over(seconds: float, limit: float | None) -> bool:
@@ -99,10 +111,10 @@ def run(
                 break
     outcome = last.outcome or Outcome.STOPPED_BY_CALLBACK  # the only way out without one
     best = best or last
-    if outcome is Outcome.CONVERGED_GRADIENT:
+    if outcome in (Outcome.CONVERGED_GRADIENT, Outcome.CONVERGED_PRECISION):
         if _equal(last, best):
             best = last
-        elif solver.done(best) is not outcome:
+        elif not solver.done(_ended(best, outcome)):
             # The values are so noisy that the stationary point is not the lowest seen.
             outcome = Outcome.STALLED
     chosen = solver.finish(problem, best, last)
@@ -112,6 +124,12 @@ def run(
 def _better(state: State, best: State) -> bool:
     """Not above the best value, and finite."""
     return state.value <= best.value and state.outcome is not Outcome.NOT_FINITE
+
+
+def _ended(state: State, outcome: Outcome) -> State:
+    """`state` with the stall that the outcome has been made of, if it has."""
+    stalled = outcome is Outcome.CONVERGED_PRECISION
+    return replace(state, outcome=Outcome.STALLED if stalled else None)
 
 
 def _equal(state: State, other: State) -> bool:

@@ -11,7 +11,7 @@ from ._line_search import Search, StrongWolfe
 from ._outcome import Outcome
 from ._plateau import Plateau
 from ._problem import Problem
-from ._quasi_newton import Memory, attempts, first_step
+from ._quasi_newton import PATIENCE, Memory, attempts, first_step
 from ._solver import ToleranceSolver
 from ._state import State
 
@@ -33,7 +33,7 @@ class LBFGS(ToleranceSolver):
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
         point = problem.at(x)
-        return State.start(point, Memory(History(self.history), Plateau.start(point)))
+        return State.start(point, Memory(History(self.history), Plateau.start(point, PATIENCE)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
@@ -53,4 +53,5 @@ def _descent(state: State, history: History) -> Direction:
         # The newest pair is materialised together with the direction, in the same message.
         also = (d, *history.newest)
         slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=also)
-    return Direction(d, slope, d_norm, x_norm, first_step(slope, history, state.memory.history))
+    first = first_step(slope, history, state.memory.history, state.step_size)
+    return Direction(d, slope, d_norm, x_norm, first)

@@ -25,7 +25,7 @@ from ._outcome import Outcome
 from ._plateau import Plateau
 from ._problem import Point, Problem
 from ._projections import Box
-from ._quasi_newton import Memory, attempts, first_step
+from ._quasi_newton import PATIENCE, Memory, attempts, first_step
 from ._solver import ToleranceSolver
 from ._state import State
 
@@ -80,7 +80,9 @@ class LBFGSB(ToleranceSolver):
             norm = max_norm(projected_gradient(box, x, gradient))
             number, norm = fetch(value, norm, also=(x, gradient, mask))
         point = Point(x, number, gradient, norm)
-        return State.start(point, BoundedMemory(pairs, Plateau.start(point), box, mask, pairs))
+        return State.start(
+            point, BoundedMemory(pairs, Plateau.start(point, PATIENCE), box, mask, pairs)
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
@@ -102,7 +104,8 @@ def _descent(state: State, free: History) -> Direction:
         d = xp.where(outward(box, x, d), 0.0, d)
         also = (d, *memory.history.newest, *memory.free.newest)
         slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=also)
-    return Direction(d, slope, d_norm, x_norm, first_step(slope, free, memory.history))
+    first = first_step(slope, free, memory.history, state.step_size)
+    return Direction(d, slope, d_norm, x_norm, first)
 
 
 def _free(mask: Array, v: Array) -> Array:

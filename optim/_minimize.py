@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ._adadelta import AdaDelta
 from ._adagrad import AdaGrad
 from ._adam import Adam, AdamW
 from ._admm import ADMM
-from ._arrays import Array
+from ._arrays import Array, as_start
+from ._bounds import box_like
 from ._conjugate_gradient import ConjugateGradient
 from ._driver import Callback, Progress
 from ._ftrl import FTRL
 from ._gradient_descent import GradientDescent
 from ._lbfgs import LBFGS
 from ._lbfgsb import LBFGSB
+from ._minibatches import is_sampled
 from ._owlqn import OWLQN
 from ._projected_quasi_newton import ProjectedQuasiNewton
 from ._proximal_gradient import ProximalGradient
 from ._rmsprop import RMSProp
 from ._sag import SAG
+from ._scipy import DIFFERENCES, NEAREST, NumPyObjective, adapted_callback, own_options
 from ._sgd import SGD
 from ._solver import Solver
 from ._spectral_projected_gradient import SpectralProjectedGradient
-from ._state import State
 from ._svrg import SVRG
 from ._truncated_newton import TruncatedNewton
 
@@ -54,69 +57,108 @@ METHODS: dict[str, type[Solver]] = {
     "ADMM": ADMM,
 }
 
-# What SciPy calls the options of its L-BFGS-B, to tell a user what to type.
-_NAMES_IN_SCIPY = {
-    "maxiter": "max_iterations",
-    "maxfun": "max_evaluations",
-    "maxcor": "history",
-    "gtol": "gradient_tolerance",
-    "ftol": "value_tolerance",
-    "disp": "progress (an argument of minimize)",
-}
-
 
 def minimize(
     fun: Callable[..., Any],
     x0: Array,
     args: Sequence[Any] = (),
     method: str | None = None,
-    jac: bool | Callable[..., Array] = True,
+    jac: bool | str | Callable[..., Array] | None = None,
+    hess: Any = None,
+    hessp: Any = None,
+    bounds: Any = None,
+    constraints: Any = (),
     tol: float | None = None,
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
     *,
     progress: Progress = False,
-    hess: Any = None,
-    hessp: Any = None,
-    bounds: Any = None,
-    constraints: Any = (),
 ) -> OptimizeResult:
-    """Minimise `fun(x, *args)` from `x0`.
+    """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
 
     method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
                 that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
                 options, for instance method="OWL-QN", options={"l1": 0.1}
-    jac         True: fun returns (value, gradient); or a callable jac(x, *args)
-    tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
-    callback    as callback(state), or as callback(intermediate_result=OptimizeResult) if its
-                parameter has that name; True or StopIteration stops the run
-    options     parameters of the method's class, such as LBFGS
-    progress    True for a progress bar, or a callable(state)
-    hessp       for "trust-ncg": hessp(x, v, *args), the Hessian at x times v
+    jac         True: fun returns (value, gradient); or a callable jac(x, *args). On NumPy arrays
+                also "2-point", "3-point" or "cs", for differences of values; and None, for True
+                where fun returns a pair and "2-point" where it returns a number
+    hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args)
     bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class takes
+    tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
+    callback    as callback(intermediate_result=OptimizeResult) or callback(state) if its parameter
+                has that name, else callback(x); True or StopIteration stops the run
+    options     parameters of the method's class, such as LBFGS, also by SciPy's names maxiter,
+                maxfun, maxcor, gtol, ftol, xtol; "disp" prints how the run ended, "eps" is the
+                step of differences
+    progress    True for a progress bar, or a callable(state)
+
+    With differences `nfev` counts all calls of fun, `max_evaluations` those for values only.
     """
     if method is None:
         method = "L-BFGS" if bounds is None else "L-BFGS-B"
     cls = _solver_class(method)
+    rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if callable(hess) and hessp is None and "hessp" in _fields(cls):
+        hess, hessp = None, lambda x, v, *rest, hess=hess: hess(x, *rest) @ v
     _refuse(cls, method, hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
     given: dict[str, Any] = {} if tol is None else {"gradient_tolerance": tol}
     if bounds is not None:
         given["bounds"] = bounds
     if hessp is not None:
-        rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         given["hessp"] = lambda x, v: hessp(x, v, *rest)
-    _check_options(cls, method, options or {})
-    solver = cls(**{**given, **(options or {})})
-    return solver.minimize(
-        fun, x0, args=args, jac=jac, callback=_adapted(callback), progress=progress
+    wanted = own_options(options or {}, _fields(cls))
+    disp, eps = wanted.pop("disp", False), wanted.pop("eps", None)
+    _check_options(cls, method, wanted)
+    solver = cls(**{**given, **wanted})
+    objective, x0, own_jac = _objective(fun, x0, jac, rest, solver, eps)
+    result = solver.minimize(
+        objective,
+        x0,
+        args=() if isinstance(objective, NumPyObjective) else rest,
+        jac=own_jac,
+        callback=adapted_callback(callback),
+        progress=progress,
     )
+    if isinstance(objective, NumPyObjective):
+        result["nfev"] = objective.calls
+    if disp:
+        summary = f"{result.message} f = {result.fun}, {result.nit} iterations, {result.nfev} calls"
+        sys.stdout.write(f"{summary}\n")
+    return result
+
+
+def _objective(
+    fun: Callable[..., Any], x0: Any, jac: Any, args: tuple[Any, ...], solver: Solver, eps: Any
+) -> tuple[Callable[..., Any], Any, Any]:
+    """fun, x0 and jac for the solver; on NumPy arrays all that SciPy allows."""
+    if isinstance(jac, str) and jac not in DIFFERENCES:
+        raise ValueError(f"jac={jac!r}: must be True, callable, or one of {', '.join(DIFFERENCES)}")
+    local = not hasattr(x0, "__array_namespace__") or isinstance(x0, (np.ndarray, np.generic))
+    if not callable(fun) or is_sampled(fun):
+        return fun, x0, True if jac is None else jac
+    if local and not hasattr(x0, "detach"):
+        x = as_start(np.atleast_1d(np.asarray(x0)))
+        bounds = getattr(solver, "bounds", None)
+        box = None if bounds is None else box_like(bounds, x)
+        return NumPyObjective(fun, False if jac is False else jac, args, box, eps), x, True
+    if jac is None or jac is False:
+        jac = True
+    if isinstance(jac, str):
+        raise ValueError(
+            f"jac={jac!r}: differences are taken on NumPy arrays only, as each costs a pass over "
+            "the data; return (value, gradient) from fun, or give jac=..., or minimise on "
+            "x0.numpy()"
+        )
+    return fun, x0, jac
 
 
 def _solver_class(method: str) -> type[Solver]:
     wanted = _plain(method) if isinstance(method, str) else method
     known = {_plain(name): cls for name, cls in METHODS.items()}
     if wanted not in known:
-        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")
+        near = {_plain(name): other for name, other in NEAREST.items()}
+        hint = f"; the nearest is {near[wanted]}" if wanted in near else ""
+        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}{hint}")
     return known[wanted]
 
 
@@ -138,9 +180,8 @@ def _refuse(cls: type[Solver], method: str, **given: Any) -> None:
 def _check_options(cls: type[Solver], method: str, options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in _fields(cls):
-            hint = f"; {name} is called {_NAMES_IN_SCIPY[name]}" if name in _NAMES_IN_SCIPY else ""
-            allowed = ", ".join(_fields(cls))
-            raise ValueError(f"unknown option {name!r} for {method}{hint}; allowed are {allowed}")
+            allowed = ", ".join([*_fields(cls), "disp", "eps"])
+            raise ValueError(f"unknown option {name!r} for {method}; allowed are {allowed}")
 
 
 def _fields(cls: type[Solver]) -> list[str]:
@@ -149,16 +190,3 @@ def _fields(cls: type[Solver]) -> list[str]:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
-
-
-def _adapted(callback: Callback | None) -> Callback | None:
-    """SciPy's callbacks with a parameter named intermediate_result get what they expect."""
-    if callback is None or "intermediate_result" not in inspect.signature(callback).parameters:
-        return callback
-
-    def adapted(state: State) -> Any:
-        result = OptimizeResult()
-        result.update(x=state.x, fun=state.value, jac=state.gradient, nit=state.iteration)
-        return callback(intermediate_result=result)  # type: ignore[call-arg]
-
-    return adapted

@@ -26,6 +26,12 @@ class Outcome(Enum):
         "Converged: the primal and dual residuals are within their tolerances.",
     )
 
+    CONVERGED_PRECISION = (
+        11,
+        "Converged: the gradient is small, and rounding hides what could still be gained.",
+    )
+    UNBOUNDED = (12, "Failed: the values fall without end; the objective is unbounded below.")
+
     sentence: str
 
     def __new__(cls, status: int, sentence: str) -> Outcome:
@@ -36,10 +42,11 @@ class Outcome(Enum):
 
     @property
     def success(self) -> bool:
-        """True if a tolerance that the user set is met; a stall or a limit is not success."""
+        """True if a tolerance is met, or precision is used up; a stall or a limit is none."""
         return self in (
             Outcome.CONVERGED_GRADIENT,
             Outcome.CONVERGED_VALUE,
             Outcome.CONVERGED_STEP,
             Outcome.CONVERGED_RESIDUALS,
+            Outcome.CONVERGED_PRECISION,
         )

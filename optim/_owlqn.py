@@ -13,7 +13,7 @@ from ._line_search import Backtracking, Ray, Search, Trial
 from ._outcome import Outcome
 from ._plateau import Plateau
 from ._problem import Point, Problem
-from ._quasi_newton import Memory, attempts, first_step
+from ._quasi_newton import PATIENCE, Memory, attempts, first_step
 from ._solver import ToleranceSolver
 from ._state import State
 
@@ -47,7 +47,7 @@ class OWLQN(ToleranceSolver):
         """Evaluate at the start."""
         penalty = L1.like(self.l1, x)
         point = _evaluated(problem, penalty, x)
-        plateau = Plateau.start(point)
+        plateau = Plateau.start(point, PATIENCE)
         memory = OrthantMemory(History(self.history), plateau, penalty, point.smooth_gradient)
         return State.start(point, memory)
 
@@ -93,7 +93,8 @@ def _descent(state: State, history: History) -> Direction:
         d = penalty.aligned(-newton, x, pseudo)
         also = (d, *history.newest)
         slope, d_norm, x_norm = fetch(d @ pseudo, max_norm(d), max_norm(x), also=also)
-    return Direction(d, slope, d_norm, x_norm, first_step(slope, history, state.memory.history))
+    first = first_step(slope, history, state.memory.history, state.step_size)
+    return Direction(d, slope, d_norm, x_norm, first)
 
 
 def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:

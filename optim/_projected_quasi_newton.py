@@ -14,7 +14,7 @@ from ._line_search import Backtracking, Search
 from ._outcome import Outcome
 from ._plateau import Plateau
 from ._problem import Point, Problem
-from ._quasi_newton import Memory, attempts
+from ._quasi_newton import GROWTH, Memory, attempts
 from ._solver import ToleranceSolver
 from ._spectral import measured_ray
 from ._spectral_projected_gradient import Projection, SpectralProjectedGradient, check_projection
@@ -76,7 +76,10 @@ class ProjectedQuasiNewton(ToleranceSolver):
         """The minimum over the set of g.d + d.B d / 2, inexactly, and the direction d to it."""
         x, g = state.x, state.gradient
         with quiet():
-            hessian = BFGSMatrix.of(history, scale=(g @ g) ** 0.5)  # at first, a step of length 1
+            length = 1.0  # at first; then longer than the last step, which has given no pair
+            if state.iteration and not state.memory.history:
+                length = GROWTH * state.step_length * max(float(max_norm(x)), 1.0)
+            hessian = BFGSMatrix.of(history, scale=(g @ g) ** 0.5 / length)
 
         def model(z: Array) -> tuple[Scalar, Array]:
             d = z - x

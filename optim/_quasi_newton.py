@@ -22,14 +22,23 @@ def attempts(history: History) -> tuple[History, ...]:
     return (history, History(history.capacity)) if history else (history,)
 
 
-def first_step(slope: float, history: History, known: History) -> float:
+# Iterations without progress that end a run: where the values are flat the pairs take some thirty
+# to be renewed, and then gradients may get smaller again.
+PATIENCE = 40
+# Where a step has met no positive curvature, the next may be longer by this factor.
+GROWTH = 10.0
+
+
+def first_step(slope: float, history: History, known: History, last: float) -> float:
     """The step size to try first: 1 where the pairs scale the direction.
 
     Without pairs, steepest descent: by the scale of the pairs that were just dropped (`known`), or
-    at the very first by a vector of norm 1.
+    by the `last` step size where none gave a pair, or at the very first by a vector of norm 1.
     """
     if history:
         return 1.0
     if known:
         return known.scale
+    if last > 0.0:
+        return GROWTH * last
     return 1.0 / math.sqrt(-slope) if slope < 0.0 else 1.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from . import _driver
-from ._arrays import Array
+from ._arrays import Array, machine_epsilon
 from ._outcome import Outcome
 from ._problem import Problem
 from ._result import Result
@@ -99,31 +100,62 @@ class Solver(ABC):
         return _driver.states(self, Problem(fun, args, jac, self.max_evaluations), x0)
 
 
+# The gradient tolerance where none is asked for.
+_GRADIENT_TOLERANCE = 1e-8
+# The largest curvature, as a multiple of the value, with which small gains still are a sign of a
+# minimum. Where a gradient that is not small promises nothing because of a curvature beyond that in
+# some direction, the others are not seen.
+_CURVATURE = 1e4
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToleranceSolver(Solver):
     """A solver for deterministic objectives, with tests of convergence.
 
-    gradient_tolerance  on the max norm of the gradient, absolute
+    gradient_tolerance  on the max norm of the gradient, absolute. None: 1e-8, or where rounding
+                        hides any further gain; what is asked for is not given up so
     gradient_rtol       the same, relative to the gradient at the start; 0: off
     value_tolerance     on what an iteration gains, relative to max(|f_k|, |f_k+1|, 1); 0: off
     step_tolerance      on the max norm of the step, relative to max(max norm of x, 1); 0: off
+
+    Small gains and small steps count only where the gradient is small as well: as small as in a
+    minimum that is so near, with curvatures up to 1e4 times max(|f|, 1).
     """
 
-    gradient_tolerance: float = 1e-6
+    gradient_tolerance: float | None = None
     gradient_rtol: float = 0.0
-    value_tolerance: float = 1e-14
+    value_tolerance: float = 0.0
     step_tolerance: float = 0.0
 
     def done(self, state: State) -> Outcome | None:
         """Gradient first: it is the only test that says how far from stationary x is."""
-        allowed = max(self.gradient_tolerance, self.gradient_rtol * state.initial_gradient_norm)
+        asked = self.gradient_tolerance
+        allowed = max(
+            _GRADIENT_TOLERANCE if asked is None else asked,
+            self.gradient_rtol * state.initial_gradient_norm,
+        )
         if state.gradient_norm <= allowed:
             return Outcome.CONVERGED_GRADIENT
+        size = max(abs(state.value), 1.0)
+        if state.outcome is Outcome.STALLED:
+            least = _least_gradient(machine_epsilon(state.x), size)
+            precise = asked is None and state.gradient_norm <= least
+            return Outcome.CONVERGED_PRECISION if precise else None
         # |f_k| is about |f_k+1| unless the gain is larger than both; at the start the gain is inf,
         # as nothing is gained yet, and the quotient nan.
         scale = max(abs(state.value), state.gain, 1.0)
-        if self.value_tolerance and state.gain / scale <= self.value_tolerance:
+        if state.gain / scale <= self.value_tolerance and state.gradient_norm <= _least_gradient(
+            self.value_tolerance, size
+        ):
             return Outcome.CONVERGED_VALUE
-        if self.step_tolerance and state.step_length <= self.step_tolerance:
+        if (
+            state.step_length <= self.step_tolerance
+            and state.gradient_norm <= _CURVATURE * size * self.step_tolerance
+        ):
             return Outcome.CONVERGED_STEP
         return None
+
+
+def _least_gradient(gain: float, size: float) -> float:
+    """The gradient with which `gain`, relative to `size`, is all that is left: g^2 / 2 c = gain."""
+    return math.sqrt(2.0 * _CURVATURE * gain) * size

@@ -35,7 +35,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class StepBounds:
-    """The range that spectral steps are kept in."""
+    """The range that spectral steps are kept in; those along negative curvature may be longer."""
 
     shortest: float = 1e-10
     longest: float = 1e10
@@ -59,19 +59,17 @@ class StepBounds:
             reach = max(x_norm, 1.0) / max(gradient_norm, 1.0 / self.longest)
             return NextStep(self.clipped(min(curved, reach)), curved <= reach)
         bent = math.sqrt(ss / pair.yy) if pair.yy > 0.0 else math.inf
-        return NextStep(self.clipped(min(bent, _GROWTH * last)), sure=False)
+        return NextStep(max(self.shortest, min(bent, _GROWTH * last)), sure=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralSolver(ToleranceSolver):
     """The fields of a solver with spectral steps, and its tests; the memory has a `plateau`.
 
-    value_tolerance     off: erratic steps gain little now and then, which proves nothing
     search              the step-size search
     step_bounds         the range of the spectral steps
     """
 
-    value_tolerance: float = 0.0
     search: NonMonotone = field(default_factory=NonMonotone)
     step_bounds: StepBounds = field(default_factory=StepBounds)
 

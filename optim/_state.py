@@ -32,6 +32,7 @@ class State:
     gradient: Array
     gradient_norm: float
     initial_gradient_norm: float
+    initial_value: float
     memory: Any = None
     iteration: int = 0
     step_size: float = 0.0
@@ -46,7 +47,7 @@ class State:
     def start(cls, point: Point, memory: Any = None) -> State:
         """The state before the first iteration."""
         norm = point.gradient_norm
-        return cls(point.x, point.value, point.gradient, norm, norm, memory)
+        return cls(point.x, point.value, point.gradient, norm, norm, point.value, memory)
 
     def moved(
         self, point: Point, *, memory: Any, step_size: float, step_length: float, gain: float

@@ -140,7 +140,8 @@ class StochasticSolver(Solver):
         if self.gradient_tolerance and seen and watch.gradient_norm <= self.gradient_tolerance:
             return Outcome.CONVERGED_GRADIENT
         if self.window and seen and state.iteration - watch.improved_at >= self.window:
-            return Outcome.CONVERGED_VALUE
+            # A run that has never been below its start has not converged to it: it diverges.
+            return Outcome.CONVERGED_VALUE if watch.improved_at else Outcome.STALLED
         return None
 
     def finish(self, problem: Problem, best: State, last: State) -> State:

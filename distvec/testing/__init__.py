@@ -24,7 +24,7 @@ from distvec.testing.expression import Expression, expressions
 from distvec.testing.lossy import FAULTS, faults, lossy_session
 from distvec.testing.operations import ELEMENTWISE, REDUCTIONS, Operation
 from distvec.testing.plans import assert_plan
-from distvec.testing.problems import PROBLEMS, TestProblem
+from distvec.testing.problems import PROBLEMS, TestProblem, problem
 from distvec.testing.program import (
     Machine,
     Program,
@@ -40,6 +40,7 @@ from distvec.testing.strategies import (
     scalars,
     server_counts,
     spaces,
+    vector,
     vectors,
 )
 
@@ -68,11 +69,13 @@ __all__ = [
     "lengths",
     "lossy_session",
     "outcome",
+    "problem",
     "programs",
     "same_on_all_backends",
     "scalars",
     "server_counts",
     "server_machine",
     "spaces",
+    "vector",
     "vectors",
 ]

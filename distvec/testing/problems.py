@@ -32,7 +32,11 @@ class TestProblem:
     convex: bool
 
     def __repr__(self) -> str:
-        return self.name
+        return f"problem({self.name!r})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For Hypothesis, which would print the fields."""
+        printer.text(repr(self))
 
 
 def _nothing(n: int) -> float:
@@ -138,3 +142,12 @@ PROBLEMS = (
     ),
 )
 """Convex and non-convex problems; pick some by ``convex``."""
+
+
+def problem(name: str) -> TestProblem:
+    """The one of ``PROBLEMS`` with that name."""
+    for known in PROBLEMS:
+        if known.name == name:
+            return known
+    names = ", ".join(repr(known.name) for known in PROBLEMS)
+    raise ValueError(f"problem must be one of {names}, got {name!r}")

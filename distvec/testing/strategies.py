@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import numpy.typing as npt
-from hypothesis.extra import numpy as hnp
 
 from ps_backend.program import DTYPES
 from ps_backend.space import DenseSpace
@@ -54,8 +54,14 @@ def vectors(
     infinities, NaN, zeros of both signs, the least and the greatest, and the limits of integers.
     """
     kind = np.dtype(dtype)
-    few = hnp.arrays(kind, st.integers(1, 17), elements=_elements(kind, special, scale))
-    return few.map(lambda values: np.resize(values, length))
+    few = st.lists(_elements(kind, special, scale), min_size=1, max_size=17)
+    # Hypothesis prints this call, which can be pasted.
+    return st.builds(vector, few, st.just(length), st.just(kind.name))
+
+
+def vector(values: Sequence[Any], length: int, dtype: str = "float64") -> npt.NDArray[Any]:
+    """A vector of shape ``(length,)`` that repeats ``values``; what ``vectors`` draws is one."""
+    return np.resize(np.array(values, dtype), length)
 
 
 def scalars(dtype: str | None = None) -> st.SearchStrategy[Any]:

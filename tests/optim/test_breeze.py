@@ -61,7 +61,7 @@ CASES = {
     "lbfgsb_alglib": Case(LBFGSB(bounds=[(-1, 1)] * 2), alglib, np.zeros(2)),
     "lbfgsb_issue572_1.5": Case(LBFGSB(bounds=[(1e-12, LARGEST)]), reciprocal, np.array([1.5])),
     "trunc_newton_quad10_l2=1_emp": Case(
-        TruncatedNewton(), with_l2(quadratic, 1.0), breeze_start(10)
+        TruncatedNewton(gradient_tolerance=1e-6), with_l2(quadratic, 1.0), breeze_start(10)
     ),
     "trunc_newton_rosenpairs2_emp_CRASHES": Case(
         TruncatedNewton(), rosenbrock, breeze_start(2), 0.0

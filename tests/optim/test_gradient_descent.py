@@ -73,7 +73,8 @@ def test_a_run_ends_where_value_and_gradient_are_both_low(seed):
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(20, 20))
     hessian, b = a @ a.T + 0.1 * np.eye(20), 3.0 * rng.normal(size=20)
-    result = GradientDescent(max_iterations=5000).minimize(
+    solver = GradientDescent(max_iterations=5000, gradient_tolerance=1e-6)
+    result = solver.minimize(
         lambda x: (0.5 * x @ hessian @ x - b @ x, hessian @ x - b), rng.normal(size=20)
     )
     assert result.outcome is Outcome.CONVERGED_GRADIENT

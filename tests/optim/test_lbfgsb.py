@@ -130,7 +130,7 @@ def test_economy_against_scipy(n, condition):
             return 0.5 * x @ hessian @ x - b @ x, hessian @ x - b
 
         bounds = [(-1.0, 1.0)] * n
-        result = LBFGSB(bounds=bounds).minimize(fun, np.zeros(n))
+        result = LBFGSB(bounds=bounds, gradient_tolerance=1e-6).minimize(fun, np.zeros(n))
         options = {"ftol": 0.0, "gtol": 1e-6, "maxiter": 10**4, "maxfun": 10**5}
         scipy = scipy_minimize(
             fun, np.zeros(n), jac=True, method="L-BFGS-B", bounds=bounds, options=options

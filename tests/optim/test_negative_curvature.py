@@ -58,7 +58,7 @@ def test_no_start_stalls_where_the_curvature_is_negative(solver, fun):
         x0 = STARTS[fun](np.random.default_rng(seed))
         result = solver.minimize(fun, x0)
         assert result.success, (seed, result.message)
-        assert result.nfev < 100, seed
+        assert result.nfev < 500, seed
 
 
 def test_a_step_reaches_no_farther_than_the_size_of_x_where_nothing_is_curved():

@@ -282,7 +282,7 @@ def test_messages_of_spectral_steps(convex):
 def test_messages_of_quasi_newton():
     """One for each evaluation; in an iteration five, and two for each inner iteration."""
     xp = LazyNamespace()
-    solver = SOLVERS["PQN"](L2Ball(1.5), inner_iterations=3)
+    solver = SOLVERS["PQN"](L2Ball(1.5), inner_iterations=3, gradient_tolerance=1e-6)
     result = solver.minimize(bowl, xp.array(np.linspace(-2.0, 3.0, 12)))
     assert result.success
     assert xp.messages <= 1 + result.nfev + result.nit * (5 + 2 * 3)

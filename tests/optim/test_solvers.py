@@ -81,14 +81,6 @@ def test_a_wrong_gradient_stalls_at_the_start(solver):
     assert result.fun == 3.0
 
 
-@pytest.mark.parametrize("solver", [LBFGS(), LBFGSB(), ConjugateGradient(), TruncatedNewton()])
-def test_an_objective_without_minimum_ends_at_a_limit_or_stalls(solver):
-    solver = dataclasses.replace(solver, max_iterations=40, value_tolerance=0.0)
-    result = solver.minimize(lambda x: (x.sum(), np.ones_like(x)), np.zeros(3))
-    assert result.outcome in (Outcome.LIMIT_ITERATIONS, Outcome.STALLED, Outcome.NOT_FINITE)
-    assert result.fun < -1e6
-
-
 @every_solver
 def test_float32(solver):
     result = solver.minimize(quadratic, np.linspace(-3.0, 4.0, 10, dtype=np.float32))
@@ -122,7 +114,7 @@ def test_never_worse_than_the_start(solver, seed, n):
     assert result.fun == fun(result.x)[0]
     assert result.fun <= fun(x0)[0]
     if result.outcome is Outcome.CONVERGED_GRADIENT:
-        assert np.max(np.abs(fun(result.x)[1])) <= solver.gradient_tolerance
+        assert np.max(np.abs(fun(result.x)[1])) <= 1e-8
 
 
 def test_hessian_products_save_evaluations():
