@@ -12,7 +12,7 @@ import numpy as np
 from distvec import build, hints
 from distvec.dtypes import check_dtype
 from distvec.evaluation import Evaluator
-from distvec.expr import Buffer, Node
+from distvec.expr import Node
 from distvec.profile import measured
 from distvec.random import Random
 from distvec.shapes import length_of, shape_of
@@ -151,11 +151,6 @@ class Session(Evaluator):
         if endpoint:
             values = where(index == float(num - 1), high, values)
         return values.astype(kind)
-
-    def adopt(self, buffer_id: int, space: DenseSpace, dtype: Any) -> DistArray:
-        """An array over a buffer that is on the servers already; freed when nobody holds it."""
-        buffer = Buffer(buffer_id, space, np.dtype(dtype), self.client.free)
-        return self.wrap(self.graph.leaf(buffer))
 
     def _iota(self, length: int) -> DistArray:
         return self.wrap(self.graph.make("iota", (), np.dtype(np.int64), DenseSpace(length)))
