@@ -19,7 +19,7 @@ MOST_SERVERS = 1 << 16
 """Servers of one session: blocks are 1024, so more than that hold nothing anyway."""
 MOST_CALLS = 1 << 12
 """Sweeps of one program."""
-MOST_VALUES = 1 << 18
+MOST_VALUES = 1 << 19
 """Inputs, scalars, steps, outputs and reductions of one program, each some 1 KiB when compiled: a
 graph of 100,000 operations that is asked for at once fits."""
 MOST_ARGUMENTS = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,7 +28,8 @@ _SESSION_BYTES = 4096
 _CLIENT_BYTES = 3072
 """Counted for a session, and for each of its clients, besides what they keep here."""
 _VALUE_BYTES = 512
-"""Counted for each value of a sweep that is remembered."""
+_KERNEL_BYTES = 1024
+"""Counted for each value of a sweep that is remembered, and of a kernel."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -72,7 +74,7 @@ class Session:
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
         self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
         self._parts: dict[tuple[int, ValueType], Part] = {}
-        self._kernels: dict[tuple[str, int], Kernel] = {}
+        self._kernels: dict[tuple[str, int], tuple[Kernel, Reservation]] = {}
         self._lock = threading.Lock()
 
     def join(self, client: str, key: bytes) -> int:
@@ -128,10 +130,13 @@ class Session:
 
     def kernel(self, sweep: Sweep, length: int) -> Kernel:
         """The kernel of ``sweep`` in the space of ``length``."""
-        kernel = self._kernels.get((sweep.digest, length))
-        if kernel is None:
-            kernel = compile_sweep(sweep, length)
-            _remember(self._kernels, (sweep.digest, length), kernel)
+        known = self._kernels.get((sweep.digest, length))
+        if known is not None:
+            return known[0]
+        kernel = compile_sweep(sweep, length)
+        with suppress(OutOfBudget):  # else it is looked up again
+            kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
+            _remember(self._kernels, (sweep.digest, length), (kernel, kept))
         return kernel
 
     def sweep(self, message: pb.SweepCall) -> Sweep:

@@ -76,10 +76,11 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
     """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
-    return _compile(sweep, engine_for(sweep, length))
+    values = len(sweep.types)
+    remembered = next((cached for most, cached in _REMEMBERED if values <= most), _compile)
+    return remembered(sweep, engine_for(sweep, length))
 
 
-@lru_cache(maxsize=2048)
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     verify_sweep(sweep)
     if any(value.row for value in sweep.types):
@@ -95,3 +96,11 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     from ps_backend.kernels.numexpr_engine import NumexprKernel
 
     return NumexprKernel(sweep)
+
+
+_REMEMBERED = (
+    (128, lru_cache(maxsize=1024)(_compile)),
+    (2048, lru_cache(maxsize=64)(_compile)),
+    (1 << 19, lru_cache(maxsize=2)(_compile)),
+)
+"""By number of values, of which each takes some KiB: all sessions share these kernels."""

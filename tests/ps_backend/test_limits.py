@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from ps_backend.program import Reduction, Step, Sweep
+from ps_backend.program import Reduction, Step, Sweep, ValueType
 from ps_backend.proto import ps_pb2 as pb
 from ps_backend.service import Service
 from ps_backend.wire import PROTOCOL
@@ -127,7 +127,7 @@ def test_a_program_of_fifty_thousand_steps_keeps_no_value_longer_than_it_is_used
     sender.write(1, np.zeros(n))
     chain = tuple(Step("sqrt", (k,), F8) for k in range(steps))
     sender.send(run=run(call(Sweep((F8,), (), chain, (steps,), ()), n, (1,), (2,))))
-    assert service.memory.peak < 64 * MB
+    assert service.memory.peak < 128 * MB
 
 
 def test_values_that_are_alive_at_once_need_memory_of_the_budget(sender):
@@ -141,9 +141,9 @@ def test_values_that_are_alive_at_once_need_memory_of_the_budget(sender):
 
 
 def test_a_program_has_so_many_values(sender):
-    sweep = Sweep((), (), (Step("iota", (), I8),) * 300_000, (), ())
+    sweep = Sweep((), (), (Step("iota", (), I8),) * 600_000, (), ())
     error = sender.error(run=run(call(sweep, 10)))
-    assert error.message == "values of a program must be 0 .. 262144, got 300000"
+    assert error.message == "values of a program must be 0 .. 524288, got 600000"
 
 
 def test_a_program_has_so_many_partial_results(sender):
@@ -180,8 +180,22 @@ def test_calls_that_do_not_fit_together_change_nothing(sender, calls, said):
     np.testing.assert_array_equal(sender.read(1, 9), np.arange(9.0))
 
 
+@pytest.mark.parametrize(
+    ("op", "args", "result"),
+    [("exp", "bool", "bool"), ("exp", "int32", "int32"), ("add", "float64", "bool")],
+)
+def test_a_step_has_the_dtypes_of_a_loop_of_numpy(sender, op, args, result):
+    """A kernel that took the sender's word for it would write past its arrays."""
+    given, out = ValueType(args), ValueType(result)
+    arity = 2 if op == "add" else 1
+    sweep = Sweep((given,), (), (Step(op, (0,) * arity, out),), (1,), ())
+    sender.write(1, np.ones(9, args))
+    error = sender.error(run=run(call(sweep, 9, (1,), (2,))))
+    assert "steps have the dtypes of NumPy's loop for their op" in error.message
+
+
 def test_a_scalar_that_its_type_cannot_hold_is_refused(sender):
-    i4 = F8.__class__("int32")
+    i4 = ValueType("int32")
     sweep = Sweep((), (i4,), (Step("fill", (0,), i4),), (1,), ())
     error = sender.error(run=run(call(sweep, 9, (), (2,), (), (1 << 40,))))
     assert (error.kind, error.message) == ("InvalidProgram", f"scalar {1 << 40} is no int32")
