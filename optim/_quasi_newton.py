@@ -26,7 +26,7 @@ def attempts(history: History) -> tuple[History, ...]:
 # to be renewed, and then gradients may get smaller again.
 PATIENCE = 40
 # Where a step has met no positive curvature, the next may be longer by this factor.
-GROWTH = 10.0
+GROWTH = 4.0
 
 
 def first_step(slope: float, history: History, known: History, last: float) -> float:
