@@ -74,10 +74,10 @@ spark.sparkContext.cancelAllJobs()  # as Ctrl-C does; the servers are not meant
 say([x.buffer_id, y.buffer_id])
 
 sys.stdin.readline()  # an executor is killed
-began, first = time.monotonic(), ps.client.addresses[1]
-servers, told = ps._servers.registry, set()
-while (now := servers.locate(1)) is None or now.address == first:
-    told.add(servers.diagnose(first))
+began, first, lost = time.monotonic(), ps.client.addresses[1], ps.server_pids[1]
+told = set()
+while ps.server_pids[1] in (0, lost):
+    told.add(ps._servers.diagnose(first))
     time.sleep(0.02)
 say([time.monotonic() - began, ps.server_pids, any("would leave none" in str(one) for one in told)])
 say([refusal(lambda: float(x @ y)), refusal(y.numpy)])
@@ -175,7 +175,7 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, h
     seconds, after, waited = said(process)
     assert waited, "it did not take the last slot of the other executor"
     LOG.info("a new server after %.2f s", seconds)  # shown with --log-cli-level=info
-    assert seconds < 30.0
+    assert seconds < 60.0
     assert has_ended(pids[1])
     assert after[0] == pids[0]
     assert after[1] not in pids
