@@ -11,8 +11,6 @@ from distvec import build, changing, dispatch, dtypes, elements, hints, reductio
 from distvec.expr import Buffer, Node
 from distvec.operators import (
     binary,
-    bitwise,
-    bitwise_in_place,
     in_place,
     reflected,
     unary,
@@ -133,18 +131,20 @@ class DistArray:
     __rpow__ = reflected("pow")
     __neg__, __pos__, __abs__ = unary("negative"), unary("positive"), unary("abs")
     # These commute, so the reflected ones are the same.
-    __and__ = __rand__ = bitwise("logical_and")
-    __or__ = __ror__ = bitwise("logical_or")
-    __xor__ = __rxor__ = bitwise("logical_xor")
-    __iand__, __ior__ = bitwise_in_place("logical_and"), bitwise_in_place("logical_or")
-    __ixor__ = bitwise_in_place("logical_xor")
+    __and__, __rand__ = binary("bitwise_and"), reflected("bitwise_and")
+    __or__, __ror__ = binary("bitwise_or"), reflected("bitwise_or")
+    __xor__, __rxor__ = binary("bitwise_xor"), reflected("bitwise_xor")
+    __lshift__, __rlshift__ = binary("bitwise_left_shift"), reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = binary("bitwise_right_shift"), reflected("bitwise_right_shift")
+    __iand__, __ior__, __ixor__ = map(in_place, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+    __ilshift__, __irshift__ = in_place("bitwise_left_shift"), in_place("bitwise_right_shift")
     __lt__, __le__ = binary("less"), binary("less_equal")
     __gt__, __ge__ = binary("greater"), binary("greater_equal")
     __eq__ = binary("equal")  # type: ignore[assignment]
     __ne__ = binary("not_equal")  # type: ignore[assignment]
 
     def __invert__(self) -> DistArray:
-        return build.bitwise(self.session, "logical_not", self)
+        return build.elementwise(self.session, "bitwise_invert", self)
 
     def __divmod__(self, other: Any) -> tuple[DistArray, DistArray]:
         return self // other, self % other

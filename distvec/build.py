@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from distvec.array import DistArray
     from distvec.session import Session
 
-_COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 _TO_INDEX = {True: np.inf, False: -np.inf}
 
 
@@ -23,7 +22,7 @@ def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
     session.flush_if_overdue()
     nodes = [_operand(session, name, operand) for operand in operands]
     kinds = tuple(node.dtype if isinstance(node, Node) else type(node) for node in nodes)
-    if name in _COMPARISONS:
+    if ops.TABLE[name].compares:
         nodes, kinds = _clamp_out_of_range(nodes, kinds)
     op, resolved = dtypes.resolve(name, kinds)
     if op == "int_pow":
@@ -35,18 +34,6 @@ def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
         for node, dtype in zip(nodes, resolved[:-1], strict=True)
     ]
     return session.wrap(apply(session, op, broadcast(session, arguments), resolved[-1]))
-
-
-def bitwise(session: Session, name: str, *operands: Any) -> DistArray:
-    """``& | ^ ~`` on booleans, where they are op ``name``. ``TypeError`` for other dtypes."""
-    for operand in operands:
-        kind = getattr(operand, "dtype", type(operand).__name__)
-        if kind != np.bool_ and not isinstance(operand, bool):
-            raise TypeError(
-                f"bitwise operators work on booleans only, got {kind}; "
-                f"for truth values write (x != 0) & (y != 0), and ~(x != 0)"
-            )
-    return elementwise(session, name, *operands)
 
 
 def check_session(session: Session, operand: DistArray, name: str) -> None:

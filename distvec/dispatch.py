@@ -12,8 +12,6 @@ import numpy as np
 from distvec.dtypes import check_dtype
 from ps_backend import ops
 
-_BITWISE: dict[Any, str] = {np.bitwise_and: "logical_and", np.bitwise_or: "logical_or"}
-_BITWISE |= {np.bitwise_xor: "logical_xor", np.invert: "logical_not"}
 _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
 
 
@@ -21,8 +19,8 @@ _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": 
 def _ufuncs() -> dict[Any, str]:
     """Names of ops by the ufunc they stand for; the general row, not that of one dtype."""
     named: dict[Any, str] = {}
-    for name, op in ops.TABLE.items():
-        if name not in ops.INTERNAL and isinstance(op.numpy, np.ufunc):
+    for name, op in ops.PUBLIC.items():
+        if isinstance(op.numpy, np.ufunc):
             named.setdefault(op.numpy, name)
     return named
 
@@ -54,9 +52,6 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
 
     if function is np.matmul or function is np.vecdot:
         return lambda *inputs: reductions.dot(*_as_arrays(inputs))
-    if function in _BITWISE:
-        session = _session_of(function.__name__, operands)
-        return partial(build.bitwise, session, _BITWISE[function])
     name = _ufuncs().get(function)
     return None if name is None else partial(build.elementwise, _session_of(name, operands), name)
 

@@ -14,9 +14,6 @@ SUPPORTED = tuple(np.dtype(name) for name in DTYPES)
 Operand = np.dtype[Any] | type
 """A dtype, or ``int`` or ``float`` for a Python scalar, whose dtype is weak."""
 
-_TESTS = frozenset("logical_and logical_or logical_xor logical_not isnan isfinite isinf".split())
-"""Ops that look at each operand by itself: nothing is gained by casting to a common dtype."""
-
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """``dtype`` as one of the five supported ones, or ``TypeError`` saying which those are."""
@@ -59,9 +56,10 @@ def _of_where(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
 
 
 def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
-    ufunc: Any = ops.TABLE[name].numpy
+    op = ops.TABLE[name]
+    ufunc: Any = op.numpy
     resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))
-    if name not in _TESTS:
+    if not op.separate:
         return resolved
     arguments = zip(operands, resolved, strict=False)
     return (*(o if isinstance(o, np.dtype) else r for o, r in arguments), resolved[-1])

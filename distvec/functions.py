@@ -44,7 +44,7 @@ def _function(op: ops.Op) -> Callable[..., DistArray]:
 
 
 TABLE: dict[str, Callable[..., DistArray]] = {
-    name: _function(op) for name, op in ops.TABLE.items() if name not in ops.INTERNAL
+    name: _function(op) for name, op in ops.PUBLIC.items()
 }
 """A function for every row of the op table that users call by name."""
 

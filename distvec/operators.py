@@ -51,22 +51,3 @@ def unary(name: str) -> Callable[[DistArray], DistArray]:
         return build.elementwise(self.session, name, self)
 
     return operator
-
-
-def bitwise(name: str) -> Callable[[DistArray, Any], DistArray]:
-    """``x OP other`` for ``& | ^``, which take booleans only."""
-
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.bitwise(self.session, name, self, other)
-
-    return operator
-
-
-def bitwise_in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
-    """``x OP= other`` for ``& | ^``."""
-
-    def operator(self: DistArray, other: Any) -> DistArray:
-        with self.turn:
-            return updated(self, build.bitwise(self.session, name, self, other), name)
-
-    return operator

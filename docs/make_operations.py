@@ -57,7 +57,7 @@ def page() -> str:
     """The text of the page."""
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
-    lines += [_row(_cells(op)) for name, op in ops.TABLE.items() if name not in ops.INTERNAL]
+    lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
     reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
     return "\n".join([*lines, "", _REST.format(reductions=reductions, version=VERSIONS[-1])])
 

@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from distvec.expr import Node, topological
+from ps_backend import ops
 from ps_backend.space import DenseSpace
-
-_COSTLY = frozenset(
-    "exp expm1 log log1p log2 log10 tanh sin cos sigmoid pow uniform remainder floor_divide".split()
-)
 
 
 @dataclass
@@ -131,9 +128,13 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
             continue
         below = [found[id(arg)] for arg in node.args]
         vectors = dict.fromkeys(vector for inputs, _ in below for vector in inputs)
-        costly = node.op in _COSTLY or any(costly for _, costly in below)
+        costly = _is_costly(node) or any(costly for _, costly in below)
         found[id(node)] = (tuple(vectors)[:2], costly)
     return found
+
+
+def _is_costly(node: Node) -> bool:
+    return node.op in ops.TABLE and ops.TABLE[node.op].costly
 
 
 def _is_worth_storing(source: Source) -> bool:

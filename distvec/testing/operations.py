@@ -11,11 +11,6 @@ import numpy as np
 
 from ps_backend import ops
 
-TRANSCENDENTAL_ULPS = 4
-"""How far the servers' exp, log, sin and their like may be from NumPy's, in units of last place."""
-
-_TRANSCENDENTAL = frozenset("exp expm1 log log1p log2 log10 tanh sin cos sigmoid pow".split())
-
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -60,13 +55,11 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 def _of_row(row: ops.Op) -> Operation:
     function = _OPERATORS.get(row.name, row.numpy)
-    return Operation(
-        row.name, row.arity, function, TRANSCENDENTAL_ULPS if row.name in _TRANSCENDENTAL else 0
-    )
+    return Operation(row.name, row.arity, function, row.ulps)
 
 
 ELEMENTWISE = (
-    *(_of_row(row) for name, row in ops.TABLE.items() if name not in ops.INTERNAL),
+    *map(_of_row, ops.PUBLIC.values()),
     Operation("where", 3, _where),
 )
 """Every row of the op table that users call, as an operator where there is one."""

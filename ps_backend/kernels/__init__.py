@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend import ops
 from ps_backend.kernels.lower import lower
 from ps_backend.kernels.split import split
 from ps_backend.program import Scalar, Sweep, verify_sweep
@@ -68,10 +69,11 @@ def engine_for(sweep: Sweep, length: int) -> str:
     """
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
         return "numexpr"
-    steps = split(lower(sweep)).steps
-    if length < NUMBA_FROM_LENGTH and (steps or not sweep.steps):
+    parts = split(lower(sweep))
+    if length < NUMBA_FROM_LENGTH and (parts.steps or not sweep.steps):
         return "mixed"
-    return "numba" if steps <= NUMBA_MOST_STEPS else "mixed"
+    has_text = all(ops.TABLE[step.op].numba for step in parts.rest.steps)
+    return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:

@@ -47,7 +47,7 @@ class NumbaKernel:
         self._called = [
             ChainTable(next(chains), value.dtype)
             if call.op == CHAIN
-            else loop_of(call.op, value.dtype)
+            else loop_of(call.op, (*(parts.rest.types[a].dtype for a in call.args), value.dtype))
             for call, value in zip(parts.calls, parts.rest.inputs[len(parts.inputs) :], strict=True)
         ]
         self._partials = [

@@ -34,26 +34,31 @@ _capsules: list[Any] = []
 
 
 @cache
-def has_loop(op: str, dtype: str) -> bool:
+def has_loop(op: str, dtypes: tuple[str, ...]) -> bool:
     """Whether this NumPy hands out the loop; the interface is not among its stable ones."""
     try:
-        loop_of(op, dtype)
+        loop_of(op, dtypes)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return False
     return True
 
 
 @cache
-def loop_of(op: str, dtype: str) -> npt.NDArray[np.int64]:
-    """Addresses of the loop of unary ``op`` on contiguous ``dtype``, its context and its data."""
+def loop_of(op: str, dtypes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Addresses of the loop of ``op`` on contiguous arrays, its context and its data.
+
+    ``dtypes``: of the arguments, then of the result.
+    """
     ufunc: Any = ops.TABLE[op].numpy
-    kind = np.dtype(dtype)
-    _, capsule = ufunc._resolve_dtypes_and_context((kind, None))
-    ufunc._get_strided_loop(capsule, fixed_strides=(kind.itemsize, kind.itemsize))
+    kinds = tuple(map(np.dtype, dtypes))
+    resolved, capsule = ufunc._resolve_dtypes_and_context((*kinds[:-1], None))
+    if tuple(resolved) != kinds:
+        raise TypeError(f"{op} has no loop for {dtypes}, only for {resolved}")
+    ufunc._get_strided_loop(capsule, fixed_strides=tuple(kind.itemsize for kind in kinds))
     _capsules.append(capsule)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     info = _CallInfo.from_address(pointer(capsule, b"numpy_1.24_ufunc_call_info"))
     if info.requires_pyapi:
-        raise NotImplementedError(f"NumPy's {op} on {dtype} needs the interpreter lock")
+        raise NotImplementedError(f"{op} on {dtypes} needs the interpreter lock")
     return np.array([info.strided_loop, info.context, info.auxdata or 0], np.int64)

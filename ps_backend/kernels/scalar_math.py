@@ -39,16 +39,29 @@ _no_nans = njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"})
 
 
 @_inline
-def _apply(loop, values, results):  # type: ignore[no-untyped-def]
+def _apply1(loop, x, results):  # type: ignore[no-untyped-def]
     """Run one of ``numpy_loops``, perhaps in place."""
     table = np.empty(5, np.int64)
-    table[0] = values.ctypes.data
+    table[0] = x.ctypes.data
     table[1] = results.ctypes.data
-    table[2] = len(values)
-    table[3] = table[4] = values.itemsize
+    table[2] = len(results)
+    table[3], table[4] = x.itemsize, results.itemsize
     start = table.ctypes.data
     call_loop(loop[0], loop[1], loop[2], start, start + 16, start + 24)
     return table[2]  # a use after the call: numba frees an array after its last one
+
+
+@_inline
+def _apply2(loop, x, y, results):  # type: ignore[no-untyped-def]
+    """The same of two arguments."""
+    table = np.empty(7, np.int64)
+    table[0], table[1] = x.ctypes.data, y.ctypes.data
+    table[2] = results.ctypes.data
+    table[3] = len(results)
+    table[4], table[5], table[6] = x.itemsize, y.itemsize, results.itemsize
+    start = table.ctypes.data
+    call_loop(loop[0], loop[1], loop[2], start, start + 24, start + 32)
+    return table[3]
 
 
 @_inline

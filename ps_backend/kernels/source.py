@@ -25,9 +25,9 @@ import math
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, njit
 from ps_backend.kernels.scalar_math import (
-    _apply, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow, _int_remainder,
-    _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put, _remainder,
-    _rint, _settle, _sign, _smallest, _sum, _uniform,
+    _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow,
+    _int_remainder, _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put,
+    _remainder, _rint, _settle, _sign, _smallest, _sum, _uniform,
 )
 """
 _LINEAR = "from distvec_linear import chain, multi_dot\n"
@@ -81,11 +81,22 @@ class _Writer:
         self._sweep = sweep = parts.rest
         self._own = len(sweep.inputs) - len(parts.calls)
         self._called = range(self._own, len(sweep.inputs))
+        self._scalars = range(len(sweep.inputs), len(sweep.inputs) + len(sweep.scalars))
         self._stages = stages_of(sweep, parts.calls)
         at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
         self._operands = reductions.operands(sweep, at_hand)
+        # What a call goes on from lies where its result will be, unless it is of another dtype.
+        self._in_place = {
+            value: call.args[0]
+            for value, call in zip(self._called, parts.calls, strict=True)
+            if len(call.args) == 1
+            and (call.op == CHAIN or call.args[0] >= self._own)
+            and sweep.types[call.args[0]] == sweep.types[value]
+        }
         kept = {*self._called, *self._stages.carried, *sweep.outputs}
         kept.update(v for operand in self._operands for v in operand.values)
+        for value, call in zip(self._called, parts.calls, strict=True):
+            kept.update(() if value in self._in_place else call.args)
         self._kept = sorted(kept - set(range(self._own)))
 
     def parameters(self) -> Iterator[tuple[str, str]]:
@@ -119,6 +130,8 @@ class _Writer:
         for value in self._kept:
             dtype = self._sweep.types[value].dtype
             yield f"t{value} = np.empty({_CHUNK}, np.{'bool_' if dtype == 'bool' else dtype})"
+            if value in self._scalars:
+                yield f"t{value}[:] = v{value}"
         for _, (name, dtype, _) in self._conversions():
             yield f"{name} = np.empty({_CHUNK}, np.{dtype})"
         if self._parts.dots:
@@ -153,8 +166,9 @@ class _Writer:
             if its == stage and call.op == CHAIN:
                 yield f"chain(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
             elif its == stage:
-                operand = call.start if call.start in range(self._own) else value
-                yield f"_apply(loop{value}, x{operand}, x{value})"
+                args = [value] if value in self._in_place else call.args
+                names = ", ".join(f"x{arg}" for arg in args)
+                yield f"_apply{len(args)}(loop{value}, {names}, x{value})"
 
     def _loop(self, stage: int) -> Iterator[str]:
         """The loop over elements of one stage: loads, steps, stores."""
@@ -162,16 +176,11 @@ class _Writer:
         first = len(sweep.inputs) + len(sweep.scalars)
         steps = [v for v in range(first, len(sweep.types)) if stages.of_step[v] == stage]
         stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in self._kept]
-        for value, call, its in zip(
-            self._called, self._parts.calls, self._stages.of_call, strict=True
-        ):
-            # NumPy's loops read an input where it is.
-            in_place = call.op == CHAIN or call.start not in range(self._own)
-            if its == stage + 1 and call.start is not None and in_place:
-                stores.append((f"x{value}[i] = v{call.start}", call.start))
-        scalars = range(len(sweep.inputs), first)
+        for value, its in zip(self._called, self._stages.of_call, strict=True):
+            if its == stage + 1 and value in self._in_place:
+                start = self._in_place[value]
+                stores.append((f"x{value}[i] = v{start}", start))
         if stage == stages.last:
-            stores += [(f"x{v}[i] = v{v}", v) for v in scalars if v in self._kept]
             stores += [(f"{name}[i] = {text}", v) for v, (name, _, text) in self._conversions()]
         if not stores:
             return
@@ -181,7 +190,7 @@ class _Writer:
                 needed.update(sweep.steps[value - first].args)
         yield "for i in range(c1 - c0):"
         yield "    _index = offset + c0 + i"
-        yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *scalars}))
+        yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *self._scalars}))
         yield from (
             f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps if v in needed
         )

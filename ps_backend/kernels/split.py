@@ -1,16 +1,18 @@
 """What of a sweep can run without a compilation of its own.
 
 An inner product of two inputs, or a linear combination of many, is the same loop whatever the
-number of vectors; and NumPy's exponentials are faster than what a compiler makes of theirs. This
-pass takes them out of a sweep. What is left, the *rest*, is a smaller sweep that reads the results
-as further inputs; its structure no longer depends on how many vectors there were, so neither does
-the number of compilations.
+number of vectors; and what NumPy and SciPy have loops for (exponentials, special functions) is
+faster so than what a compiler makes of it, or cannot be had otherwise. This pass takes them out of
+a sweep. What is left, the *rest*, is a smaller sweep that reads the results as further inputs; its
+structure no longer depends on how many vectors there were, so neither does the number of
+compilations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ps_backend import ops
 from ps_backend.kernels.chains import Link, chains_of
 from ps_backend.kernels.numpy_loops import has_loop
 from ps_backend.program import Reduction, Step, Sweep, ValueType
@@ -21,20 +23,17 @@ CHAIN = "chain"
 
 _DOUBLE, _SINGLE = ValueType("float64"), ValueType("float32")
 
-APPLIED = frozenset("exp expm1 log log1p log2 log10 tanh sin cos".split())
-"""Ops that NumPy has vector code for and the compiler has not."""
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """An input of the rest that something else computes, chunk by chunk.
 
-    It is ``op`` of value ``start`` of the rest, where ``op`` is of the op table; or a ``CHAIN``,
-    which goes on from ``start`` or, if that is ``None``, begins with an input.
+    It is ``op`` of the values ``args`` of the rest, where ``op`` is of the op table; or a
+    ``CHAIN``, which goes on from its one argument or, if it has none, begins with an input.
     """
 
     op: str
-    start: int | None
+    args: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +66,13 @@ def split(sweep: Sweep) -> Split:
     dot_dtype, dots = _dots(sweep)
     chains = {value: c for value, c in chains_of(sweep).items() if c.is_long}
     first = len(sweep.inputs) + len(sweep.scalars)
-    starts: dict[int, int | None] = {value: chain.start for value, chain in chains.items()}
+    starts: dict[int, tuple[int, ...]] = {
+        value: () if chain.start is None else (chain.start,) for value, chain in chains.items()
+    }
     starts |= {
-        value: step.args[0]
+        value: step.args
         for value, step in enumerate(sweep.steps, first)
-        if step.op in APPLIED
-        and step.type == sweep.types[step.args[0]]
-        and has_loop(step.op, step.type.dtype)
+        if ops.TABLE[step.op].loop and has_loop(step.op, loop_types(sweep, value))
     }
     kept = [r for k, r in enumerate(sweep.reductions) if k not in dots]
     used = _used(sweep, [*sweep.outputs, *(r.arg for r in kept)], starts)
@@ -94,7 +93,7 @@ def split(sweep: Sweep) -> Split:
         calls=tuple(
             Call(
                 CHAIN if value in chains else sweep.steps[value - first].op,
-                None if (start := starts[value]) is None else new[start],
+                tuple(new[arg] for arg in starts[value]),
             )
             for value in called
         ),
@@ -111,8 +110,14 @@ def _renumbered(step: Step, new: dict[int, int]) -> Step:
     return Step(step.op, tuple(new[arg] for arg in step.args), step.type)
 
 
-def _used(sweep: Sweep, roots: list[int], starts: dict[int, int | None]) -> set[int]:
-    """The values that ``roots`` need, where those in ``starts`` need no more than their start."""
+def loop_types(sweep: Sweep, value: int) -> tuple[str, ...]:
+    """The dtypes of a step's arguments, then that of its result: they choose NumPy's loop."""
+    step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
+    return (*(sweep.types[arg].dtype for arg in step.args), step.type.dtype)
+
+
+def _used(sweep: Sweep, roots: list[int], starts: dict[int, tuple[int, ...]]) -> set[int]:
+    """The values that ``roots`` need, where those in ``starts`` need no more than is said there."""
     first = len(sweep.inputs) + len(sweep.scalars)
     used: set[int] = set()
     while roots:
@@ -121,8 +126,7 @@ def _used(sweep: Sweep, roots: list[int], starts: dict[int, int | None]) -> set[
             continue
         used.add(value)
         if value in starts:
-            start = starts[value]
-            roots += [] if start is None else [start]
+            roots += starts[value]
         elif value >= first:
             roots += sweep.steps[value - first].args
     return used

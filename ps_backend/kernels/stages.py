@@ -30,8 +30,9 @@ def stages_of(sweep: Sweep, calls: Sequence[Call]) -> Stages:
     last = max([*soonest, *of_call], default=0)
     of_step = dict.fromkeys(range(first, len(sweep.types)), last)
     for call, stage in zip(calls, of_call, strict=True):
-        if call.start is not None and call.start >= first:
-            of_step[call.start] = min(of_step[call.start], stage - 1)
+        for arg in call.args:
+            if arg >= first:
+                of_step[arg] = min(of_step[arg], stage - 1)
     carried = set()
     for value in reversed(range(first, len(sweep.types))):
         for arg in sweep.steps[value - first].args:
@@ -44,8 +45,7 @@ def stages_of(sweep: Sweep, calls: Sequence[Call]) -> Stages:
     kept = {*sweep.outputs, *(reduction.arg for reduction in sweep.reductions)}
     carried |= {value for value in kept if of_step.get(value, last) < last}
     for call, stage in zip(calls, of_call, strict=True):
-        if call.start is not None and of_step.get(call.start, stage - 1) < stage - 1:
-            carried.add(call.start)
+        carried |= {arg for arg in call.args if of_step.get(arg, stage - 1) < stage - 1}
     return Stages(last, of_call, of_step, tuple(sorted(carried & of_step.keys())))
 
 
@@ -58,7 +58,7 @@ def _soonest(
         soonest = [0] * own + of_call + [0] * len(sweep.scalars)
         for step in sweep.steps:
             soonest.append(max((soonest[arg] for arg in step.args), default=0))
-        again = [0 if call.start is None else soonest[call.start] + 1 for call in calls]
+        again = [max((soonest[arg] + 1 for arg in call.args), default=0) for call in calls]
         if again == of_call:
             return soonest, tuple(of_call)
         of_call = again

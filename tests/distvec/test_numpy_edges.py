@@ -23,6 +23,10 @@ SAME: dict[str, Call] = {
     "np.bitwise_and": lambda f, i, b, e: np.bitwise_and(b, ~b),
     "np.bitwise_or": lambda f, i, b, e: np.bitwise_or(b, True),
     "np.bitwise_xor": lambda f, i, b, e: np.bitwise_xor(b, b),
+    "bits of integers": lambda f, i, b, e: (i & 5) | (3 ^ i) | ~i,
+    "shifts": lambda f, i, b, e: (i << 2) + (i >> 1) + (1 << abs(i)),
+    "shifts by too many": lambda f, i, b, e: (i << 70) + (i >> 70),
+    "bits of integers and booleans": lambda f, i, b, e: i & b,
     "round of integers": lambda f, i, b, e: np.round(i),
     "round to 1 decimal": lambda f, i, b, e: np.round(f, 1),
     "round to tens": lambda f, i, b, e: np.round(f * 10, -1),
@@ -88,7 +92,6 @@ def test_refused_as_by_numpy(ps: dv.Session, call: Call) -> None:
 @pytest.mark.parametrize(
     ("call", "hint"),
     {
-        "~ of integers": (lambda f, i, b: ~i, r"~\(x != 0\)"),
         "where=": (lambda f, i, b: np.add(f, 1, where=b), "keyword where="),
         "reduce with initial": (lambda f, i, b: np.add.reduce(f, initial=3), "keyword initial"),
         "initial": (lambda f, i, b: np.max(f, initial=3), "numpy.max: .*initial.*x.numpy()"),

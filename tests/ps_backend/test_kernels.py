@@ -69,7 +69,7 @@ def elementwise_ops(dtype: str) -> list[tuple[str, str, str]]:
     """(row that runs, name in the table, dtype of the result) of all ops on ``dtype``."""
     found = []
     for name, op in ops.TABLE.items():
-        if name in ops.INTERNAL or op.arity not in (1, 2) or name == "pow":
+        if op.internal or op.arity not in (1, 2) or name == "pow":
             continue
         kind = np.dtype(dtype)
         try:

@@ -108,7 +108,7 @@ def test_a_value_needed_elsewhere_cuts_the_chain() -> None:
     sweep = build.sweep([whole], [("max", half)])
     parts = split(sweep)
     assert [len(links) for links in parts.chains] == [4, 4]
-    assert parts.calls[1].start == len(parts.inputs)  # where the first one ends
+    assert parts.calls[1].args == (len(parts.inputs),)  # where the first one ends
     assert_numpy(sweep, vectors(8, 2500), [])
 
 
