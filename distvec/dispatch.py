@@ -11,6 +11,7 @@ import numpy as np
 
 from distvec.dtypes import check_dtype
 from ps_backend import ops
+from ps_backend.reducers import REDUCERS
 
 _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
 
@@ -93,8 +94,7 @@ def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs
 
 
-_REDUCTIONS = {np.add: "sum", np.multiply: "prod", np.minimum: "min", np.maximum: "max"}
-_REDUCTIONS |= {np.logical_and: "all", np.logical_or: "any"}
+_REDUCTIONS = {row.numpy: name for name, row in REDUCERS.items() if not row.locates}
 
 
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

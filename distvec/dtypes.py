@@ -10,6 +10,7 @@ import numpy as np
 from ps_backend import ops
 from ps_backend.program import DTYPES
 
+_BOOL = np.dtype(np.bool_)
 SUPPORTED = tuple(np.dtype(name) for name in DTYPES)
 Operand = np.dtype[Any] | type
 """A dtype, or ``int`` or ``float`` for a Python scalar, whose dtype is weak."""
@@ -59,6 +60,8 @@ def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], 
     op = ops.TABLE[name]
     ufunc: Any = op.numpy
     resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))
+    if op.on_bool and all(operand == _BOOL for operand in operands):
+        return (*(_BOOL for _ in operands), resolved[-1])
     if not op.separate:
         return resolved
     arguments = zip(operands, resolved, strict=False)

@@ -17,6 +17,7 @@ from distvec.profile import note_plan
 from ps_backend import ops
 from ps_backend.program import Program, SweepCall
 from ps_backend.programs import Ended
+from ps_backend.reducers import REDUCERS
 
 if TYPE_CHECKING:
     from distvec.evaluation import Evaluator
@@ -152,33 +153,9 @@ def _combine_all(
     remaining = iter(partials)
     for position in sweep.reductions:
         node = plan.nodes[position]
-        parts = [next(remaining)]
-        if node.op.startswith("arg"):
-            parts.append(next(remaining))
-        values[position] = node.dtype.type(combine(node.op, *parts))
-
-
-def combine(op: str, partials: npt.NDArray[Any], where: npt.NDArray[Any] | None = None) -> Any:
-    """The result of a reduction from its partial results, one per block, in the order of blocks.
-
-    The order is that of the blocks, whoever computed them, so the bits do not depend on the number
-    of servers. An empty array gives the identity of the op.
-    """
-    with np.errstate(all="ignore"):
-        match op:
-            case "sum":
-                return np.add.reduce(partials)
-            case "prod":
-                return np.multiply.reduce(partials)
-            case "any":
-                return np.bitwise_or.reduce(partials)
-            case "all":
-                return np.bitwise_and.reduce(partials) if len(partials) else 1
-            case "min" | "max":
-                return getattr(np, op)(partials)
-            case "argmin" | "argmax" if where is not None:
-                return where[getattr(np, op)(partials)]
-    raise ValueError(f"unknown reduction {op!r}")
+        reducer = REDUCERS[node.op]
+        parts = [next(remaining) for _ in range(1 + reducer.locates)]
+        values[position] = node.dtype.type(reducer.combine(*parts))
 
 
 def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limit: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ps_backend.reducers import REDUCERS
 from ps_backend.space import DenseSpace
 
 Shape = tuple[int, ...]
@@ -22,8 +23,6 @@ _FLOAT = np.dtype(np.float64)
 
 _MOST_PRODUCTS = 512
 """Far more than the pairs of a quasi-Newton history, and little beside a vector."""
-
-REDUCTIONS = frozenset(("sum", "prod", "min", "max", "any", "all", "argmin", "argmax"))
 
 
 class Buffer:
@@ -95,7 +94,7 @@ class Node:
     @property
     def is_reduction(self) -> bool:
         """Whether this is a scalar that the servers compute from a vector."""
-        return self.op in REDUCTIONS
+        return self.op in REDUCERS
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.dtype}{list(self.shape)}>"

@@ -9,7 +9,8 @@ import numpy as np
 from distvec import dtypes
 from distvec.namespace import VERSIONS
 from ps_backend import ops
-from ps_backend.program import DTYPES, REDUCTIONS
+from ps_backend.program import DTYPES
+from ps_backend.reducers import REDUCERS
 
 PAGE = Path(__file__).with_name("operations.md")
 
@@ -58,7 +59,7 @@ def page() -> str:
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
-    reductions = ", ".join(f"`{name}`" for name in REDUCTIONS)
+    reductions = ", ".join(f"`{name}`" for name in REDUCERS)
     return "\n".join([*lines, "", _REST.format(reductions=reductions, version=VERSIONS[-1])])
 
 

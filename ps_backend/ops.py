@@ -39,7 +39,8 @@ class Op:
     numexpr: str | None = None
     """The same for numexpr, where it computes exactly what NumPy does on floats."""
     on_bool: str | None = None
-    """The op that has this meaning on booleans, where the expression does not."""
+    """The op that has this meaning on booleans, where the expression does not; they are not cast
+    for it, whatever NumPy's loop works in."""
     on_int: str | None = None
     """The op that has this meaning on integers, where the expression does not."""
     loop: bool = False
@@ -109,7 +110,7 @@ _ROWS = (
     Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy"),
     Op("fabs", 1, np.fabs, "abs({0})", "abs({0})"),
     Op("sign", 1, np.sign, "_sign({0})"),
-    _loop("signbit", np.signbit),
+    Op("signbit", 1, np.signbit, on_bool="false", loop=True),
     _loop("copysign", np.copysign),
     Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", on_bool="copy"),
     Op("reciprocal", 1, np.reciprocal, "1 / {0}", "(1 / {0})", on_int="int_reciprocal"),

@@ -19,6 +19,7 @@ import numpy as np
 
 from ps_backend import ops
 from ps_backend.errors import InvalidProgram
+from ps_backend.reducers import REDUCERS
 from ps_backend.space import Space
 
 Scalar = bool | int | float
@@ -120,18 +121,11 @@ class Program:
 
 
 def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:
-    """Dtypes of the partial results that a reduction leaves per block: one array, two for arg*."""
-    accumulator = np.dtype(np.float64 if value.dtype.startswith("float") else np.int64)
-    if reduction.op in ("any", "all"):
-        return (np.dtype(np.int64),)
-    if reduction.op in ("argmin", "argmax"):
-        return (accumulator, np.dtype(np.int64))
-    return (accumulator,)
+    """Dtypes of the partial results that a reduction leaves per block: one array, or two."""
+    return REDUCERS[reduction.op].accumulators(value.dtype)
 
 
 # --- legality: each rule is (what must hold, test on a sweep) -------------------------------------
-
-REDUCTIONS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
 
 def _args_come_first(sweep: Sweep) -> bool:
@@ -197,7 +191,7 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("every step has as many arguments as its op takes", _arities_fit),
     ("arguments of a step are values before it", _args_come_first),
     ("outputs and reductions name values of the sweep", _values_exist),
-    ("reductions are known", lambda s: all(r.op in REDUCTIONS for r in s.reductions)),
+    ("reductions are known", lambda s: all(r.op in REDUCERS for r in s.reductions)),
     ("steps have the dtypes of NumPy's loop for their op", _types_fit),
     ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
 )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ps_backend import ops
 from ps_backend.program import Reduction, Scalar, Step, Sweep, partial_dtypes
+from ps_backend.reducers import REDUCERS, Reducer
 from ps_backend.turns import Pause, no_pause
 
 _CHUNK = 1 << 15
@@ -35,8 +36,6 @@ Array = npt.NDArray[np.generic]
 
 _NUMEXPR_TYPES = {"float64": np.float64, "float32": float}
 """What numexpr calls the dtypes that it is given."""
-
-_FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,39 +304,29 @@ def _reduce_blocks(
     reduction: Reduction, values: Array, index: int, block_size: int
 ) -> tuple[Array, ...]:
     """Partial results of the blocks of one chunk, the last of which may be short."""
-    values = _accumulator(reduction.op, values)
+    reducer = REDUCERS[reduction.op]
+    values = _accumulator(reducer, values)
     whole = len(values) // block_size * block_size
     parts = []
     if whole:
-        parts.append(_reduce_rows(reduction.op, values[:whole].reshape(-1, block_size), index))
+        parts.append(_reduce_rows(reducer, values[:whole].reshape(-1, block_size), index))
     if whole < len(values):
-        parts.append(_reduce_rows(reduction.op, values[whole:][None, :], index + whole))
+        parts.append(_reduce_rows(reducer, values[whole:][None, :], index + whole))
     if len(parts) == 1:
         return parts[0]
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def _accumulator(op: str, values: Array) -> Array:
-    if op in ("any", "all"):
+def _accumulator(reducer: Reducer, values: Array) -> Array:
+    if reducer.truth:
         return np.not_equal(values, 0)
-    wide: Array = _as_dtype(values, _FLOAT if values.dtype.kind == "f" else _INT)
+    wide: Array = _as_dtype(values, reducer.accumulators(values.dtype.name)[0])
     return wide
 
 
-_UFUNCS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "any": np.logical_or,
-    "all": np.logical_and,
-}
-
-
-def _reduce_rows(op: str, rows: Array, index: int) -> tuple[Array, ...]:
-    ufunc = _UFUNCS.get(op)
-    if ufunc is not None:
-        return (ufunc.reduce(rows, axis=1),)
-    where = getattr(rows, op)(axis=1)
+def _reduce_rows(reducer: Reducer, rows: Array, index: int) -> tuple[Array, ...]:
+    reduced = reducer.over_rows(rows)
+    if not reducer.locates:
+        return (reduced,)
     number = np.arange(len(rows))
-    return rows[number, where], (index + number * rows.shape[1] + where).astype(np.int64)
+    return rows[number, reduced], (index + number * rows.shape[1] + reduced).astype(np.int64)

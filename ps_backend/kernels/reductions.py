@@ -10,6 +10,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from ps_backend.program import Reduction, Sweep, ValueType
+from ps_backend.reducers import REDUCERS
 
 _FLOAT = ValueType("float64")
 
@@ -58,11 +59,10 @@ def _factors(sweep: Sweep, value: int, at_hand: Set[int]) -> Operand | None:
 
 
 def _operand(sweep: Sweep, reduction: Reduction) -> Operand:
-    value = reduction.arg
-    truth = reduction.op in ("any", "all")
+    value, reducer = reduction.arg, REDUCERS[reduction.op]
     dtype = sweep.types[value].dtype
-    wide = "float64" if dtype.startswith("float") and not truth else "int64"
-    if truth:
+    wide = reducer.accumulators(dtype)[0].name
+    if reducer.truth:
         return Operand(converted=(f"s{value}t", wide, f"{wide}(v{value} != 0)"))
     if dtype != wide:
         return Operand(converted=(f"s{value}", wide, f"{wide}(v{value})"))
@@ -72,64 +72,49 @@ def _operand(sweep: Sweep, reduction: Reduction) -> Operand:
 def partial_names(k: int, reduction: Reduction) -> Iterator[str]:
     """Parameters that take the partial results of reduction ``k``."""
     yield f"red{k}"
-    if reduction.op.startswith("arg"):
+    if REDUCERS[reduction.op].locates:
         yield f"where{k}"
 
 
 def start(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
     """Accumulators at the start of a block, or of a further part. Blocks are never empty."""
-    kind = "float64" if value.dtype.startswith("float") else "int64"
-    if reduction.op in _IDENTITY:
-        yield f"a{k} = red{k}[b] if skip else {_IDENTITY[reduction.op].format(kind=kind)}"
-    else:
+    reducer = REDUCERS[reduction.op]
+    kind = reducer.accumulators(value.dtype)[0].name
+    yield f"a{k} = red{k}[b] if skip else {kind}({reducer.identity or 0})"
+    if reducer.identity is None:
         yield f"first{k} = skip == 0"
-        yield f"a{k} = {kind}(0) if first{k} else red{k}[b]"
-    if reduction.op.startswith("arg"):
-        yield f"w{k} = int64(0) if first{k} else where{k}[b]"
-
-
-_IDENTITY = {"sum": "{kind}(0)", "prod": "{kind}(1)", "any": "int64(0)", "all": "int64(1)"}
-_FOLD = {
-    "sum": "a{k} += {sum}({chunk})",
-    "prod": "a{k} *= _prod({chunk})",
-    "any": "a{k} |= _largest({chunk})",
-    "all": "a{k} &= _smallest({chunk})",
-}
+    if reducer.locates:
+        yield f"w{k} = where{k}[b] if skip else int64(0)"
 
 
 def fold(k: int, reduction: Reduction, value: ValueType, operand: Operand) -> Iterator[str]:
     """Take one chunk of operands into the accumulator of the block."""
     chunk, *other = operand.arrays
-    op = reduction.op
     if other:
         yield f"a{k} += _dot({chunk}, {other[0]})"
         return
-    if op in _FOLD:
-        total = "_sum" if value.dtype.startswith("float") else "_int_sum"
-        yield _FOLD[op].format(k=k, chunk=chunk, sum=total)
-        return
-    if op in ("min", "max"):
-        # For floats a NaN, once there, stays.
-        helper = f"_{op}imum" if value.dtype.startswith("float") else op
-        whole = (
-            f"_{op}"
-            if value.dtype.startswith("float")
-            else f"_{'small' if op == 'min' else 'larg'}est"
-        )
-        yield f"e{k} = {whole}({chunk})"
-        yield f"a{k} = e{k} if first{k} else {helper}(a{k}, e{k})"
-    else:
-        sign = "<" if op == "argmin" else ">"
-        yield f"j{k} = _{op}({chunk})"
+    reducer = REDUCERS[reduction.op]
+    floats = reducer.accumulators(value.dtype)[0].kind == "f"
+    folded = (reducer.fold if floats else reducer.fold_ints).format(chunk)
+    if reducer.locates:
+        yield f"j{k} = {folded}"
         yield f"e{k} = {chunk}[j{k}]"
-        yield f"if first{k} or e{k} {sign} a{k} or (e{k} != e{k} and a{k} == a{k}):"
+        # The first NaN, once found, stays.
+        yield f"if first{k} or e{k} {reducer.better} a{k} or (e{k} != e{k} and a{k} == a{k}):"
         yield f"    a{k} = e{k}"
         yield f"    w{k} = offset + c0 + j{k}"
-    yield f"first{k} = False"
+    else:
+        text = reducer.join if floats else reducer.join_ints or reducer.join
+        yield f"e{k} = {folded}"
+        joined = text.format(a=f"a{k}", b=f"e{k}")
+        is_first = f"e{k} if first{k} else " if reducer.identity is None else ""
+        yield f"a{k} = {is_first}{joined}"
+    if reducer.identity is None:
+        yield f"first{k} = False"
 
 
 def end(k: int, reduction: Reduction) -> Iterator[str]:
     """Store the partial result of a block."""
     yield f"red{k}[b] = a{k}"
-    if reduction.op.startswith("arg"):
+    if REDUCERS[reduction.op].locates:
         yield f"where{k}[b] = w{k}"

@@ -14,7 +14,8 @@ from ps_backend import kernels, ops
 from ps_backend.kernels import mixed_engine, numba_engine, numexpr_engine
 from ps_backend.kernels.cache_folder import cache_folder
 from ps_backend.kernels.split import split
-from ps_backend.program import DTYPES, REDUCTIONS, Reduction, Step, Sweep, ValueType, partial_dtypes
+from ps_backend.program import DTYPES, Reduction, Step, Sweep, ValueType, partial_dtypes
+from ps_backend.reducers import REDUCERS
 from tests.ps_backend.sweeps import gram, two_loop
 
 ENGINES = {
@@ -130,7 +131,7 @@ def test_reductions_per_block(engine: str, dtype: str, length: int) -> None:
     if dtype.startswith("float") and length > 1100:
         a[[1030, 1040]] = np.nan
     kind = ValueType(dtype)
-    sweep = Sweep((kind,), (), (), (), tuple(Reduction(op, 0) for op in REDUCTIONS))
+    sweep = Sweep((kind,), (), (), (), tuple(Reduction(op, 0) for op in REDUCERS))
     partials = iter(ENGINES[engine](sweep)([a], [], [], 2048, length, BLOCK))
     blocks = [a[low : low + BLOCK] for low in range(0, length, BLOCK)]
     for reduction in sweep.reductions:
