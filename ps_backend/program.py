@@ -162,14 +162,16 @@ def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
         return (*args, result) == _OWN[op]
     if op == "where":
         return args[1] == args[2] == result
-    ufunc = ops.TABLE[op].numpy
+    row = ops.TABLE[op]
+    ufunc = row.numpy
     if not isinstance(ufunc, np.ufunc):  # of our own, on floats
         return {*args, result} in ({"float64"}, {"float32"})
     if op.startswith("int_") and not result.startswith("int"):
         return False  # it is the kind for integers of another op
     kinds = tuple(map(np.dtype, (*args, result)))
     try:
-        return ufunc.resolve_dtypes((*kinds[:-1], None)) == kinds
+        loop = ufunc.resolve_dtypes((*kinds[:-1], None))
+        return loop[-1] == kinds[-1] if row.separate else loop == kinds
     except TypeError:
         return False
 
