@@ -36,6 +36,6 @@ def test_the_rest_of_the_guide_passes() -> None:
     for code in (PROTOTYPE, PROPERTY, REPAIRED, *REST):
         run(code, names)
     tests = [value for name, value in names.items() if name.startswith("test_")]
-    assert len(tests) == 4
+    assert len(tests) == 5
     for test in tests:
         test()
