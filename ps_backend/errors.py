@@ -35,6 +35,10 @@ class InvalidProgram(PSError, ValueError):
     """A program breaks a rule of ``program.RULES``, or its inputs do not have the stated types."""
 
 
+class ProgramCancelled(PSError):
+    """A program was ended at its client's wish, as by Ctrl-C; it has changed nothing."""
+
+
 class RoundClosed(PSError):
     """A contribution came for a round that was committed or dropped."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ps_backend.counters import Counters
 from ps_backend.errors import PSError, ServerLost
-from ps_backend.interrupts import uninterrupted
+from ps_backend.interrupts import ended_by_ctrl_c, uninterrupted
 from ps_backend.link import Exchange, Link, Message
 from ps_backend.proto import ps_pb2 as pb
 
@@ -46,6 +47,16 @@ class Group:
     def concerns(self, servers: Iterable[int]) -> bool:
         """Does it go to one of ``servers``?"""
         return not self._exchanges.keys().isdisjoint(servers)
+
+    def cancel(self) -> None:
+        """Ask the servers to end what they compute; returns at once. For a handler of signals."""
+        start_new_thread(self._cancel, ())  # ``Thread.start`` takes a lock
+
+    def _cancel(self) -> None:
+        for server, exchange in self._exchanges.items():
+            answered = server in self._replies or server in self._errors
+            if exchange.may_be_cancelled and not answered:
+                exchange.cancel()
 
     def start(self, servers: Iterable[int]) -> None:
         """Send to ``servers`` now."""
@@ -127,7 +138,7 @@ class FanOut:
         with uninterrupted():
             group = self._prepare(messages, recorded, after)
             try:
-                with self._waiting():
+                with self._waiting(), ended_by_ctrl_c(group.cancel):
                     group.start(sorted(messages)[:-1])
                     return group.finish()
             except KeyboardInterrupt:  # a second one: how it ended is asked by the next message
@@ -189,7 +200,7 @@ class FanOut:
             groups = [group for group in self._unawaited if group.concerns(servers)]
         for group in groups:
             try:
-                with self._waiting():
+                with self._waiting(), ended_by_ctrl_c(group.cancel):
                     group.finish()
             except Exception:
                 if not group.quiet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -87,6 +88,22 @@ class Exchange:
             raise
         self._link.settle(self.request)
         return reply
+
+    def cancel(self) -> None:
+        """Ask the server to end this program. It answers then, be it ended or done."""
+        request = pb.Request(
+            session=self.request.session, client=self.request.client, key=self.request.key
+        )
+        request.cancel.sequence = self.request.sequence
+        with suppress(
+            PSError, Unavailable
+        ):  # who cannot be asked does not compute, or is waited for
+            self._link.transport.call(request)
+
+    @property
+    def may_be_cancelled(self) -> bool:
+        """Is it a program?"""
+        return str(self.request.WhichOneof("body")) == "run"
 
     def _completed(self) -> pb.Reply:
         try:

@@ -28,6 +28,8 @@ class Record:
         self._replies: dict[int, pb.Reply | None] = {}  # None: being run
         self._kept: dict[int, Reservation] = {}
         self._forgotten = 0  # nothing up to this number is run any more
+        self.cancelled = 0
+        """Programs up to this number are to end."""
 
     def __len__(self) -> int:
         return len(self._replies)

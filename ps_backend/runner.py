@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ps_backend.commands import Outcome, Payload
-from ps_backend.errors import InvalidProgram
+from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES
 from ps_backend.memory import Memory, Reservation
@@ -50,19 +50,25 @@ class Runner:
         """Run the sweeps in order; all their outputs become visible at the end, or none.
 
         Raises ``Abandoned`` if the server stops, the session is closed or the sender is gone
-        meanwhile; but not for a sender whose repeat would miss what the program was given.
+        meanwhile, ``ProgramCancelled`` if the sender wants it; but neither for a sender whose
+        repeat would miss what the program was given.
         """
         calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
         donors = _verify(calls)
         made, ready = _prepare(session, calls)
         working = _working_memory(session.store.memory, ready)
+        record = session.record(request.client)
 
         def look() -> None:
             if self._stopped:
                 raise Abandoned("the server was stopped before the program had ended")
             if session.closed:
                 raise Abandoned("the session was closed before the program had ended")
-            if not donors and not payload.wanted():
+            if donors:
+                return
+            if record.cancelled >= request.sequence:
+                raise ProgramCancelled("the program was cancelled; it has changed nothing")
+            if not payload.wanted():
                 raise Abandoned("the client left before the program had ended")
 
         partials: list[bytes] = []

@@ -80,7 +80,7 @@ class Service:
             "close_topic": commands.close_topic,
             **clock_commands.COMMANDS,
         }
-        self._known = self._commands.keys() | {"close", "renew"}
+        self._known = self._commands.keys() | {"close", "renew", "cancel"}
 
     def handle(self, request: pb.Request, payload: Payload) -> Outcome:
         """Answer one request. Never raises: failures become replies that carry them.
@@ -121,6 +121,10 @@ class Service:
             self._close(request)
             return Outcome(pb.Reply())
         if kind == "renew":
+            return Outcome(pb.Reply())
+        if kind == "cancel":
+            record = session.record(request.client)
+            record.cancelled = max(record.cancelled, request.cancel.sequence)
             return Outcome(pb.Reply())
         if kind in _READS:
             return self._commands[kind](session, request, payload)

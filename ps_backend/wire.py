@@ -73,6 +73,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.OutOfBudget,
         errors.AuthenticationError,
         errors.InvalidProgram,
+        errors.ProgramCancelled,
         errors.RoundClosed,
         errors.StaleRequest,
         errors.TopicClosed,

@@ -82,6 +82,7 @@ class PSContext(Session):
         cores: int | None = None,
         resource_profile: ResourceProfile | None = None,
         timeout: float = 30.0,
+        lease: float | None = None,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -99,7 +100,8 @@ class PSContext(Session):
         else waits for the new one, up to half a minute from the loss, and goes on.
 
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
-        ``distvec serve`` started, which the executors must reach under the same names. ValueError
+        ``distvec serve`` started, which the executors must reach under the same names; they free
+        its arrays ``lease`` seconds after this process died, as of ``distvec.connect``. ValueError
         if a running context has other servers than those asked for, or started them with another
         ``memory``, ``cores`` or ``resource_profile`` than are given; a context whose SparkContext
         has stopped, whose servers cannot be replaced any more, or do not answer at the
@@ -109,6 +111,10 @@ class PSContext(Session):
         wanted = _addresses(addresses)
         if wanted is not None and servers is not None and servers != len(wanted):
             raise ValueError(f"servers={servers} but {len(wanted)} addresses; leave servers out")
+        if wanted is None and lease is not None:
+            raise ValueError(
+                "lease= goes with addresses=: servers started here end with the driver"
+            )
         with cls._lock:
             running = cls._active
             if running is not None:
@@ -118,7 +124,7 @@ class PSContext(Session):
                     return running
                 running.stop()
             if wanted is not None:
-                cls._active = cls._connect(spark_context, wanted, token)
+                cls._active = cls._connect(spark_context, wanted, token, lease)
                 return cls._active
             number = Options.servers if servers is None else servers
             options = Options(number, memory, cores, resource_profile, timeout)
@@ -137,12 +143,16 @@ class PSContext(Session):
 
     @classmethod
     def _connect(
-        cls, spark_context: SparkContext, addresses: tuple[str, ...], token: str | None
+        cls,
+        spark_context: SparkContext,
+        addresses: tuple[str, ...],
+        token: str | None,
+        lease: float | None,
     ) -> PSContext:
         if token is None:
             raise ValueError("addresses need the servers' token: pass token=...")
         use_this_python(spark_context)
-        return cls(spark_context, Client.connect(addresses, token=token), token)
+        return cls(spark_context, Client.connect(addresses, token=token, lease=lease), token)
 
     @classmethod
     def _start(cls, spark_context: SparkContext, options: Options) -> PSContext:

@@ -22,7 +22,7 @@ PING_ANSWER_SECONDS = 2.5
 REPEAT_SECONDS = 5.0
 """How long a request is repeated after its connection broke."""
 
-SHORT_REQUESTS = frozenset(("open", "close", "status", "renew"))
+SHORT_REQUESTS = frozenset(("open", "close", "status", "renew", "cancel"))
 """What no server ever works on for long, and so has a deadline of its own."""
 
 SHORT_SECONDS = 5.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class OverGrpc:
 
         ``pipe``: keep a stream open for small requests. It holds a thread of the server.
         """
-        self.address = address
+        self.address, self._closed = address, False
         check_token(token)
         self._metadata = ((TOKEN_KEY, token),) if token is not None else None
         if tls is None:
@@ -91,7 +92,11 @@ class OverGrpc:
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:
-        """Send and wait, on the calling thread."""
+        """Send and wait, on the calling thread. ``PSError`` if ``close`` was called."""
+        with self._unless_closed():
+            return self._call(request, payload, into)
+
+    def _call(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         size = _size(request, payload, into)
         whole = self._shared.begin(request, payload, into) if size > SHARED_BYTES else None
         if whole is not None:
@@ -106,7 +111,11 @@ class OverGrpc:
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Pending:
-        """Send now, wait later."""
+        """Send now, wait later. ``PSError`` if ``close`` was called."""
+        with self._unless_closed():
+            return self._start(request, payload, into)
+
+    def _start(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Pending:
         size = _size(request, payload, into)
         whole = self._shared.begin(request, payload, into) if size > SHARED_BYTES else None
         if whole is not None:
@@ -120,9 +129,20 @@ class OverGrpc:
 
     def close(self) -> None:
         """End the connection. Idempotent."""
+        self._closed = True
         if self._pipe is not None:
             self._pipe.close()
         self._channel.close()
+
+    @contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """gRPC raises ValueError for a channel that was closed, maybe by another thread."""
+        try:
+            yield
+        except ValueError:
+            if not self._closed:
+                raise
+            raise PSError(f"the connection to {self.address} was closed meanwhile") from None
 
     def _send(self, data: bytes, deadline: float | None = None) -> Callable[[], bytes]:
         """Send a small request now; what is returned waits for the reply."""

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 
 import numpy as np
@@ -31,16 +32,18 @@ def servers():
         yield launched
 
 
-def slip(ps: dv.Session) -> threading.Thread:
+def slip(ps: dv.Session) -> Future[float]:
     """What a user types who meant ``10**5``."""
+    result: Future[float] = Future()
 
     def work() -> None:
-        with suppress(Exception):  # whatever a session says that another thread closes
-            float(ps.arange(LONG).sum())
+        try:
+            result.set_result(float(ps.arange(LONG).sum()))
+        except Exception as error:  # noqa: BLE001 - the tests look at it
+            result.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=work, daemon=True).start()
+    return result
 
 
 def computes(pid: int) -> bool:
@@ -67,14 +70,35 @@ def test_closing_the_session_ends_it_and_meanwhile_others_work(servers):
     (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
     with dv.connect(servers.addresses, token=servers.token) as good:
         with dv.connect(servers.addresses, token=servers.token) as bad:
-            thread = slip(bad)
+            result = slip(bad)
             wait_for(lambda: computes(pid))
             x = good.array(np.arange(1000.0))
             for k in range(5):
                 assert float((x + k).sum()) == 499_500 + 1000 * k
-        thread.join(60)
-        assert not thread.is_alive()
+        assert isinstance(result.exception(60), PSError)
         wait_for(lambda: not computes(pid))
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_it_and_the_session_goes_on(servers, presses):
+    (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
+
+    def press() -> None:
+        wait_for(lambda: computes(pid))
+        for _ in range(presses):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with dv.connect(servers.addresses, token=servers.token) as ps:
+        x = ps.array(np.arange(10.0))
+        slow = ps.arange(LONG).sum()
+        presser = threading.Thread(target=press, daemon=True)
+        presser.start()
+        with pytest.raises(KeyboardInterrupt):
+            float(slow)
+        presser.join()
+        assert float((x + 1).sum()) == 55
+        wait_for(lambda: not computes(pid))
+        assert not slow.node.known
 
 
 def test_a_server_that_is_stopped_ends(servers):

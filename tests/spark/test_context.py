@@ -69,8 +69,11 @@ def test_addresses_of_running_servers(spark, problem):
             PSContext.get_or_create(spark, addresses=addresses)
         with pytest.raises(ValueError, match="servers=3 but 2 addresses; leave servers out"):
             PSContext.get_or_create(spark, servers=3, addresses=addresses)
-        ps = PSContext.get_or_create(spark, addresses=addresses, token=servers.token)
+        with pytest.raises(ValueError, match="lease= goes with addresses="):
+            PSContext.get_or_create(spark, lease=60)
+        ps = PSContext.get_or_create(spark, addresses=addresses, token=servers.token, lease=60)
         with ps, LogisticLoss(problem.frame) as loss:
+            assert [one.lease for status in ps.client.status() for one in status.held] == [60, 60]
             assert float(loss(ps.zeros(loss.dimension))[0]) == pytest.approx(np.log(2.0))
     finally:
         servers.stop()
