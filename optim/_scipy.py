@@ -63,9 +63,11 @@ class NumPyObjective:
         self.calls = 0
 
     def __call__(self, x: Array) -> Any:
-        returned = self._called(x)
+        given = x.copy()  # SciPy's users may write to it
+        returned = self._called(given)
         if callable(self.jac):
-            gradient = self.jac(x.copy(), *self.args)
+            # The same array as `fun` had, so that what caches by it finds it.
+            gradient = self.jac(given if np.array_equal(given, x) else x.copy(), *self.args)
         elif self.jac is True or (self.jac is None and isinstance(returned, (tuple, list))):
             if not isinstance(returned, (tuple, list)) or len(returned) != 2:
                 return returned  # refused where it is checked
@@ -76,7 +78,7 @@ class NumPyObjective:
 
     def _called(self, x: Array) -> Any:
         self.calls += 1
-        return self.fun(x.copy(), *self.args)  # a copy: SciPy's users may write to it
+        return self.fun(x, *self.args)
 
     def _differences(self, x: Array, value: Any) -> Array:
         kind = self.jac or "2-point"

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+
+# The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
+from scipy.special import _ufuncs as special
 
 from ps_backend import philox
 
@@ -169,7 +171,7 @@ _ROWS = (
     _loop("erf", special.erf),
     _loop("erfc", special.erfc),
     _loop("gammaln", special.gammaln),
-    _loop("digamma", special.digamma),
+    _loop("digamma", special.psi),
     _loop("xlogy", special.xlogy),
     _loop("xlog1py", special.xlog1py),
     _loop("entr", special.entr),

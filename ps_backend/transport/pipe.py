@@ -87,3 +87,4 @@ def _cancelled_after(seconds: float | None, stream: Any) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()  # so that nobody sees it who looks for threads that were left
