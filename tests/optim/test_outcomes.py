@@ -62,7 +62,8 @@ def test_success_is_near_the_optimum_whatever_the_scaling(solver, size, toleranc
     best = 0.435384 if size == 1e2 else 0.428057
     solver = dataclasses.replace(solver, value_tolerance=tolerance, max_iterations=100)
     result = solver.minimize(badly_scaled(size), np.zeros(2))
-    assert not result.success or result.fun < best + 2e-6 + 1e4 * tolerance, result.message
+    # A tolerance on the value that was asked for is met per iteration, not from the optimum.
+    assert not result.success or result.fun < best + 2e-6 + 2e4 * tolerance, result.message
 
 
 def test_the_badly_scaled_optimum_is_reached():

@@ -80,9 +80,7 @@ class Driver:
             self._look(shown)
             self._check_slots(job)
             self._check_servers(_SERVERS_SECONDS)
-        while self._take(shown):
-            pass
-        shown.show(self._view)
+        self._look_at_the_rest(shown)
         if job.failure is not None or len(job.results) != self._size:
             self._check_servers(0.0)
             reason = "its tasks ended early" if job.failure is None else reason_of(job.failure)
@@ -118,6 +116,13 @@ class Driver:
         shown.show(self._view)
         self._warn_of_slow()
         self._exclude_silent()
+
+    def _look_at_the_rest(self, shown: Screen) -> None:
+        """The same of all that came before the job ended; nobody is silent any more."""
+        while self._take(shown):
+            pass
+        shown.show(self._view)
+        self._warn_of_slow()
 
     def _take(self, shown: Screen, seconds: float = 0.0) -> bool:
         """Take one report, if one comes within so many seconds; whether one came."""
