@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ._arrays import Array, Scalar, fetch, max_norm, quiet
+from ._arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
 from ._lbfgs import LBFGS
 from ._outcome import Outcome
+from ._plateau import Plateau, rounding_of
 from ._problem import Point, Problem
 from ._proximal import Proximal, check_proximal
 from ._smooth_term import last_of, near
@@ -32,12 +33,18 @@ _RHO_FACTOR = 2.0
 _BALANCED_ITERATIONS = 100
 # Attempts of one iteration, each with ten times the rho, where fun is not finite.
 _MAX_TRIALS = 10
+# Where fun is not convex, iterates cycle once rho is below its curvature: after so many iterations
+# without progress rho rises by a factor and may not fall below that, until there is progress again.
+_STALLED_ITERATIONS = 10
+_RESCUE = 10.0
+_RESCUED_ITERATIONS = 200
+# Before that, relaxation ends, which near a minimum inside of the domain throws iterates across it.
+_PLAIN_ITERATIONS = 5
 
 
 @dataclass(frozen=True)
 class Residuals:
     """2-norms of the primal and dual residual, each with the bound that stops (section 3.3.1).
-
     inexactness     the gradient that `inner` left over: it belongs to the dual residual too
     """
 
@@ -58,13 +65,17 @@ class Residuals:
 class Memory:
     """The scaled multipliers u_i, one for each term; rho; fun(z) without the penalty.
 
-    lowest      the lowest value of the sum so far
+    plateau     the lowest value of the sum so far, and for how long nothing has improved
+    least_rho   rho falls no lower: with less, progress has ended before
+    relaxed     whether the answers are relaxed; those of `inner` until progress ends
     """
 
     multipliers: tuple[Array, ...]
     rho: float
     smooth: float
-    lowest: float
+    plateau: Plateau
+    least_rho: float = 0.0
+    relaxed: bool = True
     residuals: Residuals | None = None
 
 
@@ -77,7 +88,8 @@ class ADMM(ToleranceSolver):
                         for apart and brought to agree. () where fun is one term, whose subproblem
                         is solved by `inner`, warm and inexactly
     rho                 the weight of disagreement at the start; it adapts
-    relaxation          of the terms' answers, between 0 and 2; 1 is none, 1.5 to 1.8 saves work
+    relaxation          of the answers, between 0 and 2; 1 is none, 1.5 to 1.8 saves work. Without
+                        terms it ends where there is no progress
     absolute_tolerance  on the primal and dual residuals, for each element
     relative_tolerance  the same, relative to the size of x and of the multipliers
     inner               the solver of fun(x) + rho / 2 * |x - v|^2
@@ -118,7 +130,7 @@ class ADMM(ToleranceSolver):
             z = self.penalty.feasible(x)
             point, smooth, _ = self._evaluated(problem, z, also=())
             multipliers = (0.0 * z,) * max(len(self.terms), 1)
-        return State.start(point, Memory(multipliers, self.rho, smooth, point.value))
+        return State.start(point, Memory(multipliers, self.rho, smooth, Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; where it leads out of fun's domain, another that stays closer to x."""
@@ -139,7 +151,8 @@ class ADMM(ToleranceSolver):
         with quiet():
             old = _scaled(memory.multipliers, memory.rho / rho)
             answers, error = self._answers(problem, state, old, rho)
-            relaxed = [self.relaxation * x + (1.0 - self.relaxation) * z for x in answers]
+            alpha = self.relaxation if memory.relaxed else 1.0
+            relaxed = [alpha * x + (1.0 - alpha) * z for x in answers]
             sums = [x + u for x, u in zip(relaxed, old, strict=True)]
             new = self.penalty.prox(_total(sums) / count, 1.0 / (rho * count))
             multipliers = tuple(v - new for v in sums)
@@ -153,14 +166,18 @@ class ADMM(ToleranceSolver):
             )
         *squares, length, x_norm = numbers
         residuals = self._residuals(squares, rho, count, z.shape[0])
-        factor = _rho_factor(residuals) if state.iteration < _BALANCED_ITERATIONS else 1.0
+        plateau = memory.plateau.after(point, rounding_of(point.value, machine_epsilon(z)))
+        factor, least_rho = _adapted(state.iteration, memory, plateau, residuals, rho)
+        plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
         return state.moved(
             point,
             memory=Memory(
                 _scaled(multipliers, 1.0 / factor),
                 rho * factor,
                 smooth,
-                lowest=min(memory.lowest, point.value),
+                plateau,
+                least_rho,
+                relaxed=memory.relaxed and not plain,
                 residuals=residuals,
             ),
             step_size=1.0 / rho,
@@ -170,7 +187,7 @@ class ADMM(ToleranceSolver):
 
     def done(self, state: State) -> Outcome | None:
         """The generalised gradient where the value is the lowest so far, or the residuals."""
-        met = super().done(state) if lowest(state, state.memory.lowest) else None
+        met = super().done(state) if lowest(state, state.memory.plateau.value) else None
         residuals = state.memory.residuals
         within = residuals is not None and residuals.small
         return met or (Outcome.CONVERGED_RESIDUALS if within else None)
@@ -214,6 +231,18 @@ class ADMM(ToleranceSolver):
             primal_bound=floor + self.relative_tolerance * max(answers, share * z),
             dual_bound=floor + self.relative_tolerance * rho * multipliers,
         )
+
+
+def _adapted(
+    iteration: int, memory: Memory, plateau: Plateau, residuals: Residuals, rho: float
+) -> tuple[float, float]:
+    """The factor for rho, and the least that it may be from now on."""
+    stalled = plateau.length > 0 and plateau.length % _STALLED_ITERATIONS == 0
+    if stalled and iteration < _RESCUED_ITERATIONS:
+        return _RESCUE, _RESCUE * rho
+    least = memory.least_rho if plateau.length else memory.least_rho / _RHO_FACTOR
+    factor = _rho_factor(residuals) if iteration < _BALANCED_ITERATIONS else 1.0
+    return (1.0 if factor < 1.0 and rho * factor < least else factor), least
 
 
 def _rho_factor(residuals: Residuals) -> float:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from optim import ADMM, LBFGS, Box, L1Norm, Outcome, Simplex, SmoothTerm
+from benchmarks.test_problems import problems
+from optim import ADMM, LBFGS, LBFGSB, Box, L1Norm, Outcome, Simplex, SmoothTerm
 from optim._proximal import Proximal
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
@@ -196,3 +197,31 @@ def test_a_smooth_term_is_its_function():
     term = SmoothTerm(quadratic)
     assert term.value(np.zeros(2)) == 18.0
     np.testing.assert_allclose(term.prox(np.zeros(2), 0.5), 1.5, rtol=1e-8)
+
+
+PENALTY_2 = problems()["Penalty II n=10"].objective
+ENDS = [(-1.0, 1.0), (0.0, 1.0), (-1e3, 1e3), (-0.5, 0.5), (0.1, 0.4), (0.0, 0.3), (-2.0, 0.1)]
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("n", [4, 10])
+@pytest.mark.parametrize(("lower", "upper"), ENDS)
+def test_no_cycle_where_fun_is_not_convex(lower, upper, n, seed):
+    """Penalty II, with a box that holds some coordinates or none: rho must not fall too low."""
+    x0 = np.full(n, 0.5)
+    if seed is not None:
+        x0 = np.random.default_rng(seed).uniform(max(lower, -2.0), min(upper, 2.0), n)
+    box = Box(lower, upper)
+    solver = ADMM(penalty=box, max_iterations=200)
+    result = solver.minimize(PENALTY_2, x0)
+    # Of several minima, the one nearby; the values are of the order of 1 where runs cycle.
+    expected = LBFGSB(bounds=box, max_iterations=300).minimize(PENALTY_2, result.x).fun
+    assert result.fun <= expected * 1.05 + 1e-5
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_a_minimum_inside_of_the_box_of_a_function_that_is_not_convex(size):
+    result = ADMM(penalty=Box(-size, size)).minimize(PENALTY_2, np.full(4, 0.5))
+    assert result.success, result.message
+    assert result.nit <= 200
+    assert result.fun == pytest.approx(9.37629e-6, rel=1e-5)
