@@ -45,6 +45,7 @@ _PLAIN_ITERATIONS = 5
 @dataclass(frozen=True)
 class Residuals:
     """2-norms of the primal and dual residual, each with the bound that stops (section 3.3.1).
+
     inexactness     the gradient that `inner` left over: it belongs to the dual residual too
     """
 
