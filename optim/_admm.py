@@ -20,46 +20,16 @@ from ._outcome import Outcome
 from ._plateau import Plateau, rounding_of
 from ._problem import Point, Problem
 from ._proximal import Proximal, check_proximal
+from ._residual_balance import Residuals, adapted
 from ._smooth_term import last_of, near
 from ._solver import Solver, ToleranceSolver
 from ._spectral import lowest
 from ._state import State
 
-# Residual balancing (section 3.4.1): rho changes by a factor where the residuals, each relative to
-# its bound, differ by another. In the first iterations only: with a rho that varies for ever the
-# method may not converge.
-_UNBALANCED = 3.0
-_RHO_FACTOR = 2.0
-_BALANCED_ITERATIONS = 100
 # Attempts of one iteration, each with ten times the rho, where fun is not finite.
 _MAX_TRIALS = 10
-# Where fun is not convex, iterates cycle once rho is below its curvature: after so many iterations
-# without progress rho rises by a factor and may not fall below that, until there is progress again.
-_STALLED_ITERATIONS = 10
-_RESCUE = 10.0
-_RESCUED_ITERATIONS = 200
 # Before that, relaxation ends, which near a minimum inside of the domain throws iterates across it.
 _PLAIN_ITERATIONS = 5
-
-
-@dataclass(frozen=True)
-class Residuals:
-    """2-norms of the primal and dual residual, each with the bound that stops (section 3.3.1).
-
-    inexactness     the gradient that `inner` left over: it belongs to the dual residual too
-    """
-
-    primal: float
-    dual: float
-    primal_bound: float
-    dual_bound: float
-    inexactness: float = 0.0
-
-    @property
-    def small(self) -> bool:
-        """Whether both are within their bounds."""
-        dual = self.dual + self.inexactness
-        return self.primal <= self.primal_bound and dual <= self.dual_bound
 
 
 @dataclass(frozen=True)
@@ -168,7 +138,7 @@ class ADMM(ToleranceSolver):
         *squares, length, x_norm = numbers
         residuals = self._residuals(squares, rho, count, z.shape[0])
         plateau = memory.plateau.after(point, rounding_of(point.value, machine_epsilon(z)))
-        factor, least_rho = _adapted(state.iteration, memory, plateau, residuals, rho)
+        factor, least_rho = adapted(state.iteration, memory.least_rho, plateau, residuals, rho)
         plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
         return state.moved(
             point,
@@ -232,26 +202,6 @@ class ADMM(ToleranceSolver):
             primal_bound=floor + self.relative_tolerance * max(answers, share * z),
             dual_bound=floor + self.relative_tolerance * rho * multipliers,
         )
-
-
-def _adapted(
-    iteration: int, memory: Memory, plateau: Plateau, residuals: Residuals, rho: float
-) -> tuple[float, float]:
-    """The factor for rho, and the least that it may be from now on."""
-    stalled = plateau.length > 0 and plateau.length % _STALLED_ITERATIONS == 0
-    if stalled and iteration < _RESCUED_ITERATIONS:
-        return _RESCUE, _RESCUE * rho
-    least = memory.least_rho if plateau.length else memory.least_rho / _RHO_FACTOR
-    factor = _rho_factor(residuals) if iteration < _BALANCED_ITERATIONS else 1.0
-    return (1.0 if factor < 1.0 and rho * factor < least else factor), least
-
-
-def _rho_factor(residuals: Residuals) -> float:
-    primal = residuals.primal * residuals.dual_bound
-    dual = residuals.dual * residuals.primal_bound
-    if primal > _UNBALANCED * dual:
-        return _RHO_FACTOR
-    return 1.0 / _RHO_FACTOR if dual > _UNBALANCED * primal else 1.0
 
 
 def _scaled(multipliers: tuple[Array, ...], factor: float) -> tuple[Array, ...]:
