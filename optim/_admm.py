@@ -28,7 +28,8 @@ from ._state import State
 
 # Attempts of one iteration, each with ten times the rho, where fun is not finite.
 _MAX_TRIALS = 10
-# Before that, relaxation ends, which near a minimum inside of the domain throws iterates across it.
+# Iterations without progress that end relaxation, before `adapted` raises rho: near a minimum
+# inside of the domain it throws iterates across.
 _PLAIN_ITERATIONS = 5
 
 
