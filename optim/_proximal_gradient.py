@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ._arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from ._far_out import residual_is_hidden
 from ._outcome import Outcome
 from ._plateau import Plateau, rounding_of
 from ._problem import Point, Problem
@@ -34,6 +35,7 @@ class Memory:
     momentum        t_k of FISTA: 1 at the start and after a restart
     extrapolation   how far to go on beyond x, in parts of x - previous
     step_size       to try first
+    x_norm          the max norm of x; 0 at the start
     """
 
     plateau: Plateau
@@ -42,6 +44,7 @@ class Memory:
     step_size: float
     momentum: float = 1.0
     extrapolation: float = 0.0
+    x_norm: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ class ProximalGradient(ToleranceSolver):
                 step_size=step_size,
                 momentum=momentum,
                 extrapolation=(old - 1.0) / momentum if self.accelerated else 0.0,
+                x_norm=trial.x_norm,
             ),
             step_size=trial.step_size,
             step_length=trial.length / max(trial.x_norm, 1.0),
@@ -218,6 +222,15 @@ class ProximalGradient(ToleranceSolver):
         allowed = 0.9 / trial.curvature if trial.curvature > 0.0 else math.inf
         growth = _FRESH_GROWTH if fresh else self.growth
         return max(trial.step_size, min(growth * trial.step_size, allowed))
+
+    def done(self, state: State) -> Outcome | None:
+        """The tolerances, but where rounding alone makes the residual 0."""
+        met = super().done(state)
+        if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
+            state, state.memory.x_norm, self.penalty.prox
+        ):
+            return None
+        return met
 
     def _residual(self, x: Array, gradient: Array) -> Scalar:
         return max_norm(x - self.penalty.prox(x - gradient, 1.0))

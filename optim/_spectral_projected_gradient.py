@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ._arrays import Array, Scalar, fetch, max_norm, namespace, quiet
 from ._descent import Direction, advanced
+from ._far_out import residual_is_hidden
 from ._line_search import Reference
 from ._outcome import Outcome
 from ._plateau import Plateau
@@ -93,6 +94,15 @@ class SpectralProjectedGradient(SpectralSolver):
         reference = self.reference_after(memory.reference, following, trial.value)
         moved = replace(trial, point=point)
         return advanced(state, ray, moved, reference=reference, approach=approach)
+
+    def done(self, state: State) -> Outcome | None:
+        """As every solver with spectral steps, but where rounding alone makes the residual 0."""
+        met = super().done(state)
+        if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
+            state, state.memory.approach.direction.x_norm, lambda v, step: self.projection(v)
+        ):
+            return None
+        return met
 
     def _approached(self, point: Point, step: Scalar | None) -> tuple[Point, Approach]:
         """`point` with the norm of its projected gradient, and the way to projection(x - step * g).

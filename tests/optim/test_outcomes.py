@@ -19,6 +19,7 @@ from optim import (
     ConjugateGradient,
     GradientDescent,
     HagerZhang,
+    L1Norm,
     Outcome,
     ProjectedQuasiNewton,
     ProximalGradient,
@@ -142,6 +143,30 @@ def test_a_line_has_no_minimum(name):
     result = SOLVERS[name].minimize(lambda x: (x.sum(), np.ones_like(x)), np.zeros(3))
     assert result.outcome is Outcome.UNBOUNDED
     assert result.nfev <= 124
+
+
+def steep(x):
+    """Falls along the first coordinate for ever."""
+    return -x[0] + x[1:] @ x[1:], np.concatenate(([-1.0], 2.0 * x[1:]))
+
+
+@pytest.mark.parametrize(
+    "fun", [steep, lambda x: (x.sum(), np.ones_like(x))], ids=["steep", "line"]
+)
+@pytest.mark.parametrize(
+    "solver",
+    [
+        SpectralProjectedGradient(projection=lambda x: x),
+        SpectralProjectedGradient(projection=lambda x: np.minimum(x, 1e300)),
+        ProximalGradient(penalty=Box()),
+        ProximalGradient(penalty=L1Norm(0.5)),
+    ],
+    ids=["SPG", "SPG, bounded above", "proximal gradient", "l1"],
+)
+def test_no_minimum_is_found_where_there_is_none(solver, fun):
+    """Far out x - projection(x - g) rounds to 0, which is no sign of a minimum."""
+    result = solver.minimize(fun, np.array([0.0, 1.0, 1.0, 1.0]))
+    assert not result.success, (result.message, result.x)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e20, 1e100])
