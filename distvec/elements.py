@@ -76,7 +76,7 @@ def _add(
         session.client.scatter_add(
             source.id, buffer.id, space, dtype, where, added, donate=donate, ended=flight.end
         )
-    except KeyboardInterrupt:  # a second one: the next evaluation asks how it ended
+    except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended
         flight.remember(leaf, session.graph.memento(leaf)._replace(value=source))
         session.leave(flight)
         x.become(leaf)

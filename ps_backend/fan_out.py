@@ -141,7 +141,7 @@ class FanOut:
                 with self._waiting(), ended_by_ctrl_c(group.cancel):
                     group.start(sorted(messages)[:-1])
                     return group.finish()
-            except KeyboardInterrupt:  # a second one: how it ended is asked by the next message
+            except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
                 if recorded:
                     group.quiet = True
                     self._leave(group)

@@ -15,11 +15,14 @@ from typing import Any, Self
 
 from ps_backend.errors import ProgramCancelled
 
+_BREAKS_OFF = 3
+"""So many presses break a block off."""
+
 _outermost: ContextVar[uninterrupted | None] = ContextVar("ps_backend.interrupts", default=None)
 
 
 class uninterrupted:
-    """Hold a first Ctrl-C back until the block is done; a second one passes at once.
+    """Hold Ctrl-C back until the block is done; a third one passes at once.
 
     What takes long in it says how it can be ended: see ``ended_by_ctrl_c``.
 
@@ -27,9 +30,9 @@ class uninterrupted:
     another such block it does nothing: the outermost one decides when the Ctrl-C passes.
 
     A KeyboardInterrupt in the middle of gRPC's own code can leave a lock of its channel taken for
-    good, and the next request would wait for ever; so can only a second one. Only the main thread
-    gets signals, so the others pass through; so does a program that handles SIGINT other than in
-    Python.
+    good, and the next request would wait for ever: a stress run of double presses met it, so it
+    takes three. Only the main thread gets signals, so the others pass through; so does a program
+    that handles SIGINT other than in Python.
     """
 
     __slots__ = ("_end", "_held", "_previous")
@@ -76,7 +79,7 @@ class uninterrupted:
         self._held.append(frame)
         if self._end is not None:
             self._end()
-        if len(self._held) > 1 and self._previous is not None:
+        if len(self._held) >= _BREAKS_OFF and self._previous is not None:
             self._previous(number, frame)
 
 

@@ -16,5 +16,5 @@ def test_a_ctrl_c_leaves_the_old_value_or_the_new_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["x += y; x.persist()", "x.push"])
 def test_so_do_two_of_them(name: str) -> None:
-    """The second one breaks off the wait, and the next request asks how it ended."""
+    """The second one waits as well."""
     assert broken(CHANGES[name], TRIALS, times=2) == []

@@ -1,4 +1,4 @@
-"""A first Ctrl-C waits for the request under way, a second one does not."""
+"""Ctrl-C waits for the request under way; the third one does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ps_backend.interrupts import uninterrupted
+from ps_backend.interrupts import ended_by_ctrl_c, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +24,14 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_first_is_held_back_until_the_end() -> None:
+@pytest.mark.parametrize("presses", [1, 2])
+def test_the_first_and_the_second_are_held_back_until_the_end(presses: int) -> None:
     reached = []
 
     def request() -> None:
         with uninterrupted():
-            interrupt()
+            for _ in range(presses):
+                interrupt()
             reached.append("the end of the request")
 
     with pytest.raises(KeyboardInterrupt):
@@ -38,11 +40,12 @@ def test_the_first_is_held_back_until_the_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_the_second_passes_at_once() -> None:
+def test_the_third_passes_at_once() -> None:
     reached = []
 
     def request() -> None:
         with uninterrupted():
+            interrupt()
             interrupt()
             interrupt()
             reached.append("too far")
@@ -97,3 +100,19 @@ def test_a_long_block_may_let_it_pass_in_between() -> None:
         requests()
     assert reached == ["the first"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_takes_long_is_told_to_end_by_each_press() -> None:
+    told: list[str] = []
+
+    def request() -> None:
+        with uninterrupted():
+            interrupt()
+            with ended_by_ctrl_c(lambda: told.append("outer")):  # held already
+                with ended_by_ctrl_c(lambda: told.append("inner")):
+                    pass
+                interrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        request()
+    assert told == ["outer", "inner", "outer"]
