@@ -59,9 +59,11 @@ class Group:
                 exchange.cancel()
 
     def start(self, servers: Iterable[int]) -> None:
-        """Send to ``servers`` now."""
-        for server in servers:
-            self._exchanges[server].start()
+        """Send to ``servers`` now, unless another thread that waits for it has sent it."""
+        with self._lock:
+            if not self.finished:
+                for server in servers:
+                    self._exchanges[server].start()
 
     def finish(self) -> Replies:
         """Wait for all replies; once. Raises the error of the first server, or of a lost one.
