@@ -229,3 +229,13 @@ def test_a_server_that_is_not_used_hears_of_its_frees(monkeypatch):
         client.run(dot(tiny, x, x))
         assert client.counters.messages_per_server == [1, 1]
         assert [server.buffers for server in client.status()] == [0, 1]
+
+
+def test_what_another_thread_has_finished_is_not_sent_again() -> None:
+    """A thread that needs the answer of an unawaited request may come before it was sent."""
+    with Client.in_process(2) as client:
+        messages = client._compose.status()
+        group = client._fan_out._prepare(messages, False, None)
+        assert len(group.finish()) == 2
+        group.start(messages)
+        assert [exchange._pending for exchange in group._exchanges.values()] == [None, None]
