@@ -103,7 +103,8 @@ class Exchange:
     @property
     def may_be_cancelled(self) -> bool:
         """Is it a program?"""
-        return str(self.request.WhichOneof("body")) == "run"
+        body: str | None = self.request.WhichOneof("body")
+        return body == "run"
 
     def _completed(self) -> pb.Reply:
         try:
