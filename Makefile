@@ -79,7 +79,7 @@ lint: env $(PROTOC)  ## Style, types, layers, and whether the generated code is 
 	$(BIN)/lint-imports --no-logo
 	@rm -rf build/proto && mkdir -p build/proto
 	@$(call protoc,build/proto)
-	@for file in ps_backend/proto/ps_pb2.py ps_backend/proto/ps_pb2.pyi; do \
+	@for file in ps_backend/wire/ps_pb2.py ps_backend/wire/ps_pb2.pyi; do \
 	  cmp build/proto/$$file $$file || { echo "the generated code is old: make proto" >&2; exit 1; }; \
 	done
 
@@ -98,11 +98,11 @@ BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation 
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 
-proto: env $(PROTOC)  ## Generate ps_backend/proto/*_pb2.py from its .proto
+proto: env $(PROTOC)  ## Generate ps_backend/wire/*_pb2.py from its .proto
 	$(call protoc,.)
 
 define protoc
-PYTHONPATH=$(PROTOC) $(PY) -m grpc_tools.protoc --proto_path=. --python_out=$(1) --pyi_out=$(1) ps_backend/proto/ps.proto
+PYTHONPATH=$(PROTOC) $(PY) -m grpc_tools.protoc --proto_path=. --python_out=$(1) --pyi_out=$(1) ps_backend/wire/ps.proto
 endef
 
 clean:  ## Remove what was built and the caches, not .venv

@@ -26,7 +26,7 @@ from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
 from benchmarks.spark import start_spark
 from distvec.spark import LogisticLoss, PSContext, run
 from distvec.spark.loops.worker import LoopVector, Worker
-from distvec.spark.objective.kernels import logistic
+from distvec.spark.objectives.kernels import logistic
 from optim import LBFGS, OWLQN, GradientDescent
 
 BATCH = 1000

@@ -10,11 +10,19 @@ from distvec.neighbours import check_neighbours
 
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
-from distvec import hints
-from distvec.array import DistArray
-from distvec.functions import TABLE, astype, clip, evaluate, full_like, ones_like, where, zeros_like
-from distvec.profile import profile
-from distvec.reductions import (
+from distvec.array import hints
+from distvec.array.dist_array import DistArray
+from distvec.array.functions import (
+    TABLE,
+    astype,
+    clip,
+    evaluate,
+    full_like,
+    ones_like,
+    where,
+    zeros_like,
+)
+from distvec.array.reductions import (
     all,
     any,
     argmax,
@@ -29,6 +37,7 @@ from distvec.reductions import (
     sum,
     vecdot,
 )
+from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local
 from ps_backend.errors import (
     AuthenticationError,

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from distvec import build, hints
-from distvec.dtypes import check_dtype
-from distvec.evaluation import Evaluator
-from distvec.expr import Node
-from distvec.profile import measured
-from distvec.random import Random
-from distvec.shapes import length_of, shape_of
+from distvec.array import hints
+from distvec.array.creation import length_of, shape_of
+from distvec.array.random import Random
+from distvec.diagnostics.profile import measured
+from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
+from distvec.runtime.evaluation import Evaluator
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
-from ps_backend.launcher import LocalServers, launch_local
-from ps_backend.memory import parse_size
-from ps_backend.space import DenseSpace
+from ps_backend.in_process import connect_in_process
+from ps_backend.memory_sizes import parse_size
+from ps_backend.processes.launcher import LocalServers, launch_local
+from ps_backend.program.space import DenseSpace
 
 if TYPE_CHECKING:
-    from distvec.array import DistArray
-    from distvec.namespace import Namespace
+    from distvec.array.dist_array import DistArray
+    from distvec.array.namespace import Namespace
 
 
 class Session(Evaluator):
@@ -72,7 +74,7 @@ class Session(Evaluator):
 
     def array(self, values: Any, dtype: Any = None) -> DistArray:
         """A copy of ``values`` (rank 0 or 1) on the servers. One message per server, at once."""
-        from distvec.array import DistArray
+        from distvec.array.dist_array import DistArray
 
         if isinstance(values, DistArray):
             build.check_session(self, values, "array")
@@ -138,7 +140,7 @@ class Session(Evaluator):
     ) -> DistArray:
         """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
         num = length_of(num, "num")
-        from distvec.functions import where
+        from distvec.array.functions import where
 
         kind = check_dtype(dtype if dtype is not None else np.float64)
         gaps = num - 1 if endpoint else num
@@ -159,7 +161,7 @@ class Session(Evaluator):
 
     def wrap(self, node: Node) -> DistArray:
         """An array over ``node``."""
-        from distvec.array import DistArray
+        from distvec.array.dist_array import DistArray
 
         return DistArray(self, node)
 
@@ -168,7 +170,7 @@ class Session(Evaluator):
     @cached_property
     def namespace(self) -> Namespace:
         """The array API namespace whose creation functions put arrays into this session."""
-        from distvec.namespace import Namespace
+        from distvec.array.namespace import Namespace
 
         return Namespace(self)
 
@@ -210,7 +212,7 @@ def local(
     servers = server_count(servers)
     budget = None if memory is None else parse_size(memory)
     if in_process:
-        return Session(Client.in_process(servers, memory=budget))
+        return Session(connect_in_process(servers, memory=budget))
     started: LocalServers = launch_local(servers, memory=budget)
     try:
         client = Client.connect(started.addresses, token=started.token, diagnose=started.diagnose)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from distvec.array import DistArray
-from distvec.functions import evaluate
+from distvec.array.dist_array import DistArray
+from distvec.array.functions import evaluate
 from distvec.session import Session, local
 from optim import minimize
 from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH

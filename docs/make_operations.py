@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from distvec import dtypes
-from distvec.namespace import VERSIONS
-from ps_backend import ops
-from ps_backend.program import DTYPES
-from ps_backend.reducers import REDUCERS
+from distvec.array.namespace import VERSIONS
+from distvec.graph import dtypes
+from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.sweep import DTYPES
 
 PAGE = Path(__file__).with_name("operations.md")
 
 _INTRODUCTION = """\
 # Operations
 
-Made from the op table (`ps_backend/ops.py`) by `python -m docs.make_operations`.
+Made from the op table (`ps_backend/program/ops.py`) by `python -m docs.make_operations`.
 
 Elementwise functions, called as `distvec.NAME(x)`, as `x.__array_namespace__().NAME(x)`, or by
 NumPy's own name. The last columns say which dtype the result has for arguments of one dtype; `-` is

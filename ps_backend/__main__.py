@@ -2,7 +2,7 @@
 
 import sys
 
-from ps_backend.cli import main
+from ps_backend.processes.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

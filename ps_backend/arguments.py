@@ -8,6 +8,11 @@ import os
 import re
 from collections.abc import Sequence
 
+LEASE_SECONDS = 600.0
+"""Of a session, unless its client or its server says otherwise."""
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 7 * 86_400.0
+
 
 def server_count(servers: object) -> int:
     """``servers`` as an int that one machine can bear. ``TypeError`` or ``ValueError`` if not."""
@@ -62,3 +67,13 @@ def check_seconds(name: str, seconds: object) -> None:
         raise TypeError(f"{name} must be a number of seconds, got {seconds!r}")
     if not seconds >= 0 or math.isinf(seconds):
         raise ValueError(f"{name} must be 0 or more seconds, and finite, got {seconds!r}")
+
+
+def check_lease(seconds: float, what: str = "lease") -> float:
+    """``seconds`` as a float; ``ValueError`` if it is no time that a lease may have."""
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:  # nor NaN
+        raise ValueError(
+            f"{what} must be between {SHORTEST_SECONDS:g} and {LONGEST_SECONDS:g} seconds, got "
+            f"{seconds!r}"
+        )
+    return float(seconds)

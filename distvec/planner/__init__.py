@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from distvec.expr import Graph, Node, topological
-from distvec.planner.along import free_riders, own_products
+from distvec.graph.expr import Graph, Node, topological
 from distvec.planner.emit import emit
+from distvec.planner.free_riders import free_riders, own_products
 from distvec.planner.fuse import fuse
 from distvec.planner.linear import Expansion
 from distvec.planner.plan import Plan, Template

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distvec.expr import Node, topological
+from distvec.graph.expr import Node, topological
 from distvec.planner.fuse import Loop
 from distvec.planner.plan import PlannedProgram, PlannedSweep, Template
 from distvec.planner.schedule import Schedule
 from distvec.planner.simplify import product_of
-from ps_backend.program import Reduction, Step, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Step, Sweep, ValueType
 
 
 def emit(order: Sequence[Node], schedule: Schedule) -> Template:

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from distvec.expr import Node, topological
-from ps_backend import ops
-from ps_backend.space import DenseSpace
+from distvec.graph.expr import Node, topological
+from ps_backend.program import ops
+from ps_backend.program.space import DenseSpace
 
 
 @dataclass

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.expr import Buffer, Graph, Node
+from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.simplify import inner_of, product_of
-from ps_backend import ops
+from ps_backend.program import ops
 
 _MOST_TERMS = 400
 _MOST_VECTORS = 128

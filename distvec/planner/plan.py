@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distvec.expr import Node
-from ps_backend.program import Sweep
-from ps_backend.space import DenseSpace
+from distvec.graph.expr import Node
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Sweep
 
 
 @dataclass

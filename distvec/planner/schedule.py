@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distvec.expr import Node
+from distvec.graph.expr import Node
 from distvec.planner.fuse import Fused, Loop
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from distvec.expr import Buffer, Graph, Node, topological
-from ps_backend import ops
+from distvec.graph.expr import Buffer, Graph, Node, topological
+from ps_backend.program import ops
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 

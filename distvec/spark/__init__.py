@@ -18,7 +18,7 @@ if find_spec("pyspark") is None:
 
 from distvec.spark.context import PSContext
 from distvec.spark.loops.run import run
-from distvec.spark.objective.loss import LogisticLoss
-from distvec.spark.objective.scores import scores
+from distvec.spark.objectives.loss import LogisticLoss
+from distvec.spark.objectives.scores import scores
 
 __all__ = ["LogisticLoss", "PSContext", "run", "scores"]

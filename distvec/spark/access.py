@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from distvec.spark.servers.registry_service import RemoteDirectory
+from distvec.spark.cluster.registry_service import RemoteDirectory
 from ps_backend.client import Client
 from ps_backend.errors import ServerLost
 

@@ -16,15 +16,15 @@ from pyspark.sql import SparkSession
 from distvec import DistArray
 from distvec.session import Session
 from distvec.spark.access import Access
-from distvec.spark.application import context_of, has_stopped
-from distvec.spark.forgotten import Forgotten
+from distvec.spark.cluster.parent_watch import SupervisedServers
+from distvec.spark.cluster.start import Options, start
+from distvec.spark.finalizer_queue import Forgotten
 from distvec.spark.interpreter import use_this_python
-from distvec.spark.servers.start import Options, start
-from distvec.spark.servers.supervised import SupervisedServers
-from distvec.spark.tasks.block import Block
-from distvec.spark.tasks.contribute import CollectReports, Contributor, Reports
-from distvec.spark.tasks.rounds import check_vectors, open_round
-from distvec.spark.tasks.shared import SharedVector, open_share
+from distvec.spark.jobs.application import context_of, has_stopped
+from distvec.spark.rounds.block import Block
+from distvec.spark.rounds.contribute import CollectReports, Contributor, Reports
+from distvec.spark.rounds.round import check_vectors, open_round
+from distvec.spark.rounds.shared import SharedVector, open_share
 from ps_backend.client import Client
 from ps_backend.errors import PSError
 

@@ -12,8 +12,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from distvec.testing import bounded_reductions, error_bounds
 from distvec.testing.error_bounds import Undecidable
 from distvec.testing.operations import ELEMENTWISE
-from ps_backend import ops
-from ps_backend.program import DTYPES
+from ps_backend.program import ops
+from ps_backend.program.sweep import DTYPES
 
 _LINEAR = frozenset(("add", "subtract", "negative"))
 

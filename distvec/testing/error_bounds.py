@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend import ops
+from ps_backend.program import ops
 
 Floats = npt.NDArray[np.float64]
 Rule = Callable[[Sequence[Floats], Sequence[Floats], Floats, str], Any]

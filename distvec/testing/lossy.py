@@ -9,12 +9,13 @@ import hypothesis.strategies as st
 
 from distvec.session import Session
 from ps_backend.client import Client
-from ps_backend.link import RetryPolicy
-from ps_backend.memory import default_budget
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.service import Service
-from ps_backend.transport import Answer, InProcess, Transport, Unavailable
-from ps_backend.wire import Parts
+from ps_backend.client.server_link import RetryPolicy
+from ps_backend.in_process import InProcess
+from ps_backend.memory_sizes import default_budget
+from ps_backend.server.service import Service
+from ps_backend.transport import Answer, Transport, Unavailable
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
 
 FAULTS = ("none", "lose request", "lose reply")
 """What may happen to a message; after a lost reply the server has done the work."""

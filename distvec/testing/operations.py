@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend import ops
+from ps_backend.program import ops
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,

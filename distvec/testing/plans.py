@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distvec.array import DistArray
+from distvec.array.dist_array import DistArray
 
 
 def assert_plan(

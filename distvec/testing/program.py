@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from distvec.functions import evaluate
+from distvec.array.functions import evaluate
 from distvec.testing.bounded import Bounded
 from distvec.testing.compare import REFUSALS, assert_within
 

@@ -17,11 +17,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend import ops
-from ps_backend.kernels.lower import lower
-from ps_backend.kernels.split import split
-from ps_backend.program import Scalar, Sweep, verify_sweep
-from ps_backend.turns import Pause, no_pause
+from ps_backend.kernels.lowering.lower import lower
+from ps_backend.kernels.lowering.split import split
+from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.program import ops
+from ps_backend.program.sweep import Scalar, Sweep, verify_sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
@@ -88,11 +88,11 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     if any(value.row for value in sweep.types):
         raise NotImplementedError("kernels run over vectors only so far, not over tables")
     if engine == "numba":
-        from ps_backend.kernels.numba_engine import NumbaKernel
+        from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 
         return NumbaKernel(sweep)
     if engine == "mixed":
-        from ps_backend.kernels.mixed_engine import MixedKernel
+        from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 
         return MixedKernel(sweep)
     from ps_backend.kernels.numexpr_engine import NumexprKernel

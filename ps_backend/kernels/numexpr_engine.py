@@ -16,10 +16,10 @@ import numexpr
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend import ops
-from ps_backend.program import Reduction, Scalar, Step, Sweep, partial_dtypes
-from ps_backend.reducers import REDUCERS, Reducer
-from ps_backend.turns import Pause, no_pause
+from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS, Reducer
+from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, partial_dtypes
 
 _CHUNK = 1 << 15
 _LONG_WORK = 1 << 22

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend import ops
+from ps_backend.program import ops
 
 
 class _CallInfo(ctypes.Structure):

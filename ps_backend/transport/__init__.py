@@ -1,4 +1,5 @@
-"""How requests reach a server: one small interface, two versions of it.
+"""How requests reach a server: one small interface; the other version of it is
+``in_process.py``.
 
 Over gRPC there are two ways each for small requests (a call each, or a *pipe* that stays open) and
 for bulk (a stream of chunks, or *shared* memory on one host); the first of each always works.
@@ -7,14 +8,12 @@ Around them, ``Following`` goes to another address when a server was replaced.
 
 from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
 from ps_backend.transport.following import Directory, Following, Location, follow_all
-from ps_backend.transport.in_process import InProcess
 from ps_backend.transport.over_grpc import OverGrpc
 
 __all__ = [
     "Answer",
     "Directory",
     "Following",
-    "InProcess",
     "Location",
     "OverGrpc",
     "Pending",

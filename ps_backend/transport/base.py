@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.wire import Parts
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
 
 
 class Unavailable(ConnectionError):

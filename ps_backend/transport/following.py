@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ps_backend.errors import ServerLost
-from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
-from ps_backend.wire import Parts
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
 
 
 @dataclass(frozen=True, slots=True)

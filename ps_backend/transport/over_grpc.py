@@ -17,12 +17,19 @@ from typing import Any
 import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
-from ps_backend.proto import ps_pb2 as pb
 from ps_backend.transport.base import Answer, Pending, Unavailable
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS
 from ps_backend.transport.pipe import Pipe, PipeRefused
-from ps_backend.transport.shared import SHARED_BYTES, SharedBulk, Whole
-from ps_backend.wire import SMALL_BYTES, Parts, chunk_field, chunk_frames, chunk_of, copy_chunks
+from ps_backend.transport.shared_memory.bulk import SHARED_BYTES, SharedBulk, Whole
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import (
+    SMALL_BYTES,
+    Parts,
+    chunk_field,
+    chunk_frames,
+    chunk_of,
+    copy_chunks,
+)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 TOKEN_KEY = "authorization"

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from ps_backend.client.status import server_status
 from ps_backend.errors import PSError
-from ps_backend.launcher import launch_local
-from ps_backend.membership import session_name
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.status import server_status
+from ps_backend.processes.launcher import launch_local
 from ps_backend.transport import OverGrpc
-from ps_backend.wire import PROTOCOL
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.membership import session_name
+from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.helpers import TOKEN, ended, served
 from tests.ps_backend.requests import IOTA_SUM, call, run
 

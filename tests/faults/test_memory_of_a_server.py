@@ -11,17 +11,18 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.launcher import launch_local
-from ps_backend.membership import session_name
-from ps_backend.memory import BLOCK_OVERHEAD
-from ps_backend.program import Program, SweepCall
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.rounds import Total, Winner
-from ps_backend.service import Service
-from ps_backend.space import DenseSpace
-from ps_backend.transport import InProcess, OverGrpc
-from ps_backend.transport.segment import WHOLE_BYTES, Segment
-from ps_backend.wire import PROTOCOL
+from ps_backend.in_process import InProcess
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.server.service import Service
+from ps_backend.server.state.memory import BLOCK_OVERHEAD
+from ps_backend.transport import OverGrpc
+from ps_backend.transport.shared_memory.segment import WHOLE_BYTES, Segment
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.membership import session_name
+from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.rounds import Total, Winner
 from tests.ps_backend.helpers import AXPY, put
 from tests.ps_backend.requests import Sender
 

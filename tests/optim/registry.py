@@ -10,8 +10,8 @@ import numpy as np
 
 import optim
 from optim import Box, ElasticNet, Solver
-from optim._arrays import namespace
-from optim._stochastic import StochasticSolver
+from optim.core.arrays import namespace
+from optim.stochastic.stochastic import StochasticSolver
 
 _BOX = Box(-1.5, 0.5)  # its upper bound is active at the minimum of `ill_conditioned`
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from ps_backend.client import Client
+from ps_backend.in_process import connect_in_process
 from tests.ps_backend.helpers import TOKEN, served
 
 Connect = Callable[[int], Client]
@@ -18,7 +19,7 @@ def connect(request) -> Iterator[Connect]:
 
         def make(servers: int) -> Client:
             if request.param == "in process":
-                return stack.enter_context(Client.in_process(servers, memory=1 << 30))
+                return stack.enter_context(connect_in_process(servers, memory=1 << 30))
             running = stack.enter_context(served(servers))
             addresses = [server.address for server in running]
             return stack.enter_context(Client.connect(addresses, token=TOKEN))

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.link import RetryPolicy
-from ps_backend.program import Program, Reduction, Step, Sweep, SweepCall, ValueType
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.server import Server
-from ps_backend.service import Service
-from ps_backend.space import DenseSpace
-from ps_backend.transport import Answer, InProcess, Transport, Unavailable
-from ps_backend.wire import Parts
+from ps_backend.client.server_link import RetryPolicy
+from ps_backend.in_process import InProcess
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.server.grpc_server import Server
+from ps_backend.server.service import Service
+from ps_backend.transport import Answer, Transport, Unavailable
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
 
 TOKEN = "a token for tests"
 QUICK = RetryPolicy(total=0.5, first=0.001, longest=0.01)

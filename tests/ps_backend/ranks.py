@@ -6,12 +6,12 @@ from itertools import count
 import numpy as np
 
 from ps_backend.client import Client
+from ps_backend.client.loop import Target
+from ps_backend.client.loop_rank import Pace
+from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
-from ps_backend.link import RetryPolicy
-from ps_backend.loop import Target
-from ps_backend.pace import Pace
-from ps_backend.space import DenseSpace
-from ps_backend.wire import TooEarly
+from ps_backend.program.space import DenseSpace
+from ps_backend.wire.errors import TooEarly
 from tests.ps_backend.helpers import Faulty, in_process, put
 
 LENGTH = 5000

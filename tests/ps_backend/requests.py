@@ -6,13 +6,14 @@ from itertools import count
 
 import numpy as np
 
-from ps_backend.commands import Outcome, Payload
-from ps_backend.membership import session_name
-from ps_backend.program import Reduction, Step, Sweep, SweepCall, ValueType
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.service import Service
-from ps_backend.space import DenseSpace
-from ps_backend.wire import PROTOCOL, encode_call
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.server.commands.data import Outcome, Payload
+from ps_backend.server.service import Service
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_call
+from ps_backend.wire.membership import session_name
+from ps_backend.wire.protocol import PROTOCOL
 
 F8 = ValueType("float64")
 I8 = ValueType("int64")

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from distvec.spark import PSContext
 from ps_backend.errors import RoundClosed
-from ps_backend.launcher import launch_local
+from ps_backend.processes.launcher import launch_local
 from tests.conftest import QUICK_START
 
 SIZES = (2500, 40)

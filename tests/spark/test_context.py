@@ -13,9 +13,9 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import Access, join
-from distvec.spark.servers.start import Options
+from distvec.spark.cluster.start import Options
 from ps_backend.errors import ServerLost
-from ps_backend.launcher import launch_local
+from ps_backend.processes.launcher import launch_local
 
 pytestmark = pytest.mark.spark
 
@@ -120,7 +120,7 @@ def test_something_without_a_spark_context():
 
 
 def test_a_stopped_server_is_lost_and_replaced(ps, monkeypatch):
-    monkeypatch.setattr("distvec.spark.servers.supervise.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("distvec.spark.cluster.supervise.SILENT_SECONDS", 1.0)
     x, before = ps.arange(5000, dtype=np.float64).persist(), ps.generations
     os.kill(ps.server_pids[1], signal.SIGSTOP)
     with pytest.raises(ServerLost, match=rf"{x.buffer_id} \(length 5000\)"):

@@ -31,7 +31,7 @@ def say(what):
 """
 
 RETRIED = """
-import distvec.spark.objective.loss as module
+import distvec.spark.objectives.loss as module
 
 rng = np.random.default_rng(0)
 rows = [(Vectors.dense(rng.normal(size=2000)), float(k % 2)) for k in range(12)]

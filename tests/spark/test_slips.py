@@ -12,7 +12,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 
 from distvec.spark import LogisticLoss
-from distvec.spark.application import reason_of
+from distvec.spark.jobs.application import reason_of
 from tests.spark.conftest import ROOT
 
 pytestmark = pytest.mark.spark
@@ -57,7 +57,7 @@ os.environ["PATH"] = {path!r} + os.pathsep + os.environ["PATH"]
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession, functions
 from distvec.spark import LogisticLoss, PSContext, run, scores
-from distvec.spark.application import reason_of
+from distvec.spark.jobs.application import reason_of
 
 from tests.conftest import QUICK_START
 

@@ -12,13 +12,14 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from ps_backend.client import Client
-from ps_backend.program import Program, Reduction, Step, Sweep, SweepCall, ValueType
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.rounds import Total, Winner
-from ps_backend.service import Service
-from ps_backend.space import DenseSpace
-from ps_backend.transport import Answer, InProcess
-from ps_backend.wire import Parts
+from ps_backend.in_process import InProcess
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.server.service import Service
+from ps_backend.transport import Answer
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
+from ps_backend.wire.rounds import Total, Winner
 
 _F8, _I8, _B = ValueType("float64"), ValueType("int64"), ValueType("bool")
 _SPACE = DenseSpace(5000)

@@ -13,14 +13,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.commands import Payload
 from ps_backend.errors import PSError
-from ps_backend.launcher import launch_local
-from ps_backend.membership import session_name
-from ps_backend.proto import ps_pb2 as pb
-from ps_backend.service import Service
-from ps_backend.space import DenseSpace
-from ps_backend.transport import InProcess, OverGrpc, Unavailable
+from ps_backend.in_process import InProcess
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.space import DenseSpace
+from ps_backend.server.commands.data import Payload
+from ps_backend.server.service import Service
+from ps_backend.transport import OverGrpc, Unavailable
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.membership import session_name
 from tests.stress.mutations import Recorded, mutated, recorded
 from tests.stress.row import Row
 
@@ -92,7 +93,7 @@ class _Good:
 def _in_process(count: int) -> Row:
     service = Service(memory=MEMORY)
     watch = _Watch()
-    logging.getLogger("ps_backend.service").addHandler(watch)
+    logging.getLogger("ps_backend.server.grpc_server.service").addHandler(watch)
 
     def send(request: pb.Request, payload: bytes) -> pb.Reply:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -115,7 +116,7 @@ def _in_process(count: int) -> Row:
             good = _Good(client)
             failures, slowest = _send_all(count, send, looks)
     finally:
-        logging.getLogger("ps_backend.service").removeHandler(watch)
+        logging.getLogger("ps_backend.server.grpc_server.service").removeHandler(watch)
     for session in service._sessions.values():  # some are of other servers than we can say
         session.close()
     if service.memory.used:

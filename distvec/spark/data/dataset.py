@@ -18,12 +18,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
-from distvec.spark.application import executor_ids, has_stopped, is_local, reason_of
 from distvec.spark.data import labels as label_rules
 from distvec.spark.data.blocks import remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
 from distvec.spark.data.placement import is_lopsided
 from distvec.spark.data.rows import sizes_differ
+from distvec.spark.jobs.application import executor_ids, has_stopped, is_local, reason_of
 
 T = TypeVar("T")
 

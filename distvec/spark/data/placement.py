@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from distvec.spark.application import free_slots_by_executor
+from distvec.spark.jobs.application import free_slots_by_executor
 
 _LOPSIDED = 2.0
 """So many times the turns that evenly spread blocks would need are too many."""

@@ -12,16 +12,15 @@ from typing import Any
 
 from pyspark import RDD
 
-from distvec.expr import Buffer
-from distvec.spark.application import reason_of
+from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
+from distvec.spark.jobs.application import reason_of
 from distvec.spark.loops.job import Job
 from distvec.spark.loops.reports import Listener
 from distvec.spark.loops.task import Assignment, Train, serve
 from distvec.spark.loops.view import Screen, View
+from ps_backend.client import Loop, Target, uninterrupted
 from ps_backend.errors import LoopClosed, PSError, ServerLost
-from ps_backend.interrupts import uninterrupted
-from ps_backend.loop import Loop, Target
 
 _LOOK_SECONDS = 0.1
 _MOST_REPORTS = 1000

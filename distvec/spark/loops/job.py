@@ -11,8 +11,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 
-from distvec.spark.application import free_slots, has_stopped
-from distvec.spark.background import BackgroundJob
+from distvec.spark.jobs.application import free_slots, has_stopped
+from distvec.spark.jobs.background import BackgroundJob
 
 _STOP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05

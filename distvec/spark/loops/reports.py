@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 
-from distvec.spark.servers.signed_lines import SignedLines, connect
-from distvec.spark.servers.signed_service import SignedService
+from distvec.spark.cluster.signed_lines import SignedLines, connect
+from distvec.spark.cluster.signed_service import SignedService
 from ps_backend.errors import PSError
 
 _REPORT_SECONDS = 0.5

@@ -8,17 +8,16 @@ from typing import Any
 from pyspark import RDD
 
 from distvec import DistArray
-from distvec.changing import turns_of
-from distvec.expr import Buffer
-from distvec.spark.application import free_slots
+from distvec.array.changing import turns_of
+from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
 from distvec.spark.interpreter import adopt
+from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
-from distvec.spark.tasks.rounds import check_vectors
-from ps_backend.interrupts import uninterrupted
-from ps_backend.rounds import Total
+from distvec.spark.rounds.round import check_vectors
+from ps_backend.client import Total, uninterrupted
 
 
 def run(

@@ -14,9 +14,8 @@ from pyspark import TaskContext
 from distvec.spark.access import Access, join
 from distvec.spark.loops.reports import LineWriter, Report, Reporter
 from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
+from ps_backend.client import Pace, Target
 from ps_backend.errors import LoopClosed, SessionUnknown
-from ps_backend.loop import Target
-from ps_backend.pace import Pace
 
 _MOST_UNREAD = 10_000
 

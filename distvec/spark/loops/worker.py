@@ -22,11 +22,9 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from distvec.elements import as_indices
-from distvec.spark.tasks.contribute import as_values
-from ps_backend.loop import Pulled, Target
-from ps_backend.pace import Pace
-from ps_backend.sparse import Indices
+from distvec.array.indexing import as_indices
+from distvec.spark.rounds.contribute import as_values
+from ps_backend.client import Indices, Pace, Pulled, Target
 
 _MOST_LAPS = 100
 

@@ -1,0 +1,134 @@
+"""Single elements of vectors, by index: a message to each server that holds some of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.changing import moving
+from distvec.diagnostics.profile import measured
+from distvec.graph.expr import Buffer
+from distvec.runtime.pending import Flight
+from ps_backend.client import uninterrupted
+
+if TYPE_CHECKING:
+    from distvec.array.dist_array import DistArray
+
+
+def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
+    """The elements at ``indices`` (any order, repeats allowed), or all of them.
+
+    Evaluation if need be, then one message to each server that holds some.
+    """
+    if indices is None:
+        return x.numpy()
+    wanted = as_indices(indices, _length(x))
+    source = x.buffer
+    with measured(x.session.counters):
+        return x.session.client.gather(source.id, source.space, source.dtype, wanted)
+
+
+def push(x: DistArray, indices: Any, values: Any) -> DistArray:
+    """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
+
+    Returns the array. One message to each server. Other arrays that share the old values keep them.
+    """
+    where = None if indices is None else as_indices(indices, _length(x))
+    shape = (_length(x),) if where is None else where.shape
+    given = np.asarray(values)
+    if given.shape not in ((), shape):
+        what = "elements" if where is None else "indices"
+        raise ValueError(f"push: {shape[0]} {what} but values of shape {given.shape}")
+    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+        raise TypeError(
+            f"push: cannot add {given.dtype} values to a {x.dtype} array; "
+            f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
+        )
+    if where is None:
+        everywhere = x.session.array(given, x.dtype)
+        with x.turn:
+            return x.assign(x + everywhere, "push")
+    if not len(where):
+        return x.persist()
+    added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
+    with x.turn:
+        x.persist()
+        with measured(x.session.counters), uninterrupted(), moving(x) as (source, is_alone):
+            _add(x, source, where, added, donate=is_alone)
+    return x
+
+
+def _add(
+    x: DistArray,
+    source: Buffer,
+    where: npt.NDArray[np.int64],
+    added: npt.NDArray[Any],
+    *,
+    donate: bool,
+) -> None:
+    """Let ``x`` become ``source`` with ``added``; ``donate``: in the same memory."""
+    session, space, dtype = x.session, source.space, source.dtype
+    buffer = session.new_buffer(space, dtype)
+    leaf, flight = session.graph.leaf(buffer), Flight()
+    try:
+        session.client.scatter_add(
+            source.id, buffer.id, space, dtype, where, added, donate=donate, ended=flight.end
+        )
+    except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended
+        flight.remember(leaf, session.graph.memento(leaf)._replace(value=source))
+        session.leave(flight)
+        x.become(leaf)
+        raise
+    x.become(leaf)
+
+
+SHOWN = 3
+"""So many elements at each end are printed."""
+
+
+def shown(x: DistArray, at_each_end: int = SHOWN) -> str:
+    """The first and last elements in print: a sparse pull, whatever the length."""
+    if x.size <= 2 * at_each_end:
+        return ", ".join(str(value) for value in x.numpy())
+    ends = [str(v) for v in pull(x, [*range(at_each_end), *range(-at_each_end, 0)])]
+    return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
+
+
+def _length(x: DistArray) -> int:
+    if not x.ndim:
+        raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")
+    return len(x)
+
+
+def _hint(indices: npt.NDArray[Any]) -> str:
+    """What to type instead of ``indices`` that are none."""
+    kind, value = indices.dtype.kind, indices.tolist()
+    if kind in "iu":
+        return f"; write [{value}]" if indices.ndim == 0 else "; write indices.ravel()"
+    if isinstance(value, slice):
+        return "; write range(start, stop), or no indices at all for all elements"
+    if kind == "b":
+        return (
+            "; for masks: distvec.where(mask, x, y), or numpy.flatnonzero of a mask on the client"
+        )
+    return "; write indices.astype('int64')" if kind == "f" else ""
+
+
+def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
+    """``indices`` as int64 in ``0..length-1``; negative ones count from the end, as in NumPy."""
+    given = np.asarray(indices)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        got = f"shape {given.shape} of dtype {given.dtype}"
+        if given.ndim == 0:
+            got = repr(indices)
+        raise IndexError(f"indices must be a vector of integers, got {got}{_hint(given)}")
+    result = given.astype(np.int64)
+    low, high = int(result.min()), int(result.max())
+    if low < -length or high >= length:
+        bad = low if low < -length else high
+        raise IndexError(f"index {bad} is out of bounds for a vector of length {length}")
+    return np.where(result < 0, result + length, result) if low < 0 else result

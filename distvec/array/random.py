@@ -1,0 +1,76 @@
+"""Random vectors whose bits depend on seed and index alone, not on the number of servers."""
+
+from __future__ import annotations
+
+import math
+import operator
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distvec.array.creation import shape_of
+from ps_backend.program.space import DenseSpace
+
+if TYPE_CHECKING:
+    from distvec.array.dist_array import DistArray
+    from distvec.session import Session
+
+
+class Random:
+    """Counter-based generators (Philox4x32-10 on the global index). All lazy: drawn in the pass
+    that uses them, and again with the same values in any other.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def uniform(
+        self, size: int, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
+    ) -> DistArray:
+        """``size`` float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
+        unit = self._unit(size, _key(seed, 0))
+        return unit if (low, high) == (0.0, 1.0) else low + (high - low) * unit
+
+    def normal(
+        self, size: int, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
+    ) -> DistArray:
+        """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
+        from distvec.array.functions import cos, log, sqrt
+
+        seed = secrets.randbits(62) if seed is None else seed
+        radius = sqrt(-2.0 * log(1.0 - self._unit(size, _key(seed, 1))))
+        return loc + scale * (radius * cos(2.0 * math.pi * self._unit(size, _key(seed, 2))))
+
+    def integers(
+        self, low: int, high: int | None = None, size: int | None = None, *, seed: int | None = None
+    ) -> DistArray:
+        """``size`` int64 numbers uniform in ``[low, high)``, or in ``[0, low)``."""
+        if size is None:
+            raise TypeError("integers: say how many: integers(low, high, size)")
+        if high is None:
+            low, high = 0, low
+        low, high = operator.index(low), operator.index(high)
+        if not low < high <= low + 2**53:
+            raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
+        from distvec.array.functions import floor
+
+        return low + floor(self._unit(size, _key(seed, 3)) * float(high - low)).astype(np.int64)
+
+    def _unit(self, size: int, key: int) -> DistArray:
+        graph, int64 = self._session.graph, np.dtype(np.int64)
+        shape = shape_of(size)
+        if not shape:
+            raise TypeError("size must be an integer, got (): draw one and take .item()")
+        space = DenseSpace(*shape)
+        index = graph.make("iota", (), int64, space)
+        arguments = (graph.constant(key, int64), index)
+        return self._session.wrap(graph.make("uniform", arguments, np.dtype(np.float64), space))
+
+
+def _key(seed: Any, stream: int) -> int:
+    """A 63-bit key: the seed's sequence, told apart by stream. ``TypeError`` unless an integer."""
+    if seed is not None and not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    entropy = None if seed is None else [int(seed) & (2**64 - 1), stream]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))

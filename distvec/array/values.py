@@ -1,0 +1,76 @@
+"""What brings values to the client: asked for, or because ordinary Python needs them.
+
+Whoever reads a buffer holds it meanwhile, so that no other thread's program takes over its memory:
+what is read is the array's value of one moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array import indexing as elements
+from distvec.diagnostics.profile import measured
+from distvec.graph import build
+from distvec.graph.expr import Buffer
+
+if TYPE_CHECKING:
+    from distvec.array.dist_array import DistArray
+
+
+def numpy(x: DistArray) -> npt.NDArray[Any]:
+    """The values, pulled to the client: evaluation, then one message per server."""
+    node = x.node
+    x.session.compute([node])
+    if node.space is None:
+        return np.asarray(node.value)
+    buffer: Buffer = node.value
+    with measured(x.session.counters):
+        return x.session.client.read(buffer.id, buffer.space, buffer.dtype)
+
+
+def item(x: DistArray) -> Any:
+    """The value of an array with one element as a Python scalar."""
+    if x.size != 1:
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+    return numpy(x).reshape(()).item()
+
+
+def scalar(x: DistArray, what: str) -> Any:
+    """The value of a rank-0 array, for ``what``; an implicit evaluation."""
+    if x.ndim:
+        raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
+    node = x.node
+    x.session.evaluate_implicitly(node, what)
+    return node.value
+
+
+def truth(x: DistArray) -> bool:
+    """``bool(x)``; ``ValueError`` unless there is one element."""
+    if x.size == 1 and x.ndim:
+        return bool(x.session.wrap(build.scalar_of(x.session, x.node)))
+    if x.ndim:
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    return bool(scalar(x, "bool()"))
+
+
+def as_array(x: DistArray, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    """What ``np.asarray(x)`` gets; for a vector an implicit transfer of all of it."""
+    if copy is False:
+        raise ValueError("values on the servers cannot become a NumPy array without a copy")
+    x.session.transfer_implicitly(x, "np.asarray()", x.size)
+    x.session.evaluate_implicitly(x.node, "np.asarray()")
+    values = numpy(x)
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def inner_text(x: DistArray, what: str) -> str:
+    """The values in print; of a vector the ends only, an implicit transfer of these."""
+    x.session.transfer_implicitly(x, what, min(x.size, 2 * elements.SHOWN))
+    x.session.evaluate_implicitly(x.node, what)
+    return f"[{elements.shown(x)}]" if x.ndim else str(scalar(x, what))

@@ -1,0 +1,1 @@
+"""What happened, what will happen, and why."""

@@ -1,0 +1,188 @@
+"""What each line of a program costs: messages, sweeps, bytes, and where the seconds go."""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.diagnostics.callsite import call_site
+from distvec.planner import Template
+
+if TYPE_CHECKING:
+    from ps_backend.client import Counters
+
+_LONGEST_SITE = 44
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_HEADINGS = "calls messages sweeps memory network client wire servers".split()
+
+_active: ContextVar[Profile | None] = ContextVar("distvec.diagnostics.profile", default=None)
+
+
+@dataclass
+class Cost:
+    """What one call site has cost.
+
+    ``memory``: bytes that sweeps read and wrote on all servers together; ``network``: bytes of
+    requests and replies. Seconds: ``client`` planned and computed, ``server`` is the work of the
+    slowest server, ``wire`` the rest of the wait for its answers. A message counts where its answer
+    is awaited, which for a flush is a later line.
+    """
+
+    calls: int = 0
+    messages: int = 0
+    sweeps: int = 0
+    memory: int = 0
+    network: int = 0
+    client: float = 0.0
+    wire: float = 0.0
+    server: float = 0.0
+
+    def add(self, other: Cost) -> None:
+        """Add up."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def cells(self) -> list[str]:
+        """The numbers in print."""
+        counts = [f"{count:,}" for count in (self.calls, self.messages, self.sweeps)]
+        sizes = [_bytes(size) for size in (self.memory, self.network)]
+        return counts + sizes + [_seconds(s) for s in (self.client, self.wire, self.server)]
+
+
+@dataclass
+class Profile:
+    """Costs by call site (``file:line``), and the plans that were run, in order."""
+
+    sites: dict[str, Cost] = field(default_factory=dict)
+    plans: list[Template] = field(default_factory=list)
+    measuring: bool = False
+    """Whether a call is being measured right now; calls within it are part of it."""
+
+    @property
+    def total(self) -> Cost:
+        """The sum over all call sites."""
+        total = Cost()
+        for cost in self.sites.values():
+            total.add(cost)
+        return total
+
+    def __str__(self) -> str:
+        rows = [
+            [_readable(site), *cost.cells()]
+            for site, cost in sorted(self.sites.items(), key=lambda item: -_duration(item[1]))
+        ]
+        table = [["call site", *_HEADINGS], *rows, ["total", *self.total.cells()]]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        return "\n".join(
+            "  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])))
+            for row in table
+        )
+
+
+@contextmanager
+def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profile]:
+    """Measure every message of every session in this context; then print a table per call site.
+
+    ``show=False`` prints nothing: the ``Profile`` that it gives tells all. ``file``: where to
+    print, by default the standard output. Covers the thread (or task) that entered the context.
+    """
+    found = Profile()
+    token = _active.set(found)
+    try:
+        yield found
+    finally:
+        _active.reset(token)
+    if show:
+        (file or sys.stdout).write(f"{found}\n")
+
+
+def note_plan(template: Template) -> None:
+    """Called for every plan that was run."""
+    found = _active.get()
+    if found is not None:
+        found.plans.append(template)
+
+
+class measured:
+    """Count what happens inside for the active profile, if any, under the caller's line."""
+
+    __slots__ = ("_before", "_began", "_counters", "_plans", "_profile")
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._profile = found = _active.get()
+        if found is None or found.measuring:
+            self._profile = None
+
+    def __enter__(self) -> None:
+        if self._profile is not None:
+            self._profile.measuring = True
+            self._before = _snapshot(self._counters)
+            self._plans, self._began = len(self._profile.plans), time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        found = self._profile
+        if found is None:
+            return
+        found.measuring = False
+        seconds = time.perf_counter() - self._began
+        change = _snapshot(self._counters) - self._before
+        sweeps, network, waited = change[:3]
+        messages, working = change[3:].reshape(2, -1).max(axis=1)
+        server = min(working, waited)  # a flush's work may have been over before the wait
+        plans = found.plans[self._plans :]
+        cost = Cost(
+            calls=1,
+            messages=int(messages),
+            sweeps=int(sweeps),
+            memory=sum(plan.bytes_read + plan.bytes_written for plan in plans),
+            network=int(network),
+            client=float(seconds - waited),
+            wire=float(waited - server),
+            server=float(server),
+        )
+        found.sites.setdefault(call_site(), Cost()).add(cost)
+
+
+def _snapshot(counters: Counters) -> npt.NDArray[np.float64]:
+    """Sweeps, bytes, seconds of waiting; then messages, and then seconds of work, per server."""
+    counts = (
+        counters.sweeps,
+        counters.bytes_sent + counters.bytes_received,
+        counters.seconds_waited,
+        *counters.messages_per_server,
+        *counters.seconds_per_server,
+    )
+    return np.array(counts)
+
+
+def _duration(cost: Cost) -> float:
+    return cost.client + cost.wire + cost.server
+
+
+def _readable(site: str) -> str:
+    """The line's text beside its place."""
+    path, _, line = site.rpartition(":")
+    text = linecache.getline(path, int(line)).strip() if line.isdigit() else ""
+    place = f"{Path(path).name}:{line}" if path else site
+    return f"{place}  {text}"[:_LONGEST_SITE]
+
+
+def _bytes(size: float) -> str:
+    power = min(int(math.log(max(size, 1), 1000)), len(_UNITS) - 1)
+    return f"{size / 1000**power:.3g} {_UNITS[power]}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

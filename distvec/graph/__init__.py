@@ -1,0 +1,1 @@
+"""Expressions: nodes, how they are built, and their dtypes."""

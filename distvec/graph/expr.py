@@ -1,0 +1,218 @@
+"""The one node type: an operation on other nodes, interned, evaluated at most once.
+
+A node points at its arguments, and that is the graph. Within a session equal nodes are the same
+object, so common subexpressions are found by identity. Once a node has its value it lets go of its
+arguments, so that a loop does not drag its history along.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.space import DenseSpace
+
+Shape = tuple[int, ...]
+
+_FLOAT = np.dtype(np.float64)
+
+_MOST_PRODUCTS = 512
+"""Far more than the pairs of a quasi-Newton history, and little beside a vector."""
+
+
+class Buffer:
+    """A materialised array on the servers. When nobody holds it, its id is noted to be freed."""
+
+    __slots__ = ("__weakref__", "_free", "dtype", "id", "products", "space")
+
+    def __init__(
+        self, id: int, space: DenseSpace, dtype: np.dtype[Any], free: Callable[[list[int]], None]
+    ) -> None:
+        self.id = id
+        self.space = space
+        self.dtype = dtype
+        self.products: dict[int, Any] = {}
+        """Known inner products with other buffers, by id: buffers never change, so these hold."""
+        self._free = free
+
+    def remember_product(self, other: int, value: Any) -> None:
+        """Keep the inner product with the buffer ``other``; the oldest are forgotten."""
+        if len(self.products) >= _MOST_PRODUCTS:
+            del self.products[next(iter(self.products))]
+        self.products[other] = value
+
+    def __del__(self) -> None:
+        self._free([self.id])
+
+
+class Node:
+    """One operation of the graph.
+
+    ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar that
+    the client knows) and ``"buffer"``. ``shape`` is ``()`` or ``(n,)``.
+    """
+
+    __slots__ = (
+        "__weakref__", "args", "depth", "direct", "dtype", "key", "op", "origin", "serial", "shape",
+        "space", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Node, ...],
+        dtype: np.dtype[Any],
+        space: DenseSpace | None,
+        key: Any = None,
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.dtype = dtype
+        self.space = space
+        self.shape: Shape = () if space is None else (space.length,)
+        self.key = key
+        self.value: Any = None
+        """A NumPy scalar (rank 0) or a ``Buffer`` (rank 1), once known."""
+        self.origin: Any = None
+        """The plan that computed the value, for ``explain``."""
+        self.direct: Node | None = None
+        """Of an inner product expanded into others: the node that it stands for."""
+        self.serial = 0
+        """Where the node stands in the order of their making."""
+        self.depth: int = 1 + max([arg.depth for arg in args]) if args else 0
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is there already."""
+        return self.value is not None
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether this is a scalar that the servers compute from a vector."""
+        return self.op in REDUCERS
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.dtype}{list(self.shape)}>"
+
+
+class Memento(NamedTuple):
+    """What a node was before it got its value, or another one."""
+
+    op: str
+    args: tuple[Node, ...]
+    direct: Node | None
+    depth: int
+    value: Any
+
+
+class Graph:
+    """The interned nodes of one session."""
+
+    def __init__(self) -> None:
+        self._nodes: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+        self._serials = itertools.count(1)
+
+    def __len__(self) -> int:
+        """Nodes alive whose value is not known."""
+        return len(self._nodes)
+
+    def make(
+        self, op: str, args: tuple[Node, ...], dtype: np.dtype[Any], space: DenseSpace | None
+    ) -> Node:
+        """The node of this operation: the existing one where there is one."""
+        key = (op, dtype, *map(id, args), space)
+        node = self._nodes.get(key)
+        if node is None:
+            node = Node(op, args, dtype, space, key)
+            node.serial = next(self._serials)
+            self._nodes[key] = node
+        return node
+
+    def inner(self, a: Node, b: Node) -> Node:
+        """The inner product of two float64 (or int64) vectors: the same node in either order."""
+        factors = (a, b) if a.serial <= b.serial else (b, a)
+        return self.make("sum", (self.make("multiply", factors, a.dtype, a.space),), a.dtype, None)
+
+    def number(self, value: Any) -> Node:
+        """A float64 constant that is not looked up among the others: quicker for one use."""
+        node = Node("const", (), _FLOAT, None)
+        node.value = value
+        return node
+
+    def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
+        """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""
+        typed = dtype.type(value)
+        key = ("const", dtype, typed.tobytes())
+        node = self._nodes.get(key)
+        if node is None:
+            node = Node("const", (), dtype, None, key)
+            node.value = typed
+            self._nodes[key] = node
+        return node
+
+    def leaf(self, buffer: Buffer) -> Node:
+        """A node that stands for a buffer."""
+        node = Node("buffer", (), buffer.dtype, buffer.space)
+        node.serial = next(self._serials)
+        node.value = buffer
+        return node
+
+    def settle(self, node: Node, value: Any, origin: Any) -> None:
+        """Give ``node`` its value and let go of the arguments it was computed from."""
+        node.value = value
+        node.origin = origin
+        if node.op == "const":
+            return
+        # The key holds ids of arguments, which may be reused from here on.
+        self._nodes.pop(node.key, None)
+        node.args = ()
+        node.direct = None
+        node.op = "buffer" if node.space is not None else "scalar"
+        node.depth = 0
+
+    def memento(self, node: Node) -> Memento:
+        """For ``restore``; it holds what ``node`` is computed from."""
+        return Memento(node.op, node.args, node.direct, node.depth, node.value)
+
+    def restore(self, node: Node, memento: Memento) -> None:
+        """Make ``node`` what it was."""
+        node.op, node.args, node.direct, node.depth, node.value = memento
+        node.origin = None
+        if node.value is None:  # its key holds ids of arguments, which the memento kept alive
+            self._nodes.setdefault(node.key, node)
+
+
+def topological(roots: Iterable[Node], stop: Callable[[Node], bool]) -> list[Node]:
+    """All nodes below ``roots``, arguments first; nodes for which ``stop`` holds are not entered.
+
+    Iterative, so a chain of any depth is walked without recursion.
+    """
+    order: list[Node] = []
+    seen: set[int] = set()
+    for root in roots:
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if expanded:
+                order.append(node)
+                continue
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            stack.append((node, True))
+            if not stop(node):
+                stack.extend((arg, False) for arg in reversed(node.args) if id(arg) not in seen)
+    return order
+
+
+def space_of(args: Sequence[Node]) -> DenseSpace | None:
+    """The space of an elementwise result: that of its vector arguments, None if all are scalars."""
+    for arg in args:
+        if arg.space is not None:
+            return arg.space
+    return None

@@ -1,0 +1,1 @@
+"""Evaluation: from asked nodes to values."""

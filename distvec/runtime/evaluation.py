@@ -1,0 +1,224 @@
+"""When arrays are evaluated, what comes along, and what becomes of programs that fail."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from distvec.diagnostics.callsite import call_site
+from distvec.diagnostics.profile import measured
+from distvec.graph.expr import Buffer, Graph, Node
+from distvec.planner import Plan, Planner, Template
+from distvec.runtime.execute import Cancelled, execute
+from distvec.runtime.pending import Flight
+from ps_backend.client import Client, uninterrupted
+from ps_backend.errors import OutOfBudget, PSError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from distvec.array.dist_array import DistArray
+    from ps_backend.client import Counters
+    from ps_backend.program.space import DenseSpace
+
+
+class Evaluator:
+    """The expressions of one session and their evaluation. Thread-safe."""
+
+    pending_depth = 512
+    """A chain of this many operations is sent off without waiting for an answer."""
+    pending_nodes = 4096
+    """So are this many pending operations in all."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.graph = Graph()
+        self.planner = Planner(self.graph)
+        self.implicit_evaluations = 0
+        """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
+        self.implicit_transfers = 0
+        """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
+        self.cancellations = 0
+        """How often an expanded inner product lost digits and was computed anew, directly."""
+        self.flights: list[Flight] = []
+        """Programs whose answers nobody has waited for yet."""
+        self._strict = False
+        self._overdue = False
+        self._slack = 1  # times the limits of what may be pending, while sending it off fails
+        self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
+        self.turns = threading.Lock()
+        """Held for a moment by who makes the ``turn`` of an array."""
+        # Arrays without a value yet. They are found here by a later evaluation, which takes along
+        # what it can; weak, since what nobody holds need never be computed.
+        self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
+        self._refused: weakref.WeakSet[Node] = weakref.WeakSet()
+        """Nodes that could not be computed when nobody had asked: not tried again until asked."""
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent, received and run since the session opened, or since ``.reset()``."""
+        return self.client.counters
+
+    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
+        """A fresh buffer id with its finalizer; nothing is sent."""
+        if space is None:
+            raise TypeError("scalars are kept by the client and need no buffer")
+        return Buffer(self.client.new_id(), space, dtype, self.client.free)
+
+    def note_pending(self, array: DistArray) -> None:
+        """Called for every array that has no value yet."""
+        self._pending[id(array)] = array
+        deep = array.node.depth >= self._slack * self.pending_depth
+        if deep or len(self.graph) >= self._slack * self.pending_nodes:
+            self._overdue = True
+
+    def flush_if_overdue(self) -> None:
+        """Called before an operation is built: then no temporary of the last statement is alive."""
+        if not self._overdue:
+            return
+        self._overdue = False
+        nodes = self._alive()
+        if len(self.graph) < self._slack * self.pending_nodes:
+            # What is not deep waits: it may never be asked for, and then needs no memory.
+            nodes = [node for node in nodes if 2 * node.depth >= self.pending_depth]
+        self._send_off(nodes)
+
+    def evaluate(self, *arrays: DistArray) -> None:
+        """Compute ``arrays``, in as few messages as their dependencies allow."""
+        self.compute([array.node for array in arrays])
+
+    def flush(self) -> None:
+        """Send off everything pending without waiting for an answer, unless one is needed.
+
+        What fails then stays pending, and is tried again when it is asked for: there the error
+        shows.
+        """
+        self._send_off(self._alive())
+
+    def plan(self, *arrays: DistArray) -> Template:
+        """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
+        return self._plan([array.node for array in arrays]).template
+
+    def evaluate_implicitly(self, node: Node, what: str) -> None:
+        """Evaluate because a value is needed; counted, and an error in strict mode."""
+        if node.known:
+            return
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} evaluates an array, which session.strict() forbids; "
+                f"call distvec.evaluate(...) or .persist() before"
+            )
+        self.implicit_evaluations += 1
+        self.compute([node])
+
+    def transfer_implicitly(self, array: DistArray, what: str, count: int) -> None:
+        """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
+        if not array.ndim:
+            return  # scalars come with their evaluation
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} brings {count} elements ({count * array.dtype.itemsize} "
+                f"bytes) from the servers, which session.strict() forbids; write x.numpy() or "
+                f"x.pull(indices) where you want that"
+            )
+        self.implicit_transfers += 1
+
+    @contextmanager
+    def strict(self) -> Iterator[None]:
+        """Within it every implicit evaluation or transfer is an error that names the line."""
+        before, self._strict = self._strict, True
+        try:
+            yield
+        finally:
+            self._strict = before
+
+    def _alive(self) -> list[Node]:
+        """Nodes without a value of arrays that a user holds, oldest first."""
+        # A list of references is made in one go: other threads may add arrays meanwhile.
+        alive = []
+        for reference in self._pending.valuerefs():
+            array = reference()
+            if array is None:
+                continue
+            node = array.pending_node
+            if node is not None:
+                alive.append(node)
+            elif not self.flights:  # else it may be pending again
+                self._pending.pop(id(array), None)
+        return alive
+
+    def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
+        return self.planner.plan(targets, [] if alone else self._wanted(self._alive()))
+
+    def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that may be computed though nobody asks for them."""
+        return [node for node in dict.fromkeys(nodes) if node not in self._refused]
+
+    def compute(self, nodes: Iterable[Node]) -> None:
+        """Give ``nodes`` their values, on the servers or here; waits for all programs under way."""
+        targets = list(dict.fromkeys(nodes))
+        with self._evaluating:
+            if not self.flights and all(node.known for node in targets):
+                return
+            with measured(self.counters), uninterrupted() as hold:
+                try:
+                    self._execute(targets, hold, wait=True)
+                    return
+                except OutOfBudget:
+                    pass  # gone with the block, and with it what its traceback keeps alive
+                # What was taken along must not make fail what was asked for.
+                self._execute(targets, hold, wait=True, alone=True)
+                self._refused.update(self._alive())
+
+    def _send_off(self, nodes: Sequence[Node]) -> None:
+        """Compute ``nodes``, which nobody asked for: without waiting, and without an error."""
+        with self._evaluating:
+            targets = self._wanted(node for node in nodes if not node.known)
+            if not targets:
+                return
+            with measured(self.counters), uninterrupted() as hold:
+                try:
+                    self._execute(targets, hold, wait=False)
+                except PSError:
+                    self._refuse(targets)
+
+    def _execute(
+        self, targets: Sequence[Node], hold: uninterrupted, *, wait: bool, alone: bool = False
+    ) -> None:
+        while True:
+            missing = [node for node in targets if not node.known]
+            plan = self._plan(missing, alone=alone) if missing else None
+            if self.flights and self._land():
+                continue  # what the plan builds upon was taken back
+            if plan is None:
+                return
+            try:
+                execute(self, plan, wait=wait, between=hold.check)
+            except Cancelled as cancelled:
+                self.cancellations += 1
+                self.planner.compute_directly(cancelled.product)
+            else:
+                return
+
+    def leave(self, flight: Flight) -> None:
+        """Let the next evaluation ask how a request ended whose wait was broken off."""
+        with self._evaluating:
+            self.flights.append(flight)
+
+    def _land(self) -> bool:
+        """Wait for all programs under way; whether one was taken back."""
+        self.client.wait()
+        flights, self.flights = self.flights, []
+        failed = [node for flight in reversed(flights) for node in flight.take_back(self.graph)]
+        if failed:
+            self._refuse(failed)
+        else:
+            self._slack = 1
+        return bool(failed)
+
+    def _refuse(self, nodes: Sequence[Node]) -> None:
+        self._refused.update(nodes)
+        self._slack *= 2  # or each further operation would try again

@@ -1,0 +1,185 @@
+"""Run a plan: programs to the servers in order, scalar arithmetic on the client in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.diagnostics.profile import note_plan
+from distvec.graph.expr import Buffer, Node
+from distvec.planner.linear import cancels, inner_of_terms
+from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
+from distvec.runtime.donation import find_donors
+from distvec.runtime.pending import Flight
+from ps_backend.client import Ended
+from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.sweep import Program, SweepCall
+
+if TYPE_CHECKING:
+    from distvec.runtime.evaluation import Evaluator
+
+
+class Cancelled(Exception):
+    """An expanded inner product lost too many digits; ``product`` must be computed as it is."""
+
+    def __init__(self, product: Node) -> None:
+        super().__init__(f"the terms of {product!r} cancel")
+        self.product = product
+
+
+def execute(
+    session: Evaluator, plan: Plan, *, wait: bool = True, between: Callable[[], None] | None = None
+) -> None:
+    """Give every node that ``plan`` computes its value. One message per program and server.
+
+    With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
+    it: it is one of the session's flights. A failure leaves every node as it was; after
+    ``Cancelled`` the inner products that were computed are remembered, so that another plan does
+    not ask for them again. ``between`` is called between programs, and may raise.
+    """
+    values = [node.value for node in plan.nodes]
+    programs = plan.template.programs
+    limit = session.planner.cancellation_limit
+    _compute_scalars(plan, plan.template.before, values, limit)
+    for program in programs[:-1]:
+        _run(session, plan, program, values, {}, wait=True)
+        _note(plan, program, values, limit)
+        if between is not None:
+            between()
+    if programs:
+        _run_last(session, plan, programs[-1], values, limit, wait=wait)
+    else:
+        _settle(session, plan, values)
+    note_plan(plan.template)
+
+
+def _run_last(
+    session: Evaluator,
+    plan: Plan,
+    program: PlannedProgram,
+    values: list[Any],
+    limit: float,
+    *,
+    wait: bool,
+) -> None:
+    donors, flight = find_donors(plan, values), Flight()
+    awaited = wait or any(sweep.reductions for sweep in program.sweeps)
+    try:
+        _run(session, plan, program, values, donors, wait=awaited, ended=flight.end)
+        _note(plan, program, values, limit)
+    except KeyboardInterrupt:
+        # Whether it ran is not known, and it may have written over what its nodes are computed
+        # from: so they get their values as if it had, until the next evaluation has asked.
+        session.flights.append(flight)
+        _settle(session, plan, values, flight, program)
+        raise
+    if awaited:
+        _settle(session, plan, values)
+    else:
+        session.flights.append(flight)
+        _settle(session, plan, values, flight, program)
+
+
+def _note(plan: Plan, program: PlannedProgram, values: list[Any], limit: float) -> None:
+    for sweep in program.sweeps:
+        _remember_products(sweep, values)
+    _compute_scalars(plan, program.scalars, values, limit)
+
+
+def _settle(
+    session: Evaluator,
+    plan: Plan,
+    values: Sequence[Any],
+    flight: Flight | None = None,
+    program: PlannedProgram | None = None,
+) -> None:
+    """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
+    graph = session.graph
+    awaited = set()
+    if flight is not None and program is not None:
+        awaited = {position for sweep in program.sweeps for position in sweep.stores}
+    for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
+        if value is None or node.known:
+            continue
+        if flight is not None and position in awaited:
+            flight.remember(node, graph.memento(node))
+        graph.settle(node, value, plan.template)
+    made = {id(values[position]) for position in awaited}
+    for node, simplified in plan.aliases:
+        if node is not simplified and not node.known and simplified.known:
+            if flight is not None and id(simplified.value) in made:
+                flight.remember(node, graph.memento(node))
+            graph.settle(node, simplified.value, plan.template)
+
+
+def _run(
+    session: Evaluator,
+    plan: Plan,
+    program: PlannedProgram,
+    values: list[Any],
+    donors: Mapping[int, int],
+    *,
+    wait: bool,
+    ended: Ended | None = None,
+) -> None:
+    calls = []
+    for sweep in program.sweeps:
+        for position in sweep.stores:
+            node = plan.nodes[position]
+            values[position] = session.new_buffer(node.space, node.dtype)
+        calls.append(
+            SweepCall(
+                sweep=sweep.structure,
+                space=sweep.space,
+                inputs=tuple([values[position].id for position in sweep.inputs]),
+                scalars=tuple([values[position].item() for position in sweep.scalars]),
+                outputs=tuple([values[position].id for position in sweep.stores]),
+                donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
+            )
+        )
+    partials = session.client.run(Program(tuple(calls)), wait=wait, ended=ended)
+    if partials is not None:
+        for sweep, parts in zip(program.sweeps, partials, strict=True):
+            _combine_all(plan, sweep, parts, values)
+
+
+def _combine_all(
+    plan: Plan, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]], values: list[Any]
+) -> None:
+    remaining = iter(partials)
+    for position in sweep.reductions:
+        node = plan.nodes[position]
+        reducer = REDUCERS[node.op]
+        parts = [next(remaining) for _ in range(1 + reducer.locates)]
+        values[position] = node.dtype.type(reducer.combine(*parts))
+
+
+def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limit: float) -> None:
+    if not scalars:
+        return
+    position = {id(node): number for number, node in enumerate(plan.nodes)}
+    with np.errstate(all="ignore"):
+        for number in scalars:
+            node = plan.nodes[number]
+            arguments = [values[position[id(arg)]] for arg in node.args]
+            if node.direct is None:
+                values[number] = node.dtype.type(ops.TABLE[node.op].numpy(*arguments))
+                continue
+            values[number], magnitude = inner_of_terms(arguments)
+            if cancels(values[number], magnitude, limit):
+                raise Cancelled(node.direct)
+
+
+def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:
+    """Keep inner products with the buffers they are of, for the next expression that needs them."""
+    for reduction, factors in zip(sweep.reductions, sweep.products, strict=True):
+        if factors is None:
+            continue
+        a, b = values[factors[0]], values[factors[1]]
+        if isinstance(a, Buffer) and isinstance(b, Buffer):
+            a.remember_product(b.id, values[reduction])
+            b.remember_product(a.id, values[reduction])

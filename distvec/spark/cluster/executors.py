@@ -1,0 +1,229 @@
+"""Servers on Spark executors: an ordinary background job, one task per server.
+
+Not a barrier job, since Spark never repeats the tasks of one. Here a lost task's server is placed
+anew, by a job of its own: it begins empty, on any executor that has a slot to spare.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+import uuid
+from collections import Counter
+from dataclasses import replace
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkContext
+from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
+
+from distvec.spark.cluster.cancel_guard import Shield
+from distvec.spark.cluster.parent_watch import SupervisedServers
+from distvec.spark.cluster.supervise import supervise
+from distvec.spark.jobs.application import (
+    YOUNG_SECONDS,
+    all_slots,
+    awaits_executors,
+    has_stopped,
+    reason_of,
+    seconds_since_start,
+    slots,
+)
+from ps_backend.errors import PSError
+
+_STOP_SECONDS = 10.0
+_CANCEL_SECONDS = 8.0
+_POOL = "distvec"
+_LOOK_SECONDS = 0.1
+_ROOM_SECONDS = 0.5
+"""It looks so often whether there is room for a lost server."""
+
+_MOST_FAILURES = 3
+"""After so many jobs in a row for a lost server that never came up, all is given up."""
+
+
+class ExecutorServers(SupervisedServers):
+    """Each is supervised by a task of a background job."""
+
+    def __init__(
+        self,
+        spark_context: SparkContext,
+        servers: int,
+        *,
+        memory: int | None = None,
+        cores: int | None = None,
+        resource_profile: ResourceProfile | None = None,
+    ) -> None:
+        """``memory``: budget of each in bytes; 80 % of the machine's, shared as if all servers were
+        on one, by default. ``cores`` of each: its threads, and what its task asks Spark for where
+        that differs from ``spark.task.cpus``, the default. ``resource_profile`` says instead where
+        the tasks may run.
+        """
+        conf = spark_context.getConf()
+        host = conf.get("spark.driver.host") or "127.0.0.1"
+        task_cores = max(1, int(float(conf.get("spark.task.cpus") or 1)))
+        threads = task_cores if cores is None else cores
+        super().__init__(
+            servers,
+            host=host,
+            bind=conf.get("spark.driver.bindAddress") or host,
+            memory=memory,
+            threads=threads,
+        )
+        self._context = spark_context
+        self._group = f"distvec-servers-{uuid.uuid4().hex}"
+        self._shield = Shield(spark_context, self._group)
+        self._grows = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        self._elsewhere = resource_profile is not None
+        if resource_profile is None and threads != task_cores:
+            resource_profile = _profile_of(threads)
+        self._profile = resource_profile
+        self._slots_needed = servers * math.ceil(threads / task_cores)
+        self._failures: Counter[int] = Counter()
+        self._jobs: list[threading.Thread] = []
+        self._placer = InheritableThread(target=self._place, name="distvec-placer", daemon=True)
+
+    # --- starting and stopping --------------------------------------------------------------------
+
+    def _begin(self, deadline: float) -> None:
+        self._shield.up()
+        self._wait_for_executors(deadline)
+        self._start_job(dict.fromkeys(range(self.registry.servers), 0))
+        self._placer.start()
+
+    def _end(self) -> None:
+        self._shield.down()
+        seconds = 0.0 if self.registry.owned == 0 else _STOP_SECONDS
+        deadline = time.monotonic() + seconds
+        for job in self._alive:
+            job.join(max(0.0, deadline - time.monotonic()))
+        if self._alive and not has_stopped(self._context):
+            self._cancel()
+
+    @property
+    def _alive(self) -> list[threading.Thread]:
+        self._jobs = [job for job in self._jobs if job.is_alive()]
+        return self._jobs
+
+    def _cancel(self) -> None:
+        """Cancel the jobs: tasks that wait for a slot hear of nothing else."""
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        while (jobs := self._alive) and time.monotonic() < deadline:
+            try:
+                self._context.cancelJobGroup(self._group)
+            except (Py4JError, OSError, AttributeError):
+                return  # Spark is ending, and its jobs with it
+            jobs[0].join(1.0)
+
+    def _wait_for_executors(self, deadline: float) -> None:
+        """Let a young application get its executors, or all servers would be on the first one.
+
+        Raises ``PSError`` if the servers would take all slots that it has then.
+        """
+        context, servers = self._context, self.registry.servers
+        while time.monotonic() < deadline and awaits_executors(context):
+            young = seconds_since_start(context) < YOUNG_SECONDS
+            if not self._lack() and not (young and len(slots(context)) < servers):
+                break
+            time.sleep(_LOOK_SECONDS)
+        if lack := self._lack():
+            raise PSError(f"{lack}. {_WHAT_TO_DO}")
+
+    def _lack(self) -> str:
+        """Why the servers should not all run, if so: they would leave no slot to other jobs."""
+        if self._elsewhere or self._grows:
+            return ""
+        total = all_slots(self._context)
+        if total > self._slots_needed:
+            return ""
+        servers, cores = self.registry.servers, self._orders.threads
+        return (
+            f"servers={servers} (cores={cores}) hold {self._slots_needed} slots as long as they "
+            f"run, which would leave none for other jobs: the application has {total}"
+        )
+
+    def _not_all_up(self, timeout: float) -> str:
+        got, wanted = self.registry.owned, self.registry.servers
+        if got == wanted:
+            return super()._not_all_up(timeout)
+        return (
+            f"servers={wanted} need {wanted} free slots on executors "
+            f"(cores={self._orders.threads}), but only {got} came free in {timeout:g} s; there are "
+            f"{all_slots(self._context)} for ordinary tasks. {_WHAT_TO_DO}, or end its other jobs"
+        )
+
+    # --- the jobs' threads ------------------------------------------------------------------------
+
+    def _start_job(self, placements: dict[int, int]) -> None:
+        """Start servers (by number) that were placed so often."""
+        job = InheritableThread(
+            target=self._run_job, args=(placements,), name="distvec-servers", daemon=True
+        )
+        self._jobs = [*self._alive, job]
+        job.start()
+
+    def _run_job(self, placements: dict[int, int]) -> None:
+        """Run them until the end; those whose job ended before are vacant then."""
+        try:
+            self._run_tasks(placements)
+            reason = "it ended"
+        except Exception as error:  # noqa: BLE001 - whatever ended it: nobody else would hear of it
+            reason = reason_of(error)
+        for number, placement in placements.items():
+            if self._stopping.is_set():
+                return
+            if has_stopped(self._context) or not self._vacate(number, placement):
+                self._give_up(f"the Spark job of the servers failed: {reason}")
+                return
+
+    def _vacate(self, number: int, placement: int) -> bool:
+        """A job of this number ended; False if it is no use to start another."""
+        if self.registry.vacate(number, placement):
+            self._failures[number] = 0
+            return True
+        self._failures[number] += 1
+        if placement == 0 or self._failures[number] >= _MOST_FAILURES:
+            return False
+        self.registry.vacate(number, placement, served=True)
+        return True
+
+    def _run_tasks(self, placements: dict[int, int]) -> None:
+        context, numbers = self._context, sorted(placements)
+        description = f"distvec: {len(numbers)} of {self.registry.servers} parameter servers"
+        context.setJobGroup(self._group, description, interruptOnCancel=True)
+        context.clearJobTags()  # those of the caller, who may cancel by them
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        tasks = context.parallelize(numbers, len(numbers))
+        if self._profile is not None:
+            tasks = tasks.withResources(self._profile)
+        orders = replace(self._orders, placement=max(placements.values()))
+        tasks.mapPartitions(functools.partial(supervise, orders)).collect()
+
+    def _place(self) -> None:
+        """Give each lost server a job, as soon as it would not take the last slot of others."""
+        while (number := self.registry.vacancy()) is not None:
+            try:
+                lack = self._lack()
+            except (Py4JError, OSError, AttributeError):  # Spark is ending
+                return
+            if not lack:
+                self._start_job({number: self.registry.place(number)})
+                continue
+            self.registry.hold_back(f"is not started again for want of slots: {lack}. {_WAITS}")
+            if self.registry.wait_for_stop(_ROOM_SECONDS):
+                return
+
+
+_WHAT_TO_DO = "Ask for fewer servers, or give the application more executors or cores"
+_WAITS = (
+    "It comes back when there are more executors; or start fewer servers: ps.stop(), then "
+    "PSContext.get_or_create(spark, servers=...)"
+)
+
+
+def _profile_of(cores: int) -> ResourceProfile:
+    profile: ResourceProfile = (
+        ResourceProfileBuilder().require(TaskResourceRequests().cpus(cores)).build
+    )
+    return profile

@@ -1,0 +1,91 @@
+"""Servers that supervisors keep running: what those on executors and beside the driver share."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+
+from distvec.spark.cluster.registry import Registry
+from distvec.spark.cluster.registry_service import RegistryService
+from distvec.spark.cluster.supervise import Orders
+from ps_backend.errors import PSError
+
+
+class SupervisedServers(ABC):
+    """``servers`` running servers; one that is lost is replaced by an empty one."""
+
+    def __init__(
+        self, servers: int, *, host: str, bind: str, memory: int | None, threads: int
+    ) -> None:
+        """Nothing runs yet but the registry, which tasks reach as ``host``; see ``start``."""
+        if servers < 1:
+            raise ValueError(f"servers must be 1 or more, got {servers}")
+        if threads < 1:
+            raise ValueError(f"cores must be 1 or more, got {threads}")
+        self.token = secrets.token_urlsafe(32)
+        self.registry = Registry(servers)
+        self.failure = ""
+        """Why no server will ever run again, if so."""
+        self._stopping = threading.Event()
+        self._service = RegistryService(self.registry, host, bind, self.token)
+        self._orders = Orders(self.registry_address, self.token, servers, memory, threads)
+
+    @property
+    def registry_address(self) -> tuple[str, int]:
+        """Where the registry answers who knows the token."""
+        return self._service.address
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids, on the servers' machines; 0 for a server that is being replaced."""
+        return self.registry.pids
+
+    def diagnose(self, address: str) -> str | None:
+        """What is known of the server at ``address`` if it is lost."""
+        return self.failure or self.registry.diagnose(address)
+
+    def start(self, timeout: float) -> None:
+        """Start all and wait until they answer; ``PSError``, and none, if not in so many seconds.
+
+        What a server wrote is part of the error if it ended.
+        """
+        deadline = time.monotonic() + timeout
+        try:
+            self._begin(deadline)
+            if not self.registry.wait_until_serving(max(0.0, deadline - time.monotonic())):
+                raise PSError(self.failure or self._not_all_up(timeout))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all servers and wait for them; idempotent.
+
+        Costs at most some seconds, also if the SparkContext has stopped or the JVM is gone.
+        """
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self.registry.stop("the servers were stopped; start some: PSContext.get_or_create(spark)")
+        self._end()
+        self._service.close()
+
+    @abstractmethod
+    def _begin(self, deadline: float) -> None:
+        """Start the supervisors."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Wait for the supervisors, who were told to stop."""
+
+    def _not_all_up(self, timeout: float) -> str:
+        return (
+            f"not all of the {self.registry.servers} servers answered in {timeout:g} s; pass a "
+            "longer timeout"
+        )
+
+    def _give_up(self, reason: str) -> None:
+        self.failure = self.failure or f"{reason}; start again: PSContext.get_or_create(spark)"
+        self.registry.stop(self.failure)

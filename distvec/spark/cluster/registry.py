@@ -1,0 +1,257 @@
+"""Who serves where: the driver's record of the servers that it has started.
+
+Who supervises a server (a Spark task, or a thread of the driver) holds a connection to the registry
+and a lease on the server's number, which it renews. Each number has one owner. A second task for
+the same number (a speculative copy) is told to wait, and becomes the owner when the first one's
+connection breaks or its lease runs out.
+
+A task that Spark repeats because the owner was lost is sent away instead: the driver places the
+server anew, by a job of its own. So it decides whether there is room for it, and a lost task does
+not count against the life of the job that others run in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass
+
+from ps_backend.client import Location
+from ps_backend.errors import ServerLost
+
+LEASE_SECONDS = 5.0
+"""An owner that was not heard of for so long ends its server, and another may take its place."""
+
+ANSWER_SECONDS = 0.5
+"""A claim that says nothing new is answered after so long, or when the servers are to stop."""
+
+COMING_SECONDS = 15.0
+"""A server that finds no room is waited for so long, as executors may be on their way."""
+
+SERVE, WAIT, LEAVE, STOP = "serve", "wait", "leave", "stop"
+"""What a task is told: to run the server, to run none for now, or to end: as another job runs this
+server now, or as all is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a task says: ``server`` is its number, ``attempt`` the id of the task attempt.
+
+    ``placement`` counts the jobs that were started for this server, ``retry`` says that Spark
+    started the task again. ``address`` and ``pid`` are those of its server process, empty and 0
+    while none answers; ``trouble`` says how the last one ended.
+    """
+
+    server: int
+    attempt: int
+    address: str = ""
+    pid: int = 0
+    trouble: str = ""
+    placement: int = 0
+    retry: bool = False
+
+
+@dataclass(slots=True)
+class _Owner:
+    claim: Claim
+    connection: int
+    connected: bool
+    heard: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.heard < LEASE_SECONDS
+
+    @property
+    def is_gone(self) -> bool:
+        return not (self.connected and self.is_fresh)
+
+
+class Registry:
+    """The owners of ``servers`` numbers; a ``Directory`` for clients. Thread-safe."""
+
+    def __init__(self, servers: int) -> None:
+        self.servers = servers
+        self._owners: dict[int, _Owner] = {}
+        self._generations = dict.fromkeys(range(servers), -1)
+        self._placements = dict.fromkeys(range(servers), 0)
+        self._served: set[int] = set()
+        """Those whose server answered since they were placed last."""
+        self._vacant: dict[int, float] = {}
+        """Those that are to be placed anew, and since when."""
+        self._no_room = ""
+        self._troubles: dict[int, str] = {}
+        self._connections = itertools.count()
+        self._over = ""
+        self._changed = threading.Condition()
+
+    # --- for tasks --------------------------------------------------------------------------------
+
+    def new_connection(self) -> int:
+        """A number for a connection over which claims come."""
+        return next(self._connections)
+
+    def renew(self, claim: Claim, connection: int) -> str:
+        """``claim``, but if it changes nothing, after a moment, or at once when all is over."""
+        state = self.claim(claim, connection)
+        # What follows from SERVE without an address is a server to start: no time to lose.
+        starts = state == SERVE and not claim.address
+        if not (starts or state == LEAVE) and self.wait_for_stop(ANSWER_SECONDS):
+            state = self.claim(claim, connection)
+        return state
+
+    def claim(self, claim: Claim, connection: int) -> str:
+        """Claim, announce, or renew: SERVE to the owner, WAIT to others, or LEAVE; STOP at the end.
+
+        Who repeats the task of a server that answered must LEAVE, and the number is vacant.
+        """
+        number = claim.server
+        if not 0 <= number < self.servers:
+            raise ValueError(f"server={number}; there are {self.servers}")
+        with self._changed:
+            if self._over:
+                return STOP
+            if claim.placement != self._placements[number]:
+                return LEAVE
+            owner = self._owners.get(number)
+            mine = owner is not None and owner.claim.attempt == claim.attempt
+            if owner is not None and not mine and owner.claim.placement == claim.placement:
+                if not owner.is_gone:
+                    return WAIT
+                if claim.retry and number in self._served:
+                    self._vacate(number)
+                    return LEAVE
+            if claim.trouble:
+                self._troubles[number] = claim.trouble
+            known = owner.claim if owner is not None and mine else None
+            if claim.address and (known is None or known.address != claim.address):
+                self._generations[number] += 1
+                self._served.add(number)
+            self._owners[number] = _Owner(claim, connection, True, time.monotonic())
+            self._changed.notify_all()
+            return SERVE
+
+    def let_go(self, connection: int) -> None:
+        """The connection broke: what is claimed over it may be claimed by others at once."""
+        with self._changed:
+            for owner in self._owners.values():
+                if owner.connection == connection:
+                    owner.connected = False
+            self._changed.notify_all()
+
+    def wait_for_stop(self, seconds: float) -> bool:
+        """Wait so long, or until the end; whether it is the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._over), seconds)
+
+    # --- for clients ------------------------------------------------------------------------------
+
+    def locate(self, server: int) -> Location | None:
+        """Where ``server`` answers, or None if no owner has one now.
+
+        ``ServerLost`` at the end, or if it has been waiting for room for long.
+        """
+        with self._changed:
+            if self._over:
+                raise ServerLost(self._over)
+            since = self._vacant.get(server)
+            if since is not None:
+                if self._no_room and time.monotonic() - since > COMING_SECONDS:
+                    raise ServerLost(f"server {server} was lost, and {self._no_room}")
+                return None
+            owner = self._owners.get(server)
+            if owner is None or owner.claim.placement != self._placements[server]:
+                return None
+            if not owner.claim.address or not owner.is_fresh:
+                return None
+            return Location(owner.claim.address, self._generations[server])
+
+    # --- for who places servers -------------------------------------------------------------------
+
+    def vacancy(self) -> int | None:
+        """Wait for a number that is to be placed anew; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._over or self._vacant))
+            return None if self._over else min(self._vacant)
+
+    def hold_back(self, reason: str) -> None:
+        """Vacant numbers cannot be placed for now, and why."""
+        with self._changed:
+            self._no_room = reason
+
+    def place(self, number: int) -> int:
+        """A vacant number is being placed: the count of its placements, for its claims."""
+        with self._changed:
+            self._vacant.pop(number, None)
+            self._no_room = ""
+            return self._placements[number]
+
+    def vacate(self, number: int, placement: int, *, served: bool = False) -> bool:
+        """The job of this placement ended; the number is vacant, unless others know already.
+
+        False if its server never answered: then nothing is done, unless it counts as ``served``.
+        """
+        with self._changed:
+            if self._placements[number] != placement or self._over:
+                return True
+            if number not in self._served and not served:
+                return False
+            self._vacate(number)
+            return True
+
+    def _vacate(self, number: int) -> None:
+        self._placements[number] += 1
+        self._served.discard(number)
+        self._vacant[number] = time.monotonic()
+        if (owner := self._owners.get(number)) is not None:
+            owner.connected = False
+        self._changed.notify_all()
+
+    # --- for the driver ---------------------------------------------------------------------------
+
+    @property
+    def generations(self) -> tuple[int, ...]:
+        """How often each server was replaced."""
+        with self._changed:
+            return tuple(self._generations.values())
+
+    @property
+    def owned(self) -> int:
+        """How many numbers have an owner, whose server may still be starting."""
+        return len(self._owners)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the servers on their machines; 0 where none answers."""
+        with self._changed:
+            owners = [self._owners.get(k) for k in range(self.servers)]
+        return tuple(owner.claim.pid if owner and owner.connected else 0 for owner in owners)
+
+    def wait_until_serving(self, seconds: float) -> bool:
+        """Wait until all servers answer; False if some do not in time, or at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._over) or self._all_serve(), seconds)
+            return not self._over and self._all_serve()
+
+    def diagnose(self, address: str) -> str | None:
+        """What is known of the server that answered, or answers, at ``address``."""
+        with self._changed:
+            for number, owner in self._owners.items():
+                if owner.claim.address == address and not owner.connected:
+                    waits = self._no_room if number in self._vacant else ""
+                    return f"the executor of server {number} was lost; " + (
+                        waits or "Spark starts it elsewhere"
+                    )
+            found = [text for text in self._troubles.values() if address in text]
+        return found[-1] if found else None
+
+    def stop(self, reason: str) -> None:
+        """End: tasks are told to stop, and clients, with ``reason``, that all servers are lost."""
+        with self._changed:
+            self._over = self._over or reason
+            self._changed.notify_all()
+
+    def _all_serve(self) -> bool:
+        addresses = [owner.claim.address for owner in self._owners.values()]
+        return len(addresses) == self.servers and all(addresses)

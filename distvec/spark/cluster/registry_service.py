@@ -1,0 +1,68 @@
+"""The registry behind a socket on the driver, and the way to ask it from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from distvec.spark.cluster.registry import LEASE_SECONDS, Claim, Registry
+from distvec.spark.cluster.signed_lines import SignedLines, ask_once
+from distvec.spark.cluster.signed_service import SignedService
+from ps_backend.client import Location
+from ps_backend.errors import PSError, ServerLost
+
+_ASK_SECONDS = 2.0
+
+
+class RegistryService(SignedService):
+    """Answers tasks' claims and clients' questions."""
+
+    def __init__(self, registry: Registry, host: str, bind: str, key: str) -> None:
+        """As ``SignedService``."""
+        self._registry = registry
+        super().__init__(host, bind, key, name="distvec-registry", silence=LEASE_SECONDS)
+
+    def converse(self, lines: SignedLines) -> None:
+        """Answer one question after the other."""
+        connection = self._registry.new_connection()
+        try:
+            while True:
+                lines.send(self._answer(lines.receive(), connection))
+        finally:
+            self._registry.let_go(connection)
+
+    def _answer(self, question: dict[str, Any], connection: int) -> dict[str, Any]:
+        registry = self._registry
+        if "locate" in question:
+            return _located(registry, int(question["locate"]))
+        return {"state": registry.renew(Claim(**question["claim"]), connection)}
+
+
+def _located(registry: Registry, server: int) -> dict[str, Any]:
+    try:
+        location = registry.locate(server)
+    except ServerLost as error:
+        return {"over": str(error)}
+    return {} if location is None else asdict(location)
+
+
+class RemoteDirectory:
+    """A ``Directory`` that asks the registry on the driver, with one connection per question."""
+
+    def __init__(self, address: tuple[str, int], key: str) -> None:
+        self._address, self._key = address, key
+
+    def locate(self, server: int) -> Location | None:
+        """Where ``server`` is; None also if the registry does not answer."""
+        try:
+            answer = ask_once(self._address, self._key, {"locate": server}, _ASK_SECONDS)
+        except OSError:
+            return None
+        if "over" in answer:
+            raise ServerLost(answer["over"])
+        if not answer:
+            return None
+        try:
+            return Location(str(answer["address"]), int(answer["generation"]))
+        except KeyError as error:
+            raise PSError(f"the registry's answer lacks {error}") from None

@@ -1,0 +1,86 @@
+"""Starting the servers of a Spark application: beside the driver, or on executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark import SparkContext
+from pyspark.resource import ResourceProfile
+
+from distvec.spark.cluster.beside_driver import DriverServers
+from distvec.spark.cluster.executors import ExecutorServers
+from distvec.spark.cluster.parent_watch import SupervisedServers
+from distvec.spark.jobs.application import is_local
+from ps_backend.client import Client
+from ps_backend.memory_sizes import parse_size
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said of the servers to start, as in ``PSContext.get_or_create``."""
+
+    servers: int = 2
+    memory: int | str | None = None
+    cores: int | None = None
+    resource_profile: ResourceProfile | None = None
+    timeout: float = 30.0
+
+    def refuse_others(
+        self, memory: int | str | None, cores: int | None, resource_profile: ResourceProfile | None
+    ) -> None:
+        """ValueError for what is given and is not what running servers were started with."""
+        asked = {"memory": memory, "cores": cores, "resource_profile": resource_profile}
+        for name, value in asked.items():
+            have = getattr(self, name)
+            if value is not None and _meaning(value) != _meaning(have):
+                raise ValueError(
+                    f"{name}={_shown(value)}, but a PSContext with {name}={_shown(have)} is "
+                    f"running; call stop() on it first, or leave {name} out to use it"
+                )
+
+
+def _meaning(option: int | str | ResourceProfile | None) -> object:
+    """What two equal options have in common: "2g" is 2 GiB, and profiles are what they require."""
+    if isinstance(option, str):
+        return parse_size(option)
+    if isinstance(option, ResourceProfile):
+        tasks = {name: one.amount for name, one in option.taskResources.items()}
+        executors = {
+            name: (one.amount, one.discoveryScript, one.vendor)
+            for name, one in option.executorResources.items()
+        }
+        return tasks, executors
+    return option
+
+
+def _shown(option: int | str | ResourceProfile | None) -> str:
+    return str(_meaning(option)) if isinstance(option, ResourceProfile) else repr(option)
+
+
+def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServers, Client]:
+    """Running servers and a client with a session on them; or an error, and no servers."""
+    memory = None if options.memory is None else parse_size(options.memory)
+    servers: SupervisedServers
+    if is_local(spark_context.master):
+        if options.resource_profile is not None:
+            raise ValueError(
+                f"resource_profile=... with master {spark_context.master!r}, where servers run "
+                "beside the driver; leave it out"
+            )
+        servers = DriverServers(options.servers, memory=memory, threads=options.cores)
+    else:
+        servers = ExecutorServers(
+            spark_context,
+            options.servers,
+            memory=memory,
+            cores=options.cores,
+            resource_profile=options.resource_profile,
+        )
+    servers.start(options.timeout)
+    try:
+        return servers, Client.follow(
+            servers.registry, options.servers, token=servers.token, diagnose=servers.diagnose
+        )
+    except BaseException:
+        servers.stop()
+        raise

@@ -1,0 +1,231 @@
+"""Keeping one server running: on an executor by a task, beside the driver by a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from pyspark import TaskContext
+
+from distvec.spark.cluster.registry import LEASE_SECONDS, LEAVE, SERVE, STOP, Claim, Registry
+from distvec.spark.cluster.signed_lines import SignedLines, connect
+from ps_backend.errors import PSError
+from ps_backend.memory_sizes import default_budget
+from ps_backend.processes.process import ServerProcess
+
+SILENT_SECONDS = 10.0
+"""A server that answers no sign for so long is stopped or wedged: it is killed, and replaced."""
+
+_LOOK_SECONDS = 1.0
+"""Between two looks no longer silence is seen: who looks may have been stopped itself."""
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 3.0
+_MESSAGE_SECONDS = 2.0
+_ALONE_SECONDS = 30.0
+"""A task that cannot reach the driver's registry for so long fails."""
+_RECONNECT_SECONDS = 0.2
+_SHORT_LIFE_SECONDS = 10.0
+_MOST_SHORT_LIVES = 3
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What every supervisor is told, as plain data in a task's closure; it holds the token."""
+
+    registry: tuple[str, int]
+    token: str
+    servers: int
+    memory: int | None
+    threads: int
+    placement: int = 0
+
+
+class Desk(Protocol):
+    """Where a supervisor claims its server's number."""
+
+    def claim(self, claim: Claim) -> str:
+        """What to do; waits a moment if it is nothing new. Raises ``OSError``."""
+
+    @property
+    def host(self) -> str:
+        """The name of this machine for servers to listen at; after a claim."""
+
+    def close(self) -> None:
+        """Leave. Idempotent."""
+
+
+class RemoteDesk:
+    """The registry on the driver, for a task."""
+
+    def __init__(self, address: tuple[str, int], key: str) -> None:
+        self._address, self._key = address, key
+        self._lines: SignedLines | None = None
+
+    def claim(self, claim: Claim) -> str:
+        """As ``Desk``; connects if need be."""
+        try:
+            if self._lines is None:
+                self._lines = connect(self._address, self._key, _MESSAGE_SECONDS)
+            self._lines.send({"claim": asdict(claim)})
+            return str(self._lines.receive()["state"])
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def host(self) -> str:
+        """The address by which the driver reached this machine: others do, too."""
+        return "127.0.0.1" if self._lines is None else self._lines.local_host
+
+    def close(self) -> None:
+        """As ``Desk``."""
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            with suppress(OSError):
+                lines.close()
+
+
+class DriverDesk:
+    """The registry of this process, for a thread of the driver."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._connection = registry, registry.new_connection()
+
+    def claim(self, claim: Claim) -> str:
+        """As ``Desk``."""
+        return self._registry.renew(claim, self._connection)
+
+    def close(self) -> None:
+        """As ``Desk``."""
+        self._registry.let_go(self._connection)
+
+
+def supervise(orders: Orders, numbers: Iterable[int]) -> Iterator[int]:
+    """For ``mapPartitions``: run the server whose number is the partition's element.
+
+    It ends when the driver says so.
+    """
+    (server,) = list(numbers)  # what is left unread costs the next job a new Python worker
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("supervise runs inside a Spark task")
+    desk = RemoteDesk(orders.registry, orders.token)
+    retry = context.attemptNumber() > 0
+    Supervisor(orders, server, context.taskAttemptId(), desk, retry=retry).run()
+    return iter(())
+
+
+class Supervisor:
+    """Runs a server process while it holds the lease on the server's number.
+
+    A process that dies is replaced here, and so is one that answers no sign for SILENT_SECONDS; a
+    task that dies, by the driver. Without a word from the registry for the time of a lease the
+    process is ended, since another task may have taken its place by then.
+    """
+
+    def __init__(
+        self, orders: Orders, server: int, attempt: int, desk: Desk, *, retry: bool = False
+    ) -> None:
+        self._orders, self._server, self._attempt = orders, server, attempt
+        self._desk, self._retry = desk, retry
+        self._process: ServerProcess | None = None
+        self._started = 0.0
+        self._looked = self._silence = 0.0
+        self._short_lives = 0
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Serve until the registry says stop; the process has ended when this returns.
+
+        Raises ``PSError`` if the server does not come up or keeps dying, or the registry is gone.
+        """
+        try:
+            while (state := self._renew()) not in (STOP, LEAVE):
+                if state != SERVE:
+                    self._end()
+                elif self._process is None:
+                    self._start()
+                else:
+                    self._look_after(self._process)
+        finally:
+            self._end()
+            self._desk.close()
+
+    def _renew(self) -> str:
+        """Claim the number, with the present address; what the registry says to do."""
+        since = time.monotonic()
+        while True:
+            try:
+                return self._desk.claim(self._claim())
+            except OSError as error:
+                alone = time.monotonic() - since
+                if alone > LEASE_SECONDS:
+                    self._end()
+                if alone > _ALONE_SECONDS:
+                    raise PSError(f"the driver's registry does not answer: {error}") from None
+                time.sleep(_RECONNECT_SECONDS)
+
+    def _claim(self) -> Claim:
+        process = self._process
+        return Claim(
+            self._server,
+            self._attempt,
+            "" if process is None else process.address,
+            0 if process is None else process.pid,
+            self._trouble,
+            self._orders.placement,
+            self._retry,
+        )
+
+    def _start(self) -> None:
+        orders = self._orders
+        budget = default_budget(orders.servers) if orders.memory is None else orders.memory
+        self._started = time.monotonic()
+        self._process = ServerProcess(
+            f"server {self._server}",
+            token=orders.token,
+            threads=orders.threads,
+            memory=budget,
+            host=self._desk.host,
+        )
+        self._process.wait_until_up(self._started + _START_SECONDS)
+        self._looked, self._silence = time.monotonic(), 0.0
+
+    def _look_after(self, process: ServerProcess) -> None:
+        """Note how the process died, if it did, or end it if it is silent; then another starts."""
+        place = f"server {self._server} at {process.address}"
+        death = process.death()
+        if death is None:
+            if self._is_silent(process):
+                self._trouble = (
+                    f"{place}: its process {process.pid} gave no sign for {SILENT_SECONDS:g} s "
+                    "(stopped, or wedged), and was killed"
+                )
+                self._end(0.0)
+            return
+        self._trouble = f"{place}: {death}"
+        short = time.monotonic() - self._started < _SHORT_LIFE_SECONDS
+        self._short_lives = self._short_lives + 1 if short else 0
+        if self._short_lives >= _MOST_SHORT_LIVES:
+            raise PSError(f"{self._trouble}, soon after its start; it wrote:\n{process.log_tail()}")
+        self._end()
+
+    def _is_silent(self, process: ServerProcess) -> bool:
+        now = time.monotonic()
+        if process.answers():
+            self._silence = 0.0
+        else:
+            self._silence += min(now - self._looked, _LOOK_SECONDS)
+        self._looked = now
+        return self._silence > SILENT_SECONDS
+
+    def _end(self, seconds: float = _STOP_SECONDS) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop(time.monotonic() + seconds)

@@ -1,0 +1,105 @@
+"""A partition's rows in the process of a task: what they touch is pulled, and pushed.
+
+Both go as a list of coordinates with their values, or as all values of the space: whichever is
+fewer bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.spark.data.blocks import Ints, load
+from ps_backend.client import Client
+from ps_backend.program.space import DenseSpace
+
+_INDEX_BYTES = 8
+
+Values = npt.NDArray[Any]
+
+
+class Partition:
+    """The rows in the files of ``path``, mapped; FileNotFoundError if they are elsewhere."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.block = load(path)
+        self._coordinates: dict[tuple[int | None, int, bool], Ints] = {}
+
+    def coordinates(
+        self, client: Client, length: int, *, intercept: bool, kept: int | None
+    ) -> Ints:
+        """Where the rows' columns are in a space of ``length``, sorted; the intercept's last.
+
+        ``kept`` is the buffer with the global coordinates that the space consists of; None if it
+        has all. One message a server, once.
+        """
+        key = (kept, length, intercept)
+        if key not in self._coordinates:
+            columns = self.block.columns
+            if kept is not None:
+                columns = self._ranks(client, kept, DenseSpace(length - intercept))
+            self._coordinates = {key: np.append(columns, length - 1) if intercept else columns}
+        return self._coordinates[key]
+
+    def _ranks(self, client: Client, kept: int, space: DenseSpace) -> Ints:
+        """The places of the columns among the coordinates ``kept``; a file for later processes."""
+        path = os.path.join(self.path, f"places-{kept}.npy")
+        if not os.path.exists(path):
+            places = np.searchsorted(client.read(kept, space, np.int64), self.block.columns)
+            draft = f"{path}.{os.getpid()}"
+            with open(draft, "wb") as file:
+                np.save(file, places)
+            os.replace(draft, path)
+        return np.asarray(np.load(path, mmap_mode="r"))
+
+
+class WholeVectors:
+    """Pulls and contributions, and memory for whole vectors that the partitions of a process share.
+
+    What ``pull`` and ``contribution`` return may be overwritten by the next call.
+    """
+
+    def __init__(self) -> None:
+        self._values = self._sum = np.empty(0)
+        self._source: object = None
+
+    def pull(
+        self, client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints
+    ) -> Values:
+        """The values of ``buffer`` at sorted ``coordinates``. One message a server.
+
+        None if all values came for another partition before.
+        """
+        kind = np.dtype(dtype)
+        if not _is_most(coordinates, space, kind):
+            return client.gather(buffer, space, kind, coordinates)
+        if (source := (client, buffer)) != self._source:
+            self._source = None
+            if (self._values.size, self._values.dtype) != (space.length, kind):
+                self._values = np.empty(space.length, kind)
+            client.read(buffer, space, kind, out=self._values)
+            self._source = source
+        return self._values if coordinates.size == space.length else self._values[coordinates]
+
+    def contribution(
+        self, space: DenseSpace, coordinates: Ints, values: Values
+    ) -> tuple[Ints | None, Values]:
+        """What to stage, and where (None: everywhere), to add ``values`` at ``coordinates``."""
+        if not _is_most(coordinates, space, values.dtype):
+            return coordinates, values
+        if coordinates.size == space.length:
+            return None, values
+        if (self._sum.size, self._sum.dtype) != (space.length, values.dtype):
+            self._sum = np.empty(space.length, values.dtype)
+        self._sum.fill(0)
+        self._sum[coordinates] = values
+        return None, self._sum
+
+
+def _is_most(coordinates: Ints, space: DenseSpace, dtype: np.dtype[Any]) -> bool:
+    """Are all values of the space fewer bytes than coordinates with theirs?"""
+    return coordinates.size * (_INDEX_BYTES + dtype.itemsize) >= space.length * dtype.itemsize

@@ -1,0 +1,104 @@
+"""The coordinates that occur in some row. Of a large sparse space that is a small part.
+
+The others have no say in an objective over the rows, so an optimizer need not carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distvec import DistArray
+from distvec.spark.access import Access, join
+from distvec.spark.data.blocks import load
+from distvec.spark.data.build import Descriptor
+from distvec.spark.data.dataset import Dataset, collect
+from distvec.spark.rounds.contribute import Contributor
+from ps_backend.program.space import DenseSpace
+
+if TYPE_CHECKING:
+    from distvec.spark.context import PSContext
+
+_PIECE = 1 << 20
+"""So many coordinates go in one message, at most."""
+
+
+def touched_coordinates(ps: PSContext, data: Dataset) -> DistArray:
+    """The features that occur in rows of ``data``, sorted: int64 on the servers.
+
+    Two Spark jobs. The servers need a byte for each of ``data.size`` features meanwhile, and so
+    does one task.
+    """
+    touched = _marks(ps, data)
+    coordinates = ps.zeros(int(touched.sum()), np.int64)
+    with ps.round(coordinates) as r:
+        one = data.spark.sparkContext.parallelize([touched.buffer_id], 1)
+        collect(one.map(partial(_list, ps.access, data.size, r)))
+    return coordinates
+
+
+def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int) -> DistArray:
+    """A vector of ``length`` with ``values`` at ``coordinates`` (and behind them the rest of
+    ``values`` at its end), and 0 elsewhere. One Spark job."""
+    whole = ps.zeros(length, values.dtype)
+    ps.evaluate(values, coordinates)
+    count, rest = len(coordinates), len(values) - len(coordinates)
+    job = partial(_spread, ps.access, values.buffer_id, values.dtype.str, coordinates.buffer_id)
+    pieces = [(low, min(low + _PIECE, count)) for low in range(0, max(1, count), _PIECE)]
+    with ps.round(whole) as r:
+        context = ps.spark_context
+        tasks = min(len(pieces), context.defaultParallelism)
+        collect(context.parallelize(pieces, tasks).map(partial(job, (count, rest, length), r)))
+    return whole
+
+
+def _marks(ps: PSContext, data: Dataset) -> DistArray:
+    """True where a feature occurs."""
+    touched = ps.zeros(data.size, bool)
+
+    def attempt() -> DistArray | None:
+        with ps.round(touched, op="max") as r:
+            complete = all(data.run(partial(_mark, r)))
+        return touched if complete else None  # what is marked stays so
+
+    return data.until_found(attempt)
+
+
+def _mark(r: Contributor, descriptors: Iterable[Any]) -> Iterator[bool]:
+    for descriptor in (Descriptor(*row) for row in descriptors):
+        if descriptor.rows:
+            try:
+                columns = load(descriptor.path).columns
+            except FileNotFoundError:
+                yield False
+                continue
+            r.push(columns, True)
+            yield True
+
+
+def _list(access: Access, size: int, r: Contributor, buffer: int) -> None:
+    coordinates = np.flatnonzero(join(access).read(buffer, DenseSpace(size), np.bool_))
+    for low in range(0, coordinates.size, _PIECE):
+        piece = coordinates[low : low + _PIECE]
+        r.push(np.arange(low, low + piece.size), piece)
+
+
+def _spread(
+    access: Access,
+    values: int,
+    dtype: str,
+    coordinates: int,
+    sizes: tuple[int, int, int],
+    r: Contributor,
+    piece: tuple[int, int],
+) -> None:
+    (count, rest, length), (low, high) = sizes, piece
+    client, places = join(access), np.arange(low, high)
+    targets = client.gather(coordinates, DenseSpace(count), np.int64, places)
+    if high == count:
+        places = np.append(places, count + np.arange(rest))
+        targets = np.append(targets, length - rest + np.arange(rest))
+    r.push(targets, client.gather(values, DenseSpace(count + rest), np.dtype(dtype), places))

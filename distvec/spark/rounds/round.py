@@ -1,0 +1,141 @@
+"""Rounds: tasks contribute to arrays, and each partition counts once, whatever Spark repeats.
+
+    with ps.round(g) as r:
+        rdd.foreachPartition(lambda rows: r.push(*gradient_of(rows)))
+
+A task's contributions wait on the servers, under a number that no other run of a task has; see
+``contribute`` for how the driver learns which count. At the end of the block one commit combines
+them with the arrays, in the order of the partitions: the bits do not depend on who came first.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from distvec import DistArray
+from distvec.array.changing import turns_of
+from distvec.diagnostics.profile import measured
+from distvec.spark.rounds.contribute import Contributor, Report, Sender, Slot
+from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
+from ps_backend.errors import PSError, ServerLost
+
+if TYPE_CHECKING:
+    from distvec.spark.context import PSContext
+
+_NO_TASK = (
+    "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
+    "mapPartitions(...) only when an action needs it: call rdd.foreachPartition(...), or such an "
+    "action, inside of 'with ps.round(...)'"
+)
+
+
+@contextmanager
+def open_round(
+    ps: PSContext, arrays: Sequence[DistArray], op: str
+) -> Iterator[Contributor | tuple[Contributor, ...]]:
+    """A round over ``arrays``: the contributor of one or those of several; see PSContext.round."""
+    if op not in OPERATIONS:
+        raise ValueError(f"op={op!r}; allowed are {', '.join(map(repr, OPERATIONS))}")
+    if not arrays:
+        raise TypeError("a round needs at least one array: ps.round(g)")
+    check_vectors(ps, arrays)
+    if len({id(array) for array in arrays}) != len(arrays):
+        raise ValueError("an array is given twice; a round makes one total for each")
+    slots = [Slot(len(array), array.dtype.str) for array in arrays]
+    sender = Sender(ps.access, str(ps.client.new_id()), slots, ps.reports)
+    try:
+        contributors = tuple(Contributor(sender, k) for k in range(len(arrays)))
+        yield contributors[0] if len(arrays) == 1 else contributors
+        sender.is_over = True
+        reports = ps.reports.value.pop(sender.name, None)
+        commit(ps, arrays, op, sender.name, counted(reports or []))
+    except BaseException as error:
+        sender.is_over = True
+        ps.reports.value.pop(sender.name, None)
+        abandon(ps.client, sender.name, error)
+        raise
+    if reports is None:
+        warnings.warn(_NO_TASK, stacklevel=4)  # the end of the user's block
+
+
+def counted(reports: Iterable[Report]) -> list[Report]:
+    """The reports that count, in the order of their closures and partitions.
+
+    Of a partition whose task succeeded several times (a stage before a shuffle may be run again)
+    the last attempt counts, as it is the one whose output Spark goes on with. RuntimeError if one
+    closure ran in several stages: nothing tells a repetition from another use.
+    """
+    stages: dict[int, set[int]] = defaultdict(set)
+    latest: dict[tuple[int, int], int] = defaultdict(lambda: -1)
+    known = list(reports)
+    for report in known:
+        stages[report.closure].add(report.stage)
+        key = report.closure, report.partition
+        latest[key] = max(latest[key], report.attempt)
+    for ran in stages.values():
+        if len(ran) > 1:
+            raise RuntimeError(
+                f"a function that contributes to the round ran in stages {sorted(ran)} of Spark: a "
+                "lost stage was repeated by a later action, or one RDD or UDF was evaluated by "
+                "several; contribute in an action (rdd.foreachPartition), or run one action a round"
+            )
+    winners = [one for one in known if one.attempt == latest[one.closure, one.partition]]
+    return sorted(winners, key=lambda one: (one.closure, one.partition))
+
+
+def commit(
+    ps: PSContext, arrays: Sequence[DistArray], op: str, name: str, winners: Sequence[Report]
+) -> None:
+    """Combine each of ``arrays`` with what the ``winners`` staged; all of them or none."""
+    with turns_of(arrays):  # from reading them on: another round's thread may end one, too
+        ps.evaluate(*arrays)  # at once, in common messages
+        sources = [array.buffer for array in arrays]
+        buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
+        totals = [
+            Total(
+                buffer.id,
+                buffer.space,
+                buffer.dtype,
+                [Winner(one.partition, one.run, one.counts[slot]) for one in winners],
+                source=source.id,
+                op=op,
+                slot=slot,
+            )
+            for slot, (source, buffer) in enumerate(zip(sources, buffers, strict=True))
+        ]
+        with measured(ps.counters), uninterrupted():
+            ps.client.commit_totals(name, totals)
+            for array, buffer in zip(arrays, buffers, strict=True):
+                array.become(ps.graph.leaf(buffer))
+
+
+def abandon(client: Client, name: str, error: BaseException) -> None:
+    """Forget a round that ``error`` ended, which says more than a failure to forget would."""
+    if isinstance(error, ServerLost):
+        # The driver would wait for that server, too, before it knew that it is lost.
+        threading.Thread(target=_drop, args=(client, name), daemon=True).start()
+    else:
+        _drop(client, name)
+
+
+def _drop(client: Client, name: str) -> None:
+    try:
+        client.drop_round(name)
+    except PSError:
+        return
+
+
+def check_vectors(ps: PSContext, arrays: Sequence[DistArray]) -> None:
+    """TypeError or ValueError unless all are vectors of ``ps`` that tasks can contribute to."""
+    for array in arrays:
+        if not isinstance(array, DistArray):
+            raise TypeError(f"{type(array).__name__} is no DistArray; make one: ps.array(values)")
+        if array.session is not ps:
+            raise ValueError("the array belongs to another session than this PSContext")
+        if array.ndim != 1:
+            raise TypeError("tasks share vectors only; for a number use one of length 1")

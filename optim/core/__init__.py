@@ -1,0 +1,1 @@
+"""What every solver is made of."""

@@ -1,0 +1,131 @@
+"""The objective as solvers see it: counted, checked, evaluated once per point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet
+
+_HOW_TO_GIVE_A_GRADIENT = (
+    "return (value, gradient) from fun with jac=True, or give the gradient's function as jac"
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A vector with the objective there; the norm is the max norm."""
+
+    x: Array
+    value: float
+    gradient: Array
+    gradient_norm: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether value and gradient are numbers."""
+        return math.isfinite(self.value) and math.isfinite(self.gradient_norm)
+
+
+class Problem:
+    """`fun(x, *args)` with its gradient. Arrays that it returns are never written to.
+
+    `jac=True`: fun returns (value, gradient). A callable `jac(x, *args)`: fun returns the value.
+    `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any] = (),
+        jac: bool | Callable[..., Array] = True,
+        max_evaluations: int | None = None,
+    ) -> None:
+        if not callable(fun):
+            raise TypeError(f"fun must be callable, but is {type(fun).__name__}")
+        if jac is not True and not callable(jac):
+            raise ValueError(
+                f"jac={jac!r}: a gradient is needed and none is made up by differences; "
+                f"{_HOW_TO_GIVE_A_GRADIENT}"
+            )
+        self.fun = fun
+        self.args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        self.jac = jac
+        self._max_evaluations = math.inf if max_evaluations is None else max_evaluations
+        self.evaluations = 0
+
+    @property
+    def remaining(self) -> float:
+        """How many more evaluations are allowed; inf without a limit."""
+        return self._max_evaluations - self.evaluations
+
+    def __call__(self, x: Array) -> tuple[Scalar, Array]:
+        """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
+        self.evaluations += 1
+        if callable(self.jac):
+            value, gradient = self.fun(x, *self.args), self.jac(x, *self.args)
+        else:
+            value, gradient = _pair(self.fun(x, *self.args))
+        _check_value(value)
+        return value, _own(gradient, x)
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient alone; an evaluation all the same."""
+        if not callable(self.jac):
+            return self(x)[1]
+        self.evaluations += 1
+        return _own(self.jac(x, *self.args), x)
+
+    def at(self, x: Array) -> Point:
+        """The objective at `x`, read with the max norm of its gradient in one message."""
+        value, gradient = self(x)
+        with quiet():
+            number, norm = fetch(value, max_norm(gradient), also=(x, gradient))
+        return Point(x, number, gradient, norm)
+
+
+def _pair(returned: Any) -> tuple[Scalar, Array]:
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        given = f"{type(returned).__name__}" + (
+            f" of length {len(returned)}" if isinstance(returned, (tuple, list)) else ""
+        )
+        raise TypeError(
+            f"fun must return the pair (value, gradient), but returned {given}; "
+            f"{_HOW_TO_GIVE_A_GRADIENT}"
+        )
+    value, gradient = returned
+    return value, gradient
+
+
+def _own(gradient: Array, x: Array) -> Array:
+    """`gradient`, checked, and copied where an objective may fill the same buffer each time."""
+    _check_gradient(gradient, x)
+    # A history must not change with the buffer.
+    return np.array(gradient) if isinstance(gradient, np.ndarray) else gradient
+
+
+def _check_value(value: Scalar) -> None:
+    shape = getattr(value, "shape", ())
+    if tuple(shape) != () or not hasattr(value, "__float__"):
+        what = f"shape {tuple(shape)}" if shape else f"type {type(value).__name__}"
+        raise TypeError(
+            f"the objective's value must be one number, but has {what}; return for instance "
+            "float(value), or the sum or mean over its elements"
+        )
+
+
+def _check_gradient(gradient: Array, x: Array) -> None:
+    if not hasattr(gradient, "shape") or not hasattr(gradient, "dtype"):
+        raise TypeError(
+            f"the gradient must be an array like x, but is {type(gradient).__name__}; "
+            "return for instance np.asarray(gradient, dtype=x.dtype)"
+        )
+    if tuple(gradient.shape) != tuple(x.shape):
+        raise ValueError(
+            f"the gradient has shape {tuple(gradient.shape)}, but x has {tuple(x.shape)}; "
+            "return one partial derivative per element of x, e.g. gradient.reshape(x.shape)"
+        )

@@ -1,0 +1,161 @@
+"""What all solvers share: limits, tolerances, and the two ways to run them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from optim.core import driver as _driver
+from optim.core.arrays import Array, machine_epsilon
+from optim.core.outcome import Outcome
+from optim.core.problem import Problem
+from optim.core.result import Result
+from optim.core.state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver(ABC):
+    """A frozen set of parameters with `init`, `step` and `done`; the loop is `_driver`'s.
+
+    max_iterations     steps at most
+    max_evaluations    calls of the objective at most, exactly kept; None: no limit
+    max_seconds        time after which no further iteration starts; None: no limit
+    """
+
+    max_iterations: int = 1000
+    max_evaluations: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and not value >= 0:
+                raise ValueError(
+                    f"{type(self).__name__}({field.name}={value!r}): must not be negative"
+                )
+
+    @abstractmethod
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration; a state whose outcome is set if no step could be made."""
+
+    @abstractmethod
+    def done(self, state: State) -> Outcome | None:
+        """The tolerance that `state` meets, if any."""
+
+    def finish(self, problem: Problem, best: State, last: State) -> State:
+        """The state to return, of the best and the last one."""
+        return best
+
+    def minimize(
+        self,
+        fun: Callable[..., Any],
+        x0: Array | None = None,
+        *,
+        args: Sequence[Any] = (),
+        jac: bool | Callable[..., Array] = True,
+        callback: _driver.Callback | None = None,
+        progress: _driver.Progress = False,
+        resume: State | None = None,
+    ) -> Result:
+        """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
+
+        callback    called as callback(state) after each iteration; stops the run by returning
+                    True or raising StopIteration
+        progress    True for a tqdm bar with value and gradient norm, or a callable(state)
+        resume      instead of x0, a state of this solver to go on from, with the same further
+                    steps bit for bit; the best point is then that of the states from there on
+
+        The result has SciPy's fields (x, fun, jac, nit, nfev, njev, status, success, message),
+        `outcome` (an `Outcome`), `history` (one `Record` per state) and `plot()`. A run ends in an
+        outcome, never in an exception, unless the objective itself raises or returns nonsense.
+        """
+        problem = Problem(fun, args, jac, self.max_evaluations)
+        if (x0 is None) is (resume is None):
+            raise ValueError(
+                "minimize: give either x0, or resume=state to go on from a state, "
+                f"but {'neither' if x0 is None else 'both'} was given"
+            )
+        start = x0 if resume is None else resume
+        return _driver.run(self, problem, start, callback, progress)
+
+    def iterations(
+        self,
+        fun: Callable[..., Any],
+        x0: Array | State,
+        *,
+        args: Sequence[Any] = (),
+        jac: bool | Callable[..., Array] = True,
+    ) -> Iterator[State]:
+        """The initial state, then one state per iteration; the last one has its outcome set.
+
+        Given a state instead of `x0`, the run goes on from it.
+        """
+        return _driver.states(self, Problem(fun, args, jac, self.max_evaluations), x0)
+
+
+# The gradient tolerance where none is asked for.
+_GRADIENT_TOLERANCE = 1e-8
+# The largest curvature, as a multiple of the value, with which small gains still are a sign of a
+# minimum. Where a gradient that is not small promises nothing because of a curvature beyond that in
+# some direction, the others are not seen.
+_CURVATURE = 1e4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToleranceSolver(Solver):
+    """A solver for deterministic objectives, with tests of convergence.
+
+    gradient_tolerance  on the max norm of the gradient, absolute. None: 1e-8, or where rounding
+                        hides any further gain; what is asked for is not given up so
+    gradient_rtol       the same, relative to the gradient at the start; 0: off
+    value_tolerance     on what an iteration gains, relative to max(|f_k|, |f_k+1|, 1); 0: off
+    step_tolerance      on the max norm of the step, relative to max(max norm of x, 1); 0: off
+
+    Small gains and small steps count only where the gradient is small as well: as small as in a
+    minimum that is so near, with curvatures up to 1e4 times max(|f|, 1).
+    """
+
+    gradient_tolerance: float | None = None
+    gradient_rtol: float = 0.0
+    value_tolerance: float = 0.0
+    step_tolerance: float = 0.0
+
+    def done(self, state: State) -> Outcome | None:
+        """Gradient first: it is the only test that says how far from stationary x is."""
+        asked = self.gradient_tolerance
+        allowed = max(
+            _GRADIENT_TOLERANCE if asked is None else asked,
+            self.gradient_rtol * state.initial_gradient_norm,
+        )
+        if state.gradient_norm <= allowed:
+            return Outcome.CONVERGED_GRADIENT
+        size = max(abs(state.value), 1.0)
+        if state.outcome is Outcome.STALLED:
+            least = _least_gradient(machine_epsilon(state.x), size)
+            precise = asked is None and state.gradient_norm <= least
+            return Outcome.CONVERGED_PRECISION if precise else None
+        # |f_k| is about |f_k+1| unless the gain is larger than both; at the start the gain is inf,
+        # as nothing is gained yet, and the quotient nan.
+        scale = max(abs(state.value), state.gain, 1.0)
+        if state.gain / scale <= self.value_tolerance and state.gradient_norm <= _least_gradient(
+            self.value_tolerance, size
+        ):
+            return Outcome.CONVERGED_VALUE
+        if (
+            state.step_length <= self.step_tolerance
+            and state.gradient_norm <= _CURVATURE * size * self.step_tolerance
+        ):
+            return Outcome.CONVERGED_STEP
+        return None
+
+
+def _least_gradient(gain: float, size: float) -> float:
+    """The gradient with which `gain`, relative to `size`, is all that is left: g^2 / 2 c = gain."""
+    return math.sqrt(2.0 * _CURVATURE * gain) * size

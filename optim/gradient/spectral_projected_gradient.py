@@ -1,0 +1,132 @@
+"""SPG: E. G. Birgin, J. M. Martinez, M. Raydan, SIAM J. Optim. 10 (2000) 1196-1211, SPG2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
+from optim.core.descent import Direction, advanced
+from optim.core.far_out import residual_is_hidden
+from optim.core.outcome import Outcome
+from optim.core.plateau import Plateau
+from optim.core.problem import Point, Problem
+from optim.core.state import State
+from optim.gradient.spectral import PATIENCE, SpectralSolver, measured_ray
+from optim.line_search import Reference
+
+Projection: TypeAlias = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Approach:
+    """A point of the set to search towards, the direction there, and its 2-norm squared.
+
+    step    that leads along -gradient to where the target is the projection of
+    """
+
+    target: Array
+    direction: Direction
+    squared_length: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where to go next, and the values so far."""
+
+    plateau: Plateau
+    reference: Reference
+    approach: Approach
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralProjectedGradient(SpectralSolver):
+    """Minimises a smooth objective over a closed convex set.
+
+    projection  maps a vector to the nearest one in the set: Box(0.0, 1.0), Simplex(), ... or any
+                function. The start is projected first, and all iterates lie in the set
+    search      the step-size search along the way to the projected point
+    step_bounds the range of the spectral steps
+
+    `gradient_norm`, and so `gradient_tolerance`, is about the projected gradient
+    x - projection(x - gradient), which vanishes at a minimum over the set; `jac` of the result is
+    the objective's own gradient. Cost of an iteration whose first trial is accepted: one evaluation
+    and two projections; on lazy arrays two messages, and those of the projections.
+    """
+
+    projection: Projection
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_projection(self, self.projection)
+
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start, moved into the set."""
+        with quiet():
+            x = self.projection(x)
+        point, approach = self._approached(problem.at(x), None)
+        plateau = Plateau.start(point, PATIENCE)
+        return State.start(
+            point, Memory(plateau, self.search.reference.after(point.value), approach)
+        )
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration."""
+        x, memory = state.x, state.memory
+        target, way = memory.approach.target, memory.approach.direction
+
+        def where(step_size: float) -> Array:
+            # x + (target - x) may leave the set by rounding; the target does not.
+            return target if step_size == 1.0 else x + step_size * way.vector
+
+        ray = measured_ray(problem, state, way, where)
+        trial = self.search(ray, memory.reference) if way.slope < 0.0 else None
+        if trial is None:
+            return replace(state, outcome=Outcome.STALLED)
+        squared_step = trial.step_size**2 * memory.approach.squared_length
+        last = trial.step_size * memory.approach.step
+        x_norm, _ = trial.measured
+        norm = state.gradient_norm  # at the trial it takes a projection more
+        following = self.step_bounds.spectral(squared_step, trial.pair, last, norm, x_norm)
+        point, approach = self._approached(trial.point, following.size)
+        reference = self.reference_after(memory.reference, following, trial.value)
+        moved = replace(trial, point=point)
+        return advanced(state, ray, moved, reference=reference, approach=approach)
+
+    def done(self, state: State) -> Outcome | None:
+        """As every solver with spectral steps, but where rounding alone makes the residual 0."""
+        met = super().done(state)
+        if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
+            state, state.memory.approach.direction.x_norm, lambda v, step: self.projection(v)
+        ):
+            return None
+        return met
+
+    def _approached(self, point: Point, step: Scalar | None) -> tuple[Point, Approach]:
+        """`point` with the norm of its projected gradient, and the way to projection(x - step * g).
+
+        Without a step, the first one: the inverse of that norm.
+        """
+        x, g = point.x, point.gradient
+        with quiet():
+            residual = max_norm(self.projection(x - g) - x)
+            if step is None:
+                step = 1.0 / namespace(x).maximum(residual, 1.0 / self.step_bounds.longest)
+            target = self.projection(x - step * g)
+            d = target - x
+            norm, slope, squared, d_norm, x_norm, size = fetch(
+                residual, d @ g, d @ d, max_norm(d), max_norm(x), step, also=(target, d)
+            )
+        way = Direction(d, slope, d_norm, x_norm, first=1.0)
+        return replace(point, gradient_norm=norm), Approach(target, way, squared, size)
+
+
+def check_projection(owner: object, given: object) -> None:
+    """Refuse what is not a function of a vector."""
+    if not callable(given) or isinstance(given, type):
+        raise TypeError(
+            f"{type(owner).__name__}(projection={given!r}): must be a function of a vector; give "
+            "for instance Box(0.0, 1.0), Simplex(), or lambda x: x for no constraint"
+        )

@@ -1,0 +1,16 @@
+"""Step-size searches: along a ray from x, find a step that gains enough.
+
+A search sees numbers only, through `Ray`; the vectors stay where they are, inside the trials.
+"""
+
+from optim.line_search.backtracking import Backtracking as Backtracking
+from optim.line_search.hager_zhang import HagerZhang as HagerZhang
+from optim.line_search.non_monotone import HighestOf as HighestOf
+from optim.line_search.non_monotone import MeanOf as MeanOf
+from optim.line_search.non_monotone import NonMonotone as NonMonotone
+from optim.line_search.non_monotone import Reference as Reference
+from optim.line_search.ray import Ray as Ray
+from optim.line_search.ray import Sample as Sample
+from optim.line_search.ray import Search as Search
+from optim.line_search.ray import Trial as Trial
+from optim.line_search.strong_wolfe import StrongWolfe as StrongWolfe

@@ -1,0 +1,160 @@
+"""The step-size search of CG_DESCENT, for the flat end of a run where values are noise.
+
+W. W. Hager, H. Zhang, A new conjugate gradient method with guaranteed descent and an efficient line
+search, SIAM J. Optim. 16 (2005) 170-192: algorithm `Line Search`, `update` and `secant2` in
+section 4, `bracket` in W. W. Hager, H. Zhang, Algorithm 851, ACM TOMS 32 (2006) 113-137.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from optim.line_search.ray import Ray, Sample, Trial
+
+Interval: TypeAlias = tuple[Sample, Sample]
+# Yields step sizes to try, is sent the samples there, and ends with a result.
+Steps: TypeAlias = Generator[float, Sample, Interval]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HagerZhang:
+    """Wolfe's conditions, or the approximate ones where the values are flat.
+
+    c1, c2       sufficient decrease and curvature, 0 < c1 < min(c2, 1/2)
+    max_trials   evaluations at most
+    growth       the factor between steps while the objective falls
+
+    Among values that differ from the start's by less than 1e-6 of it, the slopes decide: the
+    approximate conditions (2 c1 - 1) phi'(0) >= phi'(t) >= c2 phi'(0) need no exact value.
+    """
+
+    c1: float = 0.1
+    c2: float = 0.9
+    max_trials: int = 50
+    growth: float = 5.0
+
+    def __call__(self, ray: Ray) -> Trial | None:
+        """The first trial that meets the conditions; else the lowest sufficient one; else None."""
+        best: Trial | None = None
+        steps = _Narrowing(ray, self.c1, self.growth).intervals()
+        step_size = next(steps)
+        for _ in range(int(min(self.max_trials, ray.budget))):
+            trial = ray.at(step_size)
+            if self._accepts(ray, trial):
+                return trial
+            if ray.sufficient(trial, self.c1) and (best is None or trial.value < best.value):
+                best = trial
+            try:
+                step_size = steps.send(trial)
+            except StopIteration:
+                break
+        return best
+
+    def _accepts(self, ray: Ray, trial: Trial) -> bool:
+        slope = ray.start.slope
+        if not trial.finite or trial.slope < self.c2 * slope:
+            return False
+        approximate = ray.doubtful(trial) and trial.slope <= (2.0 * self.c1 - 1.0) * slope
+        return approximate or ray.sufficient(trial, self.c1)
+
+
+@dataclass(frozen=True)
+class _Narrowing:
+    """The algorithm as a generator: it asks for samples, and never ends at an accepted one itself.
+
+    Where the paper calls a sample low that is not above the start, here it has to meet Armijo's
+    condition up to noise: among many minima, the bracket then holds one that can be accepted.
+    """
+
+    ray: Ray
+    c1: float
+    growth: float
+
+    def intervals(self) -> Steps:
+        """Brackets a minimum, then shrinks the interval until it is too small to change x."""
+        interval = yield from self.bracketed()
+        while _width(interval) > self.ray.min_step:
+            before, width = interval, _width(interval)
+            interval = yield from self.secant2(interval)
+            if _width(interval) > 0.66 * width:  # L2: the paper's gamma
+                interval = yield from self.updated(interval, self.middle(interval))
+            if interval == before:  # its ends are next to each other
+                break
+        return interval
+
+    def bracketed(self) -> Steps:
+        """B0 to B3: an interval whose left end falls and is low, and whose right end rises."""
+        low, step_size = self.ray.start, self.ray.first
+        while True:
+            sample = yield step_size
+            if _rises(sample):
+                return low, sample
+            if not self.low(sample):
+                return (yield from self.bisected((low, sample)))
+            low, step_size = sample, self.growth * step_size
+
+    def updated(self, interval: Interval, step_size: float) -> Steps:
+        """U0 to U3: the interval, narrowed by what is found at `step_size`."""
+        low, high = interval
+        if not min(step_size - low.step_size, high.step_size - step_size) > self.ray.min_step:
+            return interval  # outside, not a number, or so near an end that x is the same
+        sample = yield step_size
+        if _rises(sample):
+            return low, sample
+        if self.low(sample):
+            return sample, high
+        return (yield from self.bisected((low, sample)))
+
+    def bisected(self, interval: Interval) -> Steps:
+        """U3: the right end is too high; halves until it rises, or is so near that all is noise."""
+        low, high = interval
+        while _width((low, high)) > self.ray.min_step:
+            sample = yield self.middle((low, high))
+            if _rises(sample):
+                return low, sample
+            low, high = (sample, high) if self.low(sample) else (low, sample)
+        return low, high
+
+    def secant2(self, interval: Interval) -> Steps:
+        """S1 to S4: two secant steps, the second from the end that the first one replaced."""
+        low, high = interval
+        step_size = _secant(low, high)
+        narrowed = yield from self.updated(interval, step_size)
+        if narrowed[1].step_size == step_size:
+            step_size = _secant(high, narrowed[1])
+        elif narrowed[0].step_size == step_size:
+            step_size = _secant(low, narrowed[0])
+        else:
+            return narrowed
+        return (yield from self.updated(narrowed, step_size))
+
+    def middle(self, interval: Interval) -> float:
+        """Between the ends: a tenth of the way where the first step may be long by magnitudes."""
+        low, high = interval
+        part = 0.1 if low is self.ray.start or not high.finite else 0.5
+        return low.step_size + part * (high.step_size - low.step_size)
+
+    def low(self, sample: Sample) -> bool:
+        """Whether it is below the line of sufficient decrease by all that noise lets see."""
+        start = self.ray.start
+        line = start.value + self.c1 * sample.step_size * start.slope
+        return sample.finite and sample.value <= line + self.ray.noise
+
+
+def _secant(a: Sample, b: Sample) -> float:
+    """Where the slope vanishes if it is linear; nan if it is unknown or does not change."""
+    change = b.slope - a.slope
+    if not math.isfinite(change) or change == 0.0:
+        return math.nan
+    return (a.step_size * b.slope - b.step_size * a.slope) / change
+
+
+def _rises(sample: Sample) -> bool:
+    return sample.finite and sample.slope >= 0.0
+
+
+def _width(interval: Interval) -> float:
+    return interval[1].step_size - interval[0].step_size

@@ -1,0 +1,108 @@
+"""What a step-size search sees: the objective along a ray, as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from optim.core.problem import Point
+from optim.quasi_newton.history import Pair
+
+# Relative to the value at the start: above this a change is not taken for noise, whatever its sign.
+# The size that Hager and Zhang recommend.
+_NOISE = 1e-6
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Value and slope (the derivative along the ray) at one step size; perhaps not finite."""
+
+    step_size: float
+    value: float
+    slope: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether it can be compared; if not, it counts as infinitely high."""
+        return math.isfinite(self.value) and math.isfinite(self.slope)
+
+
+@dataclass(frozen=True)
+class Trial(Sample):
+    """An evaluated step.
+
+    foretold    the change of value foretold by the gradient at the ray's start, hence negative:
+                step_size * slope on a straight ray, (x_new - x) @ gradient on a projected one
+    point       where the step leads, for the solver
+    pair        the change of x and of the gradient from the ray's start, for the history
+    measured    what else the solver asked to read there
+    """
+
+    foretold: float
+    point: Point
+    pair: Pair
+    measured: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ray:
+    """A start, a way to try step sizes from there, and what bounds the attempt.
+
+    start       slope there is negative
+    first       the step size to try first; 1 is natural to a quasi-Newton direction
+    rounding    differences of values below this one are noise
+    x_norm, d_norm  max norms of the ray's start and of its direction
+    epsilon     the spacing of floating-point numbers next to 1
+    budget      evaluations that may be spent
+    """
+
+    start: Sample
+    first: float
+    at: Callable[[float], Trial]
+    rounding: float
+    x_norm: float
+    d_norm: float
+    epsilon: float
+    budget: float = math.inf
+
+    @property
+    def min_step(self) -> float:
+        """Shorter steps do not change x."""
+        return self.epsilon * self.x_norm / self.d_norm if self.d_norm > 0.0 else math.inf
+
+    def sufficient(self, trial: Trial, c1: float) -> bool:
+        """Armijo's condition (Nocedal & Wright 3.4), or that a decrease is too small to be seen.
+
+        The second alternative is the premise of the approximate Wolfe condition: W. W. Hager,
+        H. Zhang, SIAM J. Optim. 16 (2005) 170-192, with their epsilon at the level of rounding.
+        """
+        if not trial.finite or trial.foretold >= 0.0:
+            return False
+        rise = trial.value - self.start.value
+        return rise <= c1 * trial.foretold or (self.flat(trial, c1) and rise <= self.rounding)
+
+    def flat(self, trial: Trial, c1: float) -> bool:
+        """Whether the decrease that Armijo asks for is below the rounding of the values.
+
+        It must be so at the first step too: a step made tiny by the search is no flat place.
+        """
+        foretold = max(abs(trial.foretold), self.first * abs(self.start.slope))
+        return c1 * foretold <= self.rounding
+
+    def doubtful(self, trial: Trial) -> bool:
+        """Whether noise in the values, as of float32 sums, may hide what the slope foretold."""
+        change = max(abs(trial.value - self.start.value), abs(trial.foretold))
+        return change <= self.noise
+
+    @property
+    def noise(self) -> float:
+        """A change of the value that may be noise; epsilon_k of Hager and Zhang."""
+        return _NOISE * abs(self.start.value)
+
+
+class Search(Protocol):
+    """Finds a step size along a ray; None if no trial gains enough."""
+
+    def __call__(self, ray: Ray) -> Trial | None: ...

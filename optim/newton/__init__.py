@@ -1,0 +1,1 @@
+"""Newton's method without a matrix."""

@@ -1,0 +1,197 @@
+"""Newton's method in a trust region, its equations solved by conjugate gradients.
+
+C.-J. Lin, J. J. More, Newton's method for large bound-constrained optimization problems, SIAM J.
+Optim. 9 (1999) 1100-1127: the radius by section 4; T. Steihaug, SIAM J. Numer. Anal. 20 (1983)
+626-637: the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, quiet
+from optim.core.outcome import Outcome
+from optim.core.plateau import Plateau, rounding_of
+from optim.core.problem import Point, Problem
+from optim.core.solver import ToleranceSolver
+from optim.core.state import State
+from optim.newton.linear import LinearOutcome, LinearResult, conjugate_gradient
+from optim.objectives.differences import difference_hessian
+
+HessianProduct = Callable[[Array, Array], Array]
+
+# A step is taken if it gains this part of what the model foretold.
+_ACCEPTED = 1e-4
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The radius of the trust region in the 2-norm, and how long nothing has improved."""
+
+    radius: float
+    plateau: Plateau
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncatedNewton(ToleranceSolver):
+    """Newton's method for smooth objectives, convex or not, with products with the Hessian only.
+
+    hessp                 hessp(x, v) -> Hessian at x times v; None: differences of gradients, an
+                          evaluation of the objective each
+    max_inner_iterations  products for one step at most
+
+    An iteration costs two messages on lazy arrays, one for each product with the Hessian, one where
+    the step ends at the region's boundary, and one with an evaluation for each shorter step.
+    Memory: four vectors beside x and gradient.
+    """
+
+    hessp: HessianProduct | None = None
+    max_inner_iterations: int = 200
+
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start; the first region reaches as far as the gradient."""
+        point = problem.at(x)
+        with quiet():
+            (squared,) = fetch(point.gradient @ point.gradient)
+        return State.start(point, Memory(math.sqrt(squared), Plateau.start(point)))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration: Newton's step in the region, and shorter ones until one gains enough.
+
+        After a step that gains too little, its direction is kept: J. Nocedal, Y. Yuan, Combining
+        trust region and line search techniques, in: Advances in Nonlinear Programming (1998).
+        """
+        epsilon, radius = machine_epsilon(state.x), state.memory.radius
+        if not radius > 0.0:  # the square of the gradient underflows
+            return replace(state, outcome=Outcome.STALLED)
+        with quiet():
+            solved = self._solved(problem, state, radius)
+        first = trial = _tried(problem, state, solved, 1.0)
+        # Where a step gains less than can be seen, any is as good; but a step that only the region
+        # has made so short has no such excuse.
+        rounding = rounding_of(state.value, epsilon)
+        slack = rounding if _ACCEPTED * first.foretold <= rounding else 0.0
+        if not slack + first.foretold > 0.0:
+            return replace(state, outcome=Outcome.STALLED)
+        while True:
+            # The radius at the start is but a guess: no step so far tells a scale.
+            known = radius if state.iteration else min(radius, trial.length)
+            radius = _radius(known, trial, slack)
+            if trial.ratio(slack) > _ACCEPTED:
+                return _advanced(state, trial, radius, first.foretold)
+            if problem.remaining < 1 or trial.length <= epsilon * trial.x_norm:
+                return replace(state, outcome=Outcome.STALLED)
+            trial = _tried(problem, state, solved, radius / first.length)
+
+    def _solved(self, problem: Problem, state: State, radius: float) -> LinearResult:
+        """Newton's equations for the step, as exactly as the progress so far is worth."""
+        progress = math.sqrt(state.gradient_norm / state.initial_gradient_norm)
+        allowed = self.max_inner_iterations
+        if self.hessp is None:  # the trial itself needs an evaluation too
+            allowed = int(min(allowed, problem.remaining - 1))
+        solved = conjugate_gradient(
+            self._hessian(problem, state),
+            -state.gradient,
+            rtol=min(0.1, progress),
+            max_norm=radius,
+            max_iterations=allowed,
+        )
+        if solved.iterations > (solved.outcome is LinearOutcome.BREAKDOWN):
+            return solved
+        if not solved.residual_norm > 0.0:
+            return solved
+        # No product could be had, or none that is finite: what is left is the gradient.
+        return replace(solved, x=(radius / solved.residual_norm) * solved.residual)
+
+    def _hessian(self, problem: Problem, state: State) -> Callable[[Array], Array]:
+        if self.hessp is None:
+            return difference_hessian(problem.gradient, state.x, state.gradient)
+        hessp, x = self.hessp, state.x
+        return lambda v: hessp(x, v)
+
+
+def _tried(problem: Problem, state: State, solved: LinearResult, step_size: float) -> Trial:
+    """The objective at x + step_size * s, for the solution s of Newton's equations."""
+    x, g, s = state.x, state.gradient, solved.x
+    with quiet():
+        new = x + step_size * s
+        value, gradient = problem(new)
+        number, norm, slope, bend, squared, max_change, x_norm = fetch(
+            value,
+            max_norm(gradient),
+            s @ g,
+            -(s @ (solved.residual + g)),  # s.H s, as the residual is -g - H s
+            s @ s,
+            max_norm(s),
+            max_norm(x),
+            also=(new, gradient),
+        )
+    return Trial(
+        step_size,
+        point=Point(new, number, gradient, norm),
+        change=number - state.value,
+        slope=step_size * slope,
+        foretold=-step_size * (slope + 0.5 * step_size * bend),
+        length=step_size * math.sqrt(squared),
+        max_change=step_size * max_change,
+        x_norm=x_norm,
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An evaluated step: `step_size` times Newton's, of 2-norm `length`, max norm `max_change`.
+
+    change      of the value
+    slope       step @ gradient
+    foretold    what the quadratic model gains, positive
+    """
+
+    step_size: float
+    point: Point
+    change: float
+    slope: float
+    foretold: float
+    length: float
+    max_change: float
+    x_norm: float
+
+    def ratio(self, slack: float) -> float:
+        """Gain by gain foretold; 1 where both are lost in the slack; -inf where not finite.
+
+        A. R. Conn, N. I. M. Gould, Ph. L. Toint, Trust-Region Methods (2000), section 17.4.2.
+        """
+        if not self.point.finite:
+            return -math.inf
+        return (slack - self.change) / (slack + self.foretold)
+
+
+def _radius(radius: float, trial: Trial, slack: float) -> float:
+    """The next radius: about the length that minimises the parabola through what is known."""
+    if not trial.point.finite:
+        return 0.1 * trial.length
+    excess, length, ratio = trial.change - trial.slope, trial.length, trial.ratio(slack)
+    wanted = max(0.25, -0.5 * trial.slope / excess) if excess > 0.0 else 4.0
+    if ratio <= _ACCEPTED:
+        return min(wanted * length, 0.5 * radius)
+    if ratio < 0.25:
+        return max(0.25 * radius, min(wanted * length, 0.5 * radius))
+    if ratio < 0.75:
+        return max(0.25 * radius, min(wanted * length, 4.0 * radius))
+    return max(radius, min(wanted * length, 4.0 * radius))
+
+
+def _advanced(state: State, trial: Trial, radius: float, foretold: float) -> State:
+    """The state after `trial`; `foretold` is what the first region tried promised to gain."""
+    rounding = rounding_of(state.value, machine_epsilon(state.x))
+    plateau = state.memory.plateau.after(trial.point, rounding)
+    moved = state.moved(
+        trial.point,
+        memory=Memory(radius, plateau),
+        step_size=trial.step_size,
+        step_length=trial.max_change / max(trial.x_norm, 1.0),
+        gain=max(-trial.change, 0.5 * foretold),
+    )
+    return replace(moved, outcome=Outcome.STALLED) if plateau.stalled else moved

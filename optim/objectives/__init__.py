@@ -1,0 +1,1 @@
+"""Objectives: wrappers, and checks of their gradients."""

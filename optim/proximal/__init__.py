@@ -1,0 +1,1 @@
+"""Solvers for sums of a smooth and a simple function."""

@@ -1,0 +1,215 @@
+"""ADMM: consensus with a regulariser, in scaled form.
+
+S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed Optimization and Statistical
+Learning via the Alternating Direction Method of Multipliers, Foundations and Trends in Machine
+Learning 3 (2011), section 7.1.1; over-relaxation 3.4.3, stopping 3.3.1. The balance of relative
+instead of absolute residuals: B. Wohlberg, ADMM penalty parameter selection by residual balancing,
+arXiv:1704.06209 (2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from optim.core.outcome import Outcome
+from optim.core.plateau import Plateau, rounding_of
+from optim.core.problem import Point, Problem
+from optim.core.solver import Solver, ToleranceSolver
+from optim.core.state import State
+from optim.gradient.spectral import lowest
+from optim.proximal.proximal import Proximal, check_proximal
+from optim.proximal.residual_balance import Residuals, adapted
+from optim.proximal.smooth_term import last_of, near
+from optim.quasi_newton.lbfgs import LBFGS
+
+# Attempts of one iteration, each with ten times the rho, where fun is not finite.
+_MAX_TRIALS = 10
+# Iterations without progress that end relaxation, before `adapted` raises rho: near a minimum
+# inside of the domain it throws iterates across.
+_PLAIN_ITERATIONS = 5
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The scaled multipliers u_i, one for each term; rho; fun(z) without the penalty.
+
+    plateau     the lowest value of the sum so far, and for how long nothing has improved
+    least_rho   rho falls no lower: with less, progress has ended before
+    relaxed     whether the answers are relaxed; those of `inner` until progress ends
+    """
+
+    multipliers: tuple[Array, ...]
+    rho: float
+    smooth: float
+    plateau: Plateau
+    least_rho: float = 0.0
+    relaxed: bool = True
+    residuals: Residuals | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ADMM(ToleranceSolver):
+    """Minimises fun(x) + penalty(x), where fun is smooth or a sum of terms with known prox.
+
+    penalty             a Proximal: L1Norm(0.1), Simplex(), ...; each iterate lies in its domain
+    terms               what fun is the sum of, each a Proximal with finite values: they are solved
+                        for apart and brought to agree. () where fun is one term, whose subproblem
+                        is solved by `inner`, warm and inexactly
+    rho                 the weight of disagreement at the start; it adapts
+    relaxation          of the answers, between 0 and 2; 1 is none, 1.5 to 1.8 saves work. Without
+                        terms it ends where there is no progress
+    absolute_tolerance  on the primal and dual residuals, for each element
+    relative_tolerance  the same, relative to the size of x and of the multipliers
+    inner               the solver of fun(x) + rho / 2 * |x - v|^2
+
+    `gradient_norm` and `gradient_tolerance` are as for ProximalGradient; whichever tolerance is met
+    first ends the run. Values may rise between iterations. An iteration costs one evaluation, of
+    fun at the new iterate, and those of `inner`; on lazy arrays one message, those of `inner` and
+    those of proximal operators that read numbers.
+    """
+
+    penalty: Proximal
+    terms: tuple[Proximal, ...] = ()
+    rho: float = 1.0
+    relaxation: float = 1.6
+    absolute_tolerance: float = 1e-8
+    relative_tolerance: float = 1e-6
+    inner: Solver = field(
+        default_factory=lambda: LBFGS(
+            max_iterations=20, gradient_tolerance=0.0, gradient_rtol=0.1, value_tolerance=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_proximal(self, "penalty", self.penalty)
+        for i, term in enumerate(self.terms):
+            check_proximal(self, f"terms[{i}]", term)
+        if not 0.0 < self.rho < math.inf:
+            raise ValueError(f"ADMM(rho={self.rho!r}): must be a positive finite number")
+        if not 0.0 < self.relaxation < 2.0:
+            raise ValueError(
+                f"ADMM(relaxation={self.relaxation!r}): must lie between 0 and 2; 1.0 for none"
+            )
+
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start, moved into the domain of the penalty."""
+        with quiet():
+            z = self.penalty.feasible(x)
+            point, smooth, _ = self._evaluated(problem, z, also=())
+            multipliers = (0.0 * z,) * max(len(self.terms), 1)
+        return State.start(point, Memory(multipliers, self.rho, smooth, Plateau.start(point)))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration; where it leads out of fun's domain, another that stays closer to x."""
+        rho = state.memory.rho
+        for _ in range(_MAX_TRIALS):
+            if problem.remaining < 1:
+                break
+            moved = self._moved(problem, state, rho)
+            if math.isfinite(moved.value) and math.isfinite(moved.gradient_norm):
+                return moved
+            rho *= 10.0
+        return replace(state, outcome=Outcome.STALLED)
+
+    def _moved(self, problem: Problem, state: State, rho: float) -> State:
+        """Solve for the terms, then for the penalty, then move the multipliers."""
+        z, memory = state.x, state.memory
+        count = len(memory.multipliers)
+        with quiet():
+            old = _scaled(memory.multipliers, memory.rho / rho)
+            answers, error = self._answers(problem, state, old, rho)
+            alpha = self.relaxation if memory.relaxed else 1.0
+            relaxed = [alpha * x + (1.0 - alpha) * z for x in answers]
+            sums = [x + u for x, u in zip(relaxed, old, strict=True)]
+            new = self.penalty.prox(_total(sums) / count, 1.0 / (rho * count))
+            multipliers = tuple(v - new for v in sums)
+            point, smooth, numbers = self._evaluated(
+                problem,
+                new,
+                *(_total((x - new) @ (x - new) for x in answers), (new - z) @ (new - z)),
+                *(_total(x @ x for x in answers), new @ new, _total(u @ u for u in multipliers)),
+                *(error, max_norm(new - z), max_norm(new)),
+                also=multipliers,
+            )
+        *squares, length, x_norm = numbers
+        residuals = self._residuals(squares, rho, count, z.shape[0])
+        plateau = memory.plateau.after(point, rounding_of(point.value, machine_epsilon(z)))
+        factor, least_rho = adapted(state.iteration, memory.least_rho, plateau, residuals, rho)
+        plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
+        return state.moved(
+            point,
+            memory=Memory(
+                _scaled(multipliers, 1.0 / factor),
+                rho * factor,
+                smooth,
+                plateau,
+                least_rho,
+                relaxed=memory.relaxed and not plain,
+                residuals=residuals,
+            ),
+            step_size=1.0 / rho,
+            step_length=length / max(x_norm, 1.0),
+            gain=abs(state.value - point.value),
+        )
+
+    def done(self, state: State) -> Outcome | None:
+        """The generalised gradient where the value is the lowest so far, or the residuals."""
+        met = super().done(state) if lowest(state, state.memory.plateau.value) else None
+        residuals = state.memory.residuals
+        within = residuals is not None and residuals.small
+        return met or (Outcome.CONVERGED_RESIDUALS if within else None)
+
+    def _answers(
+        self, problem: Problem, state: State, multipliers: tuple[Array, ...], rho: float
+    ) -> tuple[list[Array], Scalar]:
+        """What each term wants x to be, given its multiplier; and |gradient|^2 left by `inner`."""
+        z, memory = state.x, state.memory
+        if self.terms:
+            pairs = zip(self.terms, multipliers, strict=True)
+            return [term.prox(z - u, 1.0 / rho) for term, u in pairs], 0.0
+        # The inner run begins at z, where fun is known.
+        known = iter([(memory.smooth, state.gradient)])
+        fun = near(lambda x: next(known, None) or problem(x), z - multipliers[0], rho)
+        limits = [n for n in (self.inner.max_evaluations, problem.remaining) if n is not None]
+        allowed = None if min(limits) == math.inf else int(min(limits))
+        inner = replace(self.inner, max_evaluations=allowed)
+        last = last_of(inner.iterations(fun, z))
+        return [last.x], last.gradient @ last.gradient
+
+    def _evaluated(
+        self, problem: Problem, z: Array, *scalars: Scalar, also: tuple[Array, ...]
+    ) -> tuple[Point, float, tuple[float, ...]]:
+        """The sum at `z`, fun there, and the `scalars`, read in one message."""
+        value, gradient = problem(z)
+        residual = max_norm(z - self.penalty.prox(z - gradient, 1.0))
+        smooth, added, norm, *numbers = fetch(
+            value, self.penalty.value(z), residual, *scalars, also=(z, gradient, *also)
+        )
+        return Point(z, smooth + added, gradient, norm), smooth, tuple(numbers)
+
+    def _residuals(self, squares: list[float], rho: float, count: int, n: int) -> Residuals:
+        apart, moved, answers, z, multipliers, error = (math.sqrt(square) for square in squares)
+        share = math.sqrt(count)
+        floor = math.sqrt(n * count) * self.absolute_tolerance
+        return Residuals(
+            primal=apart,
+            dual=rho * share * moved,
+            inexactness=error,
+            primal_bound=floor + self.relative_tolerance * max(answers, share * z),
+            dual_bound=floor + self.relative_tolerance * rho * multipliers,
+        )
+
+
+def _scaled(multipliers: tuple[Array, ...], factor: float) -> tuple[Array, ...]:
+    """The scaled multipliers are the plain ones over rho, so they change with it."""
+    return multipliers if factor == 1.0 else tuple(factor * u for u in multipliers)
+
+
+def _total(values: Iterable[Any]) -> Any:
+    first, *rest = values
+    return sum(rest, start=first)

@@ -1,0 +1,196 @@
+"""Penalties as proximal operators.
+
+prox(v, step) is the minimum over u of penalty(u) + |u - v|^2 / (2 * step), where |.| is the 2-norm.
+N. Parikh, S. Boyd, Proximal Algorithms, Foundations and Trends in Optimization 1 (2014), chapter 6.
+
+All are built from operators and reductions, so lazy arrays cost no message here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from optim.core.arrays import Array, Scalar, fetch, namespace, smallest_normal
+from optim.core.checks import check_positive
+
+
+class Proximal(ABC):
+    """A convex function whose proximal operator is known: a penalty, or a set's indicator."""
+
+    @abstractmethod
+    def value(self, x: Array) -> Scalar:
+        """The function at `x`, as a rank-0 array; inf outside of its domain."""
+
+    @abstractmethod
+    def prox(self, x: Array, step: float) -> Array:
+        """The minimum over u of value(u) + |u - x|^2 / (2 * step), for step > 0."""
+
+    def feasible(self, x: Array) -> Array:
+        """A point of the domain: `x` itself, unless it lies outside."""
+        return x
+
+
+@dataclass(frozen=True)
+class L1Norm(Proximal):
+    """sum(weight * |x|); weight is a number >= 0, or one for each element of x in an array.
+
+    Elements of weight 0, as an intercept's, are not penalised.
+    """
+
+    weight: Any = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        xp = namespace(x)
+        return xp.sum(self.weight * xp.abs(x))
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Soft thresholding (Parikh and Boyd, section 6.5.2)."""
+        return _soft_threshold(x, step * self.weight)
+
+
+@dataclass(frozen=True)
+class L2Norm(Proximal):
+    """weight * |x|: the 2-norm, not squared. It sets the whole vector to 0, or none of it."""
+
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        return self.weight * (x @ x) ** 0.5
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Block soft thresholding (Parikh and Boyd, section 6.5.1)."""
+        return _kept_part(x, step * self.weight) * x
+
+
+@dataclass(frozen=True)
+class ElasticNet(Proximal):
+    """sum(l1 * |x|) + sum(l2 * x^2) / 2; weights are numbers >= 0, or arrays like x."""
+
+    l1: Any = 1.0
+    l2: Any = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "l1")
+        _check_weight(self, "l2")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        xp = namespace(x)
+        return xp.sum(self.l1 * xp.abs(x)) + 0.5 * xp.sum(self.l2 * x * x)
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Soft thresholding, then shrinkage (Parikh and Boyd, section 6.5.3)."""
+        return _soft_threshold(x, step * self.l1) / (1.0 + step * self.l2)
+
+
+@dataclass(frozen=True)
+class Huber(Proximal):
+    """weight * sum(h(x)): h is x^2 / 2 up to |x| = threshold, linear beyond.
+
+    P. J. Huber, Ann. Math. Statist. 35 (1964) 73-101.
+    """
+
+    weight: float = 1.0
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+        check_positive(self, "threshold")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        xp = namespace(x)
+        size = xp.abs(x)
+        inner = xp.minimum(size, self.threshold)
+        return self.weight * xp.sum(inner * (size - 0.5 * inner))
+
+    def prox(self, x: Array, step: float) -> Array:
+        """x - step * h'(prox), where h' is cut off at the threshold."""
+        xp = namespace(x)
+        scale = step * self.weight
+        slope = xp.maximum(xp.minimum(x / (1.0 + scale), self.threshold), -self.threshold)
+        return x - scale * slope
+
+
+@dataclass(frozen=True)
+class GroupLasso(Proximal):
+    """weight * sum over groups of |x_group|, the 2-norm: groups are zero as a whole, or not at all.
+
+    labels      an integer array like x; element i belongs to group labels[i] of 0 ... groups - 1.
+                Any other label, as -1, is of no group and is not penalised
+    groups      how many groups there are. Each costs a sweep over x: meant for dozens, not for
+                thousands
+
+    M. Yuan, Y. Lin, J. R. Statist. Soc. B 68 (2006) 49-67, without their weights by group size.
+    """
+
+    labels: Array
+    groups: int
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+        check_positive(self, "groups")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        parts = [self._part(x, group) for group in range(self.groups)]
+        return self.weight * sum((part @ part) ** 0.5 for part in parts)
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Block soft thresholding of each group (Parikh and Boyd, section 6.5.4)."""
+        # All norms are of x itself, as groups are disjoint: lazy arrays read them together.
+        parts = [self._part(x, group) for group in range(self.groups)]
+        dropped = (1.0 - _kept_part(part, step * self.weight) for part in parts)
+        return x - sum(part * drop for part, drop in zip(parts, dropped, strict=True))
+
+    def _part(self, x: Array, group: int) -> Array:
+        return namespace(x).where(self.labels == group, x, 0.0)
+
+
+def _soft_threshold(x: Array, threshold: Any) -> Array:
+    xp = namespace(x)
+    return xp.sign(x) * xp.maximum(xp.abs(x) - threshold, 0.0)
+
+
+def _kept_part(x: Array, threshold: float) -> Scalar:
+    """max(1 - threshold / |x|, 0), and 0 for x = 0."""
+    xp = namespace(x)
+    norm = (x @ x) ** 0.5
+    return xp.maximum(norm - threshold, 0.0) / xp.maximum(norm, smallest_normal(x))
+
+
+def _check_weight(owner: object, name: str) -> None:
+    """Refuse negative weights; reading the least of an array costs one message."""
+    given = getattr(owner, name)
+    if hasattr(given, "shape") and tuple(given.shape) != ():
+        (least,) = fetch(namespace(given).min(given), also=(given,))
+    elif hasattr(given, "__float__"):
+        least = float(given)
+    else:
+        raise TypeError(
+            f"{type(owner).__name__}({name}) must be a number or an array like x, but is "
+            f"{type(given).__name__}; give for instance numpy.asarray({name})"
+        )
+    if not 0.0 <= least < math.inf:
+        raise ValueError(f"{type(owner).__name__}({name}) holds {least}; weights must be 0 or more")
+
+
+def check_proximal(owner: object, name: str, given: object) -> None:
+    """Refuse what is no `Proximal`."""
+    if not isinstance(given, Proximal):
+        raise TypeError(
+            f"{type(owner).__name__}({name}={given!r}): must be an optim.Proximal; give "
+            "for instance L1Norm(0.1), Box(0.0, 1.0), or an instance of your own subclass of it"
+        )

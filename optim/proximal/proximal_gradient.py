@@ -1,0 +1,236 @@
+"""Proximal gradients, accelerated, with backtracking and restarts.
+
+A. Beck, M. Teboulle, SIAM J. Imaging Sci. 2 (2009) 183-202, FISTA with backtracking; B. O'Donoghue,
+E. Candes, Found. Comput. Math. 15 (2015) 715-732, when to restart it (by the gradient); S. R.
+Becker, E. J. Candes, M. C. Grant, Math. Prog. Comp. 3 (2011) 165-218, steps that grow again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from optim.core.far_out import residual_is_hidden
+from optim.core.outcome import Outcome
+from optim.core.plateau import Plateau, rounding_of
+from optim.core.problem import Point, Problem
+from optim.core.solver import ToleranceSolver
+from optim.core.state import State
+from optim.proximal.proximal import Proximal, check_proximal
+
+# Trials of one iteration at most: enough for a first step that is too long by many orders.
+_MAX_TRIALS = 40
+# By how much a step may grow where no momentum depends on it.
+_FRESH_GROWTH = 10.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an iteration starts from, beside x.
+
+    smooth          fun(x), without the penalty
+    previous        the x before
+    momentum        t_k of FISTA: 1 at the start and after a restart
+    extrapolation   how far to go on beyond x, in parts of x - previous
+    step_size       to try first
+    x_norm          the max norm of x; 0 at the start
+    """
+
+    plateau: Plateau
+    smooth: float
+    previous: Array
+    step_size: float
+    momentum: float = 1.0
+    extrapolation: float = 0.0
+    x_norm: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial(Point):
+    """prox(y - step_size * gradient, step_size), evaluated.
+
+    smooth      fun there, without the penalty
+    curvature   of fun along the way from y
+    backwards   (y - z) @ (z - x): positive where the extrapolation leads astray
+    moved, length, x_norm  2-norm squared and max norm of z - x, and the max norm of z
+    """
+
+    smooth: float
+    step_size: float
+    curvature: float
+    backwards: float
+    moved: float
+    length: float
+    x_norm: float
+
+    @property
+    def majorised(self) -> bool:
+        """Whether the quadratic model of curvature 1 / step_size lies above fun here."""
+        return self.finite and self.curvature * self.step_size <= 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProximalGradient(ToleranceSolver):
+    """Minimises fun(x) + penalty(x): fun smooth, the penalty by its proximal operator.
+
+    penalty         L1Norm(0.1), GroupLasso(...), Box(0.0, 1.0), ...; a start outside of its domain
+                    is projected first
+    accelerated     extrapolate along the last step (FISTA), which costs a second evaluation in each
+                    iteration but saves many; without, the plain method
+    growth          by how much the step size may grow from one accelerated iteration to the next,
+                    at least 1
+
+    Values are those of the sum and never rise by more than rounding. The extrapolated points, where
+    fun is evaluated too, may lie outside of the penalty's domain. `gradient_norm`, and so
+    `gradient_tolerance`, is about the generalised gradient x - prox(x - gradient, 1), which
+    vanishes at a minimum; `jac` of the result is the gradient of fun. On lazy arrays an evaluation
+    costs one message; a proximal operator that has to read numbers costs its own, twice for each
+    trial.
+    """
+
+    penalty: Proximal
+    accelerated: bool = True
+    growth: float = 1.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_proximal(self, "penalty", self.penalty)
+        if not self.growth >= 1.0:
+            raise ValueError(
+                f"ProximalGradient(growth={self.growth!r}): must be 1 or more; 1.0 for step sizes "
+                "that never grow"
+            )
+
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start, moved into the domain of the penalty."""
+        with quiet():
+            x = self.penalty.feasible(x)
+            value, gradient = problem(x)
+            smooth, added, norm, squared = fetch(
+                value,
+                self.penalty.value(x),
+                self._residual(x, gradient),
+                gradient @ gradient,
+                also=(x, gradient),
+            )
+        point = Point(x, smooth + added, gradient, norm)
+        first = 1.0 / math.sqrt(squared) if squared > 0.0 else 1.0
+        return State.start(point, Memory(Plateau.start(point), smooth, x, first))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration; if the extrapolated point misleads, another attempt from x."""
+        rounding = rounding_of(state.value, machine_epsilon(state.x))
+        for base in self._bases(problem, state):
+            trial = self._backtracked(problem, state, base, rounding)
+            if trial is not None and trial.value <= state.value + rounding:
+                astray = trial.backwards > 0.0 or (state.memory.extrapolation and base.x is state.x)
+                return self._advanced(state, trial, rounding, restart=bool(astray))
+        return replace(state, outcome=Outcome.STALLED)
+
+    def _bases(self, problem: Problem, state: State) -> Iterator[Point]:
+        """The points where fun is replaced by its linear model; values are those of fun alone."""
+        x, memory = state.x, state.memory
+        if memory.extrapolation and problem.remaining >= 1:
+            with quiet():
+                y = x + memory.extrapolation * (x - memory.previous)
+            extrapolated = problem.at(y)
+            if extrapolated.finite:
+                yield extrapolated
+        yield Point(x, memory.smooth, state.gradient, state.gradient_norm)
+
+    def _backtracked(
+        self, problem: Problem, state: State, base: Point, rounding: float
+    ) -> Trial | None:
+        """The first step size whose quadratic model lies above fun, or None."""
+        step_size = state.memory.step_size
+        for _ in range(int(min(_MAX_TRIALS, problem.remaining))):
+            trial = self._trial(problem, state.x, base, step_size, rounding)
+            if trial.majorised:
+                return trial
+            # Where fun is not finite its curvature says nothing.
+            fitting = 0.9 / trial.curvature if trial.finite else 0.0
+            step_size = min(max(fitting, 0.1 * step_size), 0.5 * step_size)
+        return None
+
+    def _trial(
+        self, problem: Problem, x: Array, base: Point, step_size: float, rounding: float
+    ) -> Trial:
+        """One step from `base`; all that is decided by is read in one message."""
+        with quiet():
+            new = self.penalty.prox(base.x - step_size * base.gradient, step_size)
+            smooth, gradient = problem(new)
+            d, moved = new - base.x, new - x
+            value, added, norm, foretold, squared, bent, backwards, distance, length, x_norm = (
+                fetch(
+                    smooth,
+                    self.penalty.value(new),
+                    self._residual(new, gradient),
+                    base.gradient @ d,
+                    d @ d,
+                    (gradient - base.gradient) @ d,
+                    -(d @ moved),
+                    moved @ moved,
+                    max_norm(moved),
+                    max_norm(new),
+                    also=(new, gradient),
+                )
+            )
+        if squared > 2.0 * step_size * rounding:
+            bent = 2.0 * (value - base.value - foretold)
+        # Below the rounding of the values, the gradients' change tells the curvature.
+        return Trial(
+            new,
+            value + added,
+            gradient,
+            norm,
+            smooth=value,
+            step_size=step_size,
+            curvature=bent / squared if squared > 0.0 else 0.0,
+            backwards=backwards,
+            moved=distance,
+            length=length,
+            x_norm=x_norm,
+        )
+
+    def _advanced(self, state: State, trial: Trial, rounding: float, *, restart: bool) -> State:
+        memory: Memory = state.memory
+        step_size = self._next_step(trial, fresh=restart or not memory.extrapolation)
+        old = 1.0 if restart else memory.momentum
+        momentum = 0.5 + math.sqrt(0.25 + old * old * trial.step_size / step_size)
+        plateau = memory.plateau.after(trial, rounding)
+        after = state.moved(
+            trial,
+            memory=Memory(
+                plateau=plateau,
+                smooth=trial.smooth,
+                previous=state.x,
+                step_size=step_size,
+                momentum=momentum,
+                extrapolation=(old - 1.0) / momentum if self.accelerated else 0.0,
+                x_norm=trial.x_norm,
+            ),
+            step_size=trial.step_size,
+            step_length=trial.length / max(trial.x_norm, 1.0),
+            gain=max(state.value - trial.value, 0.5 * trial.moved / trial.step_size),
+        )
+        return replace(after, outcome=Outcome.STALLED) if plateau.stalled else after
+
+    def _next_step(self, trial: Trial, *, fresh: bool) -> float:
+        """As long as the curvature allows; growing slowly unless momentum starts afresh."""
+        allowed = 0.9 / trial.curvature if trial.curvature > 0.0 else math.inf
+        growth = _FRESH_GROWTH if fresh else self.growth
+        return max(trial.step_size, min(growth * trial.step_size, allowed))
+
+    def done(self, state: State) -> Outcome | None:
+        """The tolerances, but where rounding alone makes the residual 0."""
+        met = super().done(state)
+        if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
+            state, state.memory.x_norm, self.penalty.prox
+        ):
+            return None
+        return met
+
+    def _residual(self, x: Array, gradient: Array) -> Scalar:
+        return max_norm(x - self.penalty.prox(x - gradient, 1.0))

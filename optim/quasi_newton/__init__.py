@@ -1,0 +1,1 @@
+"""Solvers that learn curvature from gradients."""

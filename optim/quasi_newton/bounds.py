@@ -1,0 +1,93 @@
+"""Bounds of a vector: as users give them, and which coordinates they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import Array, namespace, quiet
+from optim.proximal.projections import Box
+
+# Relative to the width of the box, and absolute: nearer to a bound, it can hold a coordinate.
+_NEAR = 1e-3
+
+
+def box_like(bounds: Any, x: Array) -> Box:
+    """A box that fits `x`, of what SciPy's users write.
+
+    bounds  a `Box`; or an object with `lb` and `ub`, as `scipy.optimize.Bounds`; or one pair
+            (lower, upper) for each element of x, with None for no bound
+    """
+    lower, upper = _ends(bounds)
+    with quiet():
+        return Box(_fitted("lower", lower, x), _fitted("upper", upper, x))
+
+
+def _ends(bounds: Any) -> tuple[Any, Any]:
+    if isinstance(bounds, Box):
+        return bounds.lower, bounds.upper
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        return _single(bounds.lb), _single(bounds.ub)
+    pairs = isinstance(bounds, (Sequence, np.ndarray))
+    if not pairs or any(np.shape(pair) != (2,) for pair in bounds):
+        raise TypeError(
+            "bounds must be one pair (lower, upper) for each element of x, with None for no bound, "
+            "or optim.Box(lower, upper), or scipy.optimize.Bounds, but is "
+            f"{'no such sequence' if pairs else type(bounds).__name__}"
+        )
+    lower = [-np.inf if low is None else low for low, _ in bounds]
+    upper = [np.inf if high is None else high for _, high in bounds]
+    return np.array(lower, dtype=float), np.array(upper, dtype=float)
+
+
+def _single(bound: Any) -> Any:
+    """The only element of an array of one, as `scipy.optimize.Bounds(0, 1)` holds."""
+    return bound[0] if getattr(bound, "shape", ()) == (1,) else bound
+
+
+def _fitted(name: str, bound: Any, x: Array) -> Any:
+    """A number as it is; an array in the library and dtype of `x`."""
+    shape = tuple(getattr(bound, "shape", ()))
+    if not shape:
+        return float(bound)
+    if shape != tuple(x.shape):
+        raise ValueError(
+            f"bounds: {name} has shape {tuple(bound.shape)}, but x has {tuple(x.shape)}; give one "
+            "bound for each element of x, or one number for all"
+        )
+    xp = namespace(x)
+    return xp.astype(xp.asarray(bound), x.dtype)
+
+
+def projected_gradient(box: Box, x: Array, gradient: Array) -> Array:
+    """x - box(x - gradient), without its cancellation; it vanishes just where x is stationary."""
+    xp = namespace(x)
+    return xp.maximum(xp.minimum(gradient, x - box.lower), x - box.upper)
+
+
+def held(box: Box, x: Array, gradient: Array, scale: float) -> Array:
+    """A mask of coordinates at a bound, or near, that would leave the box along -gradient.
+
+    D. P. Bertsekas, SIAM J. Control Optim. 20 (1982) 221-246, equation 32: nearness shrinks with
+    the projected gradient, whose norm is `scale`, so that no coordinate is held for long by mistake
+    and none blocks the others from a hair's breadth. Bertsekas takes the norm at x; that before the
+    last step serves as well, and is a number already.
+    """
+    near = _nearness(box, scale)
+    at_lower = (x - box.lower <= near) & (gradient > 0.0)
+    at_upper = (box.upper - x <= near) & (gradient < 0.0)
+    return at_lower | at_upper
+
+
+def _nearness(box: Box, scale: float) -> Any:
+    width, near = box.upper - box.lower, min(scale, _NEAR)
+    if isinstance(width, float):
+        return min(_NEAR * width, near)
+    return namespace(width).minimum(_NEAR * width, near)
+
+
+def outward(box: Box, x: Array, d: Array) -> Array:
+    """A mask of coordinates that are at a bound and that `d` would move beyond."""
+    return ((x <= box.lower) & (d < 0.0)) | ((x >= box.upper) & (d > 0.0))

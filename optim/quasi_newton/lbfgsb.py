@@ -1,0 +1,179 @@
+"""L-BFGS within bounds, by projected steps.
+
+D. P. Bertsekas, Projected Newton methods for optimization problems with simple constraints, SIAM J.
+Control Optim. 20 (1982) 221-246: the held coordinates and the projected path; M. Schmidt, D. Kim,
+S. Sra, Projected Newton-type methods in machine learning, in: Optimization for Machine Learning
+(2011), section 11.4: limited-memory pairs on the free coordinates.
+
+R. H. Byrd et al. (SIAM J. Sci. Comput. 16 (1995) 1190-1208), the usual L-BFGS-B, walk along the
+sorted breakpoints of a path. That takes a message for each on distributed vectors; here every
+operation is on whole vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
+from optim.core.descent import Direction, advanced, ray_along
+from optim.core.outcome import Outcome
+from optim.core.plateau import Plateau
+from optim.core.problem import Point, Problem
+from optim.core.solver import ToleranceSolver
+from optim.core.state import State
+from optim.line_search import Ray, Search, StrongWolfe, Trial
+from optim.proximal.projections import Box
+from optim.quasi_newton.bounds import box_like, held, outward, projected_gradient
+from optim.quasi_newton.history import History, Pair
+from optim.quasi_newton.quasi_newton import PATIENCE, Memory, attempts, first_step
+
+
+@dataclass(frozen=True)
+class BoundedTrial(Trial):
+    """A trial with the coordinates held there and the pair on the others.
+
+    changed     how many are held either here or at the ray's start
+    """
+
+    held: Array = None
+    changed: float = 0.0
+    free_pair: Pair | None = None
+
+
+@dataclass(frozen=True)
+class BoundedMemory(Memory):
+    """The box, the held coordinates, and the pairs on the others."""
+
+    box: Box
+    held: Array
+    free: History
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBFGSB(ToleranceSolver):
+    """Limited-memory BFGS for smooth objectives within bounds; without bounds, as LBFGS.
+
+    bounds      a `Box`, whose bounds are numbers or arrays like x; or as in SciPy: one pair (lower,
+                upper) for each element of x, with None for no bound, or `scipy.optimize.Bounds`
+    history     pairs kept: 4 * history vectors of memory, as those of the free coordinates are kept
+    search      the step-size search, along the path projected on the box
+
+    A start outside is moved to the nearest point of the box; nothing is evaluated outside. The
+    gradient's tolerances are about the projected gradient, x - projection(x - gradient).
+    Cost of an iteration as for LBFGS: one evaluation, two messages on lazy arrays; one more message
+    where other coordinates are held at bounds than before.
+    """
+
+    bounds: Any = field(default_factory=Box)
+    history: int = 10
+    search: Search = field(default_factory=StrongWolfe)
+
+    def init(self, problem: Problem, x: Array) -> State:
+        """Evaluate at the start."""
+        box = box_like(self.bounds, x)
+        x, pairs = box(x), History(self.history)
+        with quiet():
+            value, gradient = problem(x)
+            mask = held(box, x, gradient, math.inf)
+            norm = max_norm(projected_gradient(box, x, gradient))
+            number, norm = fetch(value, norm, also=(x, gradient, mask))
+        point = Point(x, number, gradient, norm)
+        return State.start(
+            point, BoundedMemory(pairs, Plateau.start(point, PATIENCE), box, mask, pairs)
+        )
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One iteration; if the pairs mislead the search, another attempt without them."""
+        for free in attempts(state.memory.free):
+            ray = _projected_ray(problem, state, _descent(state, free))
+            trial = self.search(ray) if ray.start.slope < 0.0 else None
+            if trial is not None:
+                return _advanced(state, ray, cast(BoundedTrial, trial), free)
+        return replace(state, outcome=Outcome.STALLED)
+
+
+def _descent(state: State, free: History) -> Direction:
+    """Quasi-Newton on the free coordinates; for the held, along the gradient up to the bound."""
+    x, g, memory = state.x, state.gradient, state.memory
+    box, xp = memory.box, namespace(x)
+    with quiet():
+        newton = -free.inverse_hessian_times(_free(memory.held, g))
+        d = xp.where(memory.held, box(x - (free.scale if free else 1.0) * g) - x, newton)
+        d = xp.where(outward(box, x, d), 0.0, d)
+        also = (d, *memory.history.newest, *memory.free.newest)
+        slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=also)
+    first = first_step(slope, free, memory.history, state.step_size)
+    return Direction(d, slope, d_norm, x_norm, first)
+
+
+def _free(mask: Array, v: Array) -> Array:
+    """`v` with 0 for the coordinates of the mask."""
+    return namespace(v).where(mask, 0.0, v)
+
+
+def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
+    """The objective along the direction, projected on the box.
+
+    Where the path has bent at a bound, its slope says nothing of the pairs' curvature; a slope of 0
+    lets the search judge such a step by its gain alone.
+    """
+    x, g, memory, d = state.x, state.gradient, state.memory, direction.vector
+    box = memory.box
+
+    def at(step_size: float) -> BoundedTrial:
+        with quiet():
+            straight = x + step_size * d
+            new = box(straight)
+            value, gradient = problem(new)
+            mask = held(box, new, gradient, state.gradient_norm)
+            s, y = new - x, gradient - g
+            free_s, free_y = _free(mask, s), _free(mask, y)
+            number, norm, slope, bend, foretold, changed, kept, *dots = fetch(
+                value,
+                max_norm(projected_gradient(box, new, gradient)),
+                gradient @ d,
+                max_norm(new - straight),
+                s @ g,
+                _count(mask != memory.held, x),
+                _count(mask, x),
+                s @ y,
+                y @ y,
+                free_s @ free_y,
+                free_y @ free_y,
+                also=(new, gradient, mask),
+            )
+        pair = Pair(s, y, *dots[:2])
+        return BoundedTrial(
+            step_size,
+            number,
+            slope if bend == 0.0 else 0.0 * slope,
+            foretold=foretold,
+            point=Point(new, number, gradient, norm),
+            pair=pair,
+            held=mask,
+            changed=changed,
+            free_pair=Pair(free_s, free_y, *dots[2:]) if kept else pair,
+        )
+
+    return ray_along(problem, state, direction, at)
+
+
+def _count(mask: Array, x: Array) -> Scalar:
+    xp = namespace(x)
+    return xp.sum(xp.astype(mask, x.dtype))
+
+
+def _advanced(state: State, ray: Ray, trial: BoundedTrial, free: History) -> State:
+    """The state after `trial`; `free` holds the pairs that made the direction."""
+    misled = free is not state.memory.free
+    known = History(free.capacity) if misled else state.memory.history
+    history = known.push(trial.pair, ray.epsilon)
+    if not trial.changed and trial.free_pair is not None:
+        free = free.push(trial.free_pair, ray.epsilon)
+    elif trial.free_pair is trial.pair:  # nothing is held
+        free = history
+    else:
+        free = history.restricted(lambda v: _free(trial.held, v), ray.epsilon)
+    return advanced(state, ray, trial, history=history, free=free, held=trial.held)

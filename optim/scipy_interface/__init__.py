@@ -1,0 +1,1 @@
+"""SciPy's way to call a solver."""

@@ -1,0 +1,198 @@
+"""SciPy's `minimize`, as far as it makes sense here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from optim.core.arrays import Array, as_start
+from optim.core.driver import Callback, Progress
+from optim.core.solver import Solver
+from optim.gradient.conjugate_gradient import ConjugateGradient
+from optim.gradient.gradient_descent import GradientDescent
+from optim.gradient.spectral_projected_gradient import SpectralProjectedGradient
+from optim.newton.truncated_newton import TruncatedNewton
+from optim.proximal.admm import ADMM
+from optim.proximal.proximal_gradient import ProximalGradient
+from optim.quasi_newton.bounds import box_like
+from optim.quasi_newton.lbfgs import LBFGS
+from optim.quasi_newton.lbfgsb import LBFGSB
+from optim.quasi_newton.owlqn import OWLQN
+from optim.quasi_newton.projected_quasi_newton import ProjectedQuasiNewton
+from optim.scipy_interface.results import (
+    DIFFERENCES,
+    NEAREST,
+    NumPyObjective,
+    adapted_callback,
+    own_options,
+)
+from optim.stochastic.adadelta import AdaDelta
+from optim.stochastic.adagrad import AdaGrad
+from optim.stochastic.adam import Adam, AdamW
+from optim.stochastic.ftrl import FTRL
+from optim.stochastic.minibatches import is_sampled
+from optim.stochastic.rmsprop import RMSProp
+from optim.stochastic.sag import SAG
+from optim.stochastic.sgd import SGD
+from optim.stochastic.svrg import SVRG
+
+METHODS: dict[str, type[Solver]] = {
+    "L-BFGS": LBFGS,
+    "L-BFGS-B": LBFGSB,
+    "CG": ConjugateGradient,
+    "trust-ncg": TruncatedNewton,
+    "OWL-QN": OWLQN,
+    "SGD": SGD,
+    "AdaGrad": AdaGrad,
+    "AdaDelta": AdaDelta,
+    "RMSProp": RMSProp,
+    "Adam": Adam,
+    "AdamW": AdamW,
+    "FTRL": FTRL,
+    "SAG": SAG,
+    "SVRG": SVRG,
+    "gradient-descent": GradientDescent,
+    "SPG": SpectralProjectedGradient,
+    "PQN": ProjectedQuasiNewton,
+    "proximal-gradient": ProximalGradient,
+    "ADMM": ADMM,
+}
+
+
+def minimize(
+    fun: Callable[..., Any],
+    x0: Array,
+    args: Sequence[Any] = (),
+    method: str | None = None,
+    jac: bool | str | Callable[..., Array] | None = None,
+    hess: Any = None,
+    hessp: Any = None,
+    bounds: Any = None,
+    constraints: Any = (),
+    tol: float | None = None,
+    callback: Callback | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    progress: Progress = False,
+) -> OptimizeResult:
+    """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
+
+    method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
+                that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
+                options, for instance method="OWL-QN", options={"l1": 0.1}
+    jac         True: fun returns (value, gradient); or a callable jac(x, *args). On NumPy arrays
+                also "2-point", "3-point" or "cs", for differences of values; and None, for True
+                where fun returns a pair and "2-point" where it returns a number
+    hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args)
+    bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class takes
+    tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
+    callback    as callback(intermediate_result=OptimizeResult) or callback(state) if its parameter
+                has that name, else callback(x); True or StopIteration stops the run
+    options     parameters of the method's class, such as LBFGS, also by SciPy's names maxiter,
+                maxfun, maxcor, gtol, ftol, xtol; "disp" prints how the run ended, "eps" is the
+                step of differences
+    progress    True for a progress bar, or a callable(state)
+
+    With differences `nfev` counts all calls of fun, `max_evaluations` those for values only.
+    """
+    if method is None:
+        method = "L-BFGS" if bounds is None else "L-BFGS-B"
+    cls = _solver_class(method)
+    rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if callable(hess) and hessp is None and "hessp" in _fields(cls):
+        hess, hessp = None, lambda x, v, *rest, hess=hess: hess(x, *rest) @ v
+    _refuse(cls, method, hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
+    given: dict[str, Any] = {} if tol is None else {"gradient_tolerance": tol}
+    if bounds is not None:
+        given["bounds"] = bounds
+    if hessp is not None:
+        given["hessp"] = lambda x, v: hessp(x, v, *rest)
+    wanted = own_options(options or {}, _fields(cls))
+    disp, eps = wanted.pop("disp", False), wanted.pop("eps", None)
+    _check_options(cls, method, wanted)
+    solver = cls(**{**given, **wanted})
+    objective, x0, own_jac = _objective(fun, x0, jac, rest, solver, eps)
+    result = solver.minimize(
+        objective,
+        x0,
+        args=() if isinstance(objective, NumPyObjective) else rest,
+        jac=own_jac,
+        callback=adapted_callback(callback),
+        progress=progress,
+    )
+    if isinstance(objective, NumPyObjective):
+        result["nfev"] = objective.calls
+    if disp:
+        summary = f"{result.message} f = {result.fun}, {result.nit} iterations, {result.nfev} calls"
+        sys.stdout.write(f"{summary}\n")
+    return result
+
+
+def _objective(
+    fun: Callable[..., Any], x0: Any, jac: Any, args: tuple[Any, ...], solver: Solver, eps: Any
+) -> tuple[Callable[..., Any], Any, Any]:
+    """fun, x0 and jac for the solver; on NumPy arrays all that SciPy allows."""
+    if isinstance(jac, str) and jac not in DIFFERENCES:
+        raise ValueError(f"jac={jac!r}: must be True, callable, or one of {', '.join(DIFFERENCES)}")
+    local = not hasattr(x0, "__array_namespace__") or isinstance(x0, (np.ndarray, np.generic))
+    if not callable(fun) or is_sampled(fun):
+        return fun, x0, True if jac is None else jac
+    if local and not hasattr(x0, "detach"):
+        x = as_start(np.atleast_1d(np.asarray(x0)))
+        bounds = getattr(solver, "bounds", None)
+        box = None if bounds is None else box_like(bounds, x)
+        return NumPyObjective(fun, False if jac is False else jac, args, box, eps), x, True
+    if jac is None or jac is False:
+        jac = True
+    if isinstance(jac, str):
+        raise ValueError(
+            f"jac={jac!r}: differences are taken on NumPy arrays only, as each costs a pass over "
+            "the data; return (value, gradient) from fun, or give jac=..., or minimise on "
+            "x0.numpy()"
+        )
+    return fun, x0, jac
+
+
+def _solver_class(method: str) -> type[Solver]:
+    wanted = _plain(method) if isinstance(method, str) else method
+    known = {_plain(name): cls for name, cls in METHODS.items()}
+    if wanted not in known:
+        near = {_plain(name): other for name, other in NEAREST.items()}
+        hint = f"; the nearest is {near[wanted]}" if wanted in near else ""
+        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}{hint}")
+    return known[wanted]
+
+
+def _refuse(cls: type[Solver], method: str, **given: Any) -> None:
+    """Arguments of SciPy's that the method has no use for."""
+    for name, value in given.items():
+        absent = value is None or (isinstance(value, (tuple, list)) and not value)
+        if absent or name in _fields(cls):
+            continue
+        methods = [known for known, other in METHODS.items() if name in _fields(other)]
+        instead = f"use method {' or '.join(methods)}" if methods else f"leave {name} out"
+        if name == "hess":
+            instead = "give products with it, hessp=lambda x, v: hess(x) @ v, to method trust-ncg"
+        raise NotImplementedError(
+            f"minimize({name}=...) is not available with method {method}; {instead}"
+        )
+
+
+def _check_options(cls: type[Solver], method: str, options: Mapping[str, Any]) -> None:
+    for name in options:
+        if name not in _fields(cls):
+            allowed = ", ".join([*_fields(cls), "disp", "eps"])
+            raise ValueError(f"unknown option {name!r} for {method}; allowed are {allowed}")
+
+
+def _fields(cls: type[Solver]) -> list[str]:
+    return [field.name for field in fields(cls)]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

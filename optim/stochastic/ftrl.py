@@ -1,0 +1,70 @@
+"""FTRL-Proximal: H. B. McMahan et al., Ad click prediction, KDD 2013, algorithm 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from optim.core.arrays import Array, namespace
+from optim.core.checks import check_positive
+from optim.proximal.proximal import L1Norm
+from optim.stochastic.stochastic import StochasticSolver, Vectors, zeros_like
+
+
+@dataclass(frozen=True, kw_only=True)
+class FTRL(StochasticSolver):
+    """Follow the proximally regularised leader, per coordinate: sparse, exactly 0 below l1.
+
+    step_size   alpha, a number: the paper's step sizes are alpha / (beta + sqrt(sum gradient^2))
+    beta        tempers the first steps
+    l1, l2      weights lambda_1 (a number or an array like x) and lambda_2, against the *sum* of
+                all gradients so far, as in the paper
+
+    x_k+1 is the minimum of (sum of gradients) @ x + l1 * |x|_1 + l2 / 2 * |x|^2 + proximal terms.
+    So after k steps the penalties weigh 1/k of what the same numbers mean to AdaGrad or OWLQN, and
+    values and gradients are those of fun alone. Without them the path is that of
+    AdaGrad(step_size=alpha, epsilon=beta).
+
+    Vectors kept: two.
+    """
+
+    step_size: float = 0.1
+    beta: float = 1.0
+    l1: Any = 0.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if callable(self.step_size):
+            raise TypeError(
+                "FTRL(step_size=...) must be a number: the step sizes fall with the gradients "
+                "already; give for instance step_size=0.1"
+            )
+        check_positive(self, "step_size")
+        check_positive(self, "beta")
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """z and n of the paper."""
+        return ("leader", "squares")
+
+    def init_memory(self, x: Array) -> Vectors:
+        """The z for which `x` is the minimum before any gradient, and no squares."""
+        sign = namespace(x).sign(x)
+        z = -(x * (self.beta / self.step_size + self.l2) + self.l1 * sign)
+        return z, zeros_like(x)
+
+    def update(self, memory: Vectors, x: Array, gradient: Array, k: int) -> tuple[Array, Vectors]:
+        """The next x, z and n."""
+        z, n = memory
+        root, n = n**0.5, n + gradient * gradient
+        new_root = n**0.5
+        sigma = (new_root - root) / self.step_size
+        z = z + gradient - sigma * x
+        x = -self._threshold.prox(z, 1.0) / ((self.beta + new_root) / self.step_size + self.l2)
+        return x, (z, n)
+
+    @cached_property
+    def _threshold(self) -> L1Norm:
+        return L1Norm(self.l1)

@@ -1,0 +1,199 @@
+"""Objectives that are means over many items, and can be seen one batch at a time.
+
+Which batch evaluation k sees is a function of the seed and k alone: a run that is repeated, or
+resumed at iteration k, sees the same batches. Called as a function, such an objective is the whole
+mean, so that any solver takes it; the stochastic ones ask for `batch(k)` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from optim.core.arrays import Array, Scalar
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Evaluation: TypeAlias = tuple[Scalar, Array]  # value and gradient
+
+
+class Sampled(Protocol):
+    """What a stochastic solver asks of an objective with batches."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """After how many batches each item was seen once."""
+
+    def batch(self, k: int) -> Callable[..., Evaluation]:
+        """The objective on batch k = 0, 1, ...: a function of x (and further arguments)."""
+
+    def __call__(self, x: Array, *args: Any) -> Evaluation:
+        """The whole objective."""
+
+
+def is_sampled(objective: Any) -> TypeGuard[Sampled]:
+    """Whether `objective` has batches."""
+    return hasattr(objective, "batch") and hasattr(objective, "batches_per_epoch")
+
+
+@dataclass(frozen=True)
+class Order:
+    """0 .. count - 1, again and again, in a new random order each time or always in the same.
+
+    The order of an epoch costs O(count) once; that of the last epoch asked for is kept.
+    """
+
+    count: int
+    shuffle: bool
+    seed: int
+    _kept: dict[int, Indices] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def at(self, k: int) -> int:
+        """The k-th number, k = 0, 1, ..."""
+        epoch, place = divmod(k, self.count)
+        return int(self.epoch(epoch)[place])
+
+    def epoch(self, number: int) -> Indices:
+        """All numbers in the order of epoch `number`."""
+        number = number if self.shuffle else 0
+        order = self._kept.get(number)
+        if order is None:
+            order = self._drawn(number)
+            self._kept.clear()
+            self._kept[number] = order
+        return order
+
+    def _drawn(self, number: int) -> Indices:
+        if not self.shuffle:
+            return np.arange(self.count)
+        return np.random.default_rng((self.seed, number)).permutation(self.count)
+
+
+@dataclass(frozen=True)
+class Minibatches:
+    """The mean over `count` items, of which each batch takes `batch_size` without replacement.
+
+    fun         fun(x, indices, *args) -> (value, gradient), both means over the items `indices`,
+                an int64 NumPy array
+    shuffle     a new order of the items in each epoch; False: always 0 .. count - 1
+    drop_last   leave out the last batch of an epoch if it is smaller than the others
+    seed        of the orders
+
+    An epoch is `batches_per_epoch` batches. The whole objective is one call with all the indices.
+    """
+
+    fun: Callable[..., Evaluation]
+    count: int
+    batch_size: int
+    shuffle: bool = True
+    drop_last: bool = False
+    seed: int = 0
+    order: Order = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_sampling(self, self.fun, self.count, self.seed)
+        if not 1 <= self.batch_size <= self.count:
+            raise ValueError(
+                f"Minibatches(batch_size={self.batch_size!r}): must be between 1 and "
+                f"count={self.count}"
+            )
+        object.__setattr__(self, "order", Order(self.count, self.shuffle, self.seed))
+
+    @classmethod
+    def of(
+        cls,
+        fun: Callable[..., Evaluation],
+        *data: Any,
+        batch_size: int,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+    ) -> Minibatches:
+        """Over the rows of `data`: fun(x, *rows, *args), where each of rows is data[indices].
+
+        `data` are arrays or sparse matrices with equally many rows.
+        """
+        lengths = [part.shape[0] for part in data]
+        if not data or len(set(lengths)) > 1:
+            raise ValueError(
+                f"Minibatches.of(fun, *data): data must be arrays with equally many rows, but have "
+                f"{lengths or 'no arrays'}; give for instance features, labels"
+            )
+
+        def on_rows(x: Array, indices: Indices, *args: Any) -> Evaluation:
+            return fun(x, *(part[indices] for part in data), *args)
+
+        return cls(on_rows, lengths[0], batch_size, shuffle, drop_last, seed)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """After how many batches each item was seen once."""
+        full, rest = divmod(self.count, self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def indices(self, k: int) -> Indices:
+        """The items of batch k."""
+        epoch, place = divmod(k, self.batches_per_epoch)
+        first = place * self.batch_size
+        return self.order.epoch(epoch)[first : first + self.batch_size]
+
+    def batch(self, k: int) -> Callable[..., Evaluation]:
+        """The objective on batch k."""
+        return lambda x, *args: self.fun(x, self.indices(k), *args)
+
+    def __call__(self, x: Array, *args: Any) -> Evaluation:
+        """The mean over all items."""
+        return self.fun(x, np.arange(self.count), *args)
+
+
+@dataclass(frozen=True)
+class FiniteSum:
+    """The mean of `count` terms, each an objective of its own that keeps its number.
+
+    fun         fun(x, i, *args) -> (value, gradient) of term i = 0 .. count - 1: one item, or a
+                fixed batch of them (batches of the same size, or their mean weighs them wrongly)
+    shuffle     a new order of the terms in each epoch; False: always 0 .. count - 1
+    seed        of the orders
+
+    The whole objective is `count` calls of fun.
+    """
+
+    fun: Callable[..., Evaluation]
+    count: int
+    shuffle: bool = True
+    seed: int = 0
+    order: Order = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_sampling(self, self.fun, self.count, self.seed)
+        object.__setattr__(self, "order", Order(self.count, self.shuffle, self.seed))
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The number of terms."""
+        return self.count
+
+    def batch(self, k: int) -> Callable[..., Evaluation]:
+        """The term that evaluation k sees."""
+        return lambda x, *args: self.fun(x, self.order.at(k), *args)
+
+    def __call__(self, x: Array, *args: Any) -> Evaluation:
+        """The mean of all terms."""
+        value, gradient = self.fun(x, 0, *args)
+        for i in range(1, self.count):
+            term = self.fun(x, i, *args)
+            value, gradient = value + term[0], gradient + term[1]
+        return value / self.count, gradient / self.count
+
+
+def _check_sampling(objective: object, fun: Any, count: int, seed: int) -> None:
+    name = type(objective).__name__
+    if not callable(fun):
+        raise TypeError(f"{name}: fun must be callable, but is {type(fun).__name__}")
+    if not count >= 1:
+        raise ValueError(f"{name}(count={count!r}): there must be at least 1")
+    if not seed >= 0:
+        raise ValueError(f"{name}(seed={seed!r}): must not be negative")

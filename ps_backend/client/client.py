@@ -1,0 +1,333 @@
+"""What a client can ask of the servers of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.connection import Connection
+from ps_backend.client.interrupts import uninterrupted
+from ps_backend.client.loop import Loop
+from ps_backend.client.programs import Ended
+from ps_backend.client.requests import Messages
+from ps_backend.client.selection import check_indices
+from ps_backend.client.server_link import Diagnose, RetryPolicy
+from ps_backend.client.topic import Topic
+from ps_backend.limits import MOST_FORCED_BYTES
+from ps_backend.program.space import Space
+from ps_backend.program.sweep import Program
+from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
+from ps_backend.wire.codec import dtype_of
+from ps_backend.wire.rounds import Key, Total, Winner
+
+_MOST_KEPT_BYTES = 1 << 16
+"""Contributions of a round that a server may keep, once it is over, until it hears from us."""
+
+
+class Client(Connection):
+    """One sender's connection to all the servers of a session. Thread-safe.
+
+    Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds
+    (``transport/liveness.py``), and waits for the slowest server, not for the sum. Do not fork
+    while one is open: a child process connects for itself.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        addresses: Sequence[str],
+        *,
+        token: str | None,
+        session: str | None = None,
+        timeout: float = 10.0,
+        retry: float = 5.0,
+        tls: str | Path | None = None,
+        pipe: bool | None = None,
+        diagnose: Diagnose | None = None,
+        lease: float | None = None,
+    ) -> Self:
+        """Connect to running servers, each ``"host:port"``.
+
+        ``session`` None opens a new one; the ``secret`` of who opened one joins it (with the same
+        addresses in the same order). ``lease``: how many seconds the session lives on after this
+        process died; by default as the servers say, which is ten minutes. ``timeout``: seconds to
+        wait for the servers to answer at all; ``retry``: seconds to wait later for one that went
+        silent. ``tls``: file with the certificate of the authority that signed the servers'.
+        ``pipe``: keep a stream open to each server, which halves the work of small requests and
+        holds a thread there; by default whoever opens a session does, and those who join do not, as
+        they may be many. Raises ``ServerLost``, ``AuthenticationError``.
+        """
+        if isinstance(addresses, str):
+            raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
+        addresses = server_addresses(addresses)
+        check_token(token)
+        check_seconds("timeout", timeout)
+        keep = session is None if pipe is None else pipe
+        twice = [address for address in addresses if addresses.count(address) > 1]
+        if twice:
+            raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
+        transports = [OverGrpc(address, token=token, tls=tls, pipe=keep) for address in addresses]
+        return cls._over(transports, session, timeout, retry, diagnose, lease)
+
+    @classmethod
+    def follow(
+        cls,
+        directory: Directory,
+        servers: int,
+        *,
+        token: str | None,
+        session: str | None = None,
+        timeout: float = 10.0,
+        retry: float = 10.0,
+        pipe: bool | None = None,
+        diagnose: Diagnose | None = None,
+        lease: float | None = None,
+    ) -> Self:
+        """Connect to the servers that ``directory`` knows, and go with them when they move.
+
+        When one was replaced by an empty one, requests that need what was lost raise ``ServerLost``
+        with the numbers of the buffers; all others succeed. Otherwise as ``connect``.
+        """
+        keep = session is None if pipe is None else pipe
+        make = partial(OverGrpc, token=token, pipe=keep)
+        transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
+        return cls._over(transports, session, timeout, retry, diagnose, lease)
+
+    @classmethod
+    def _over(
+        cls,
+        transports: Sequence[Transport],
+        session: str | None,
+        timeout: float,
+        retry: float,
+        diagnose: Diagnose | None,
+        lease: float | None,
+    ) -> Self:
+        """A client over ``transports``, which are closed if it cannot be had."""
+        try:
+            return cls(
+                transports,
+                session=session,
+                retry=RetryPolicy(retry),
+                patience=RetryPolicy(timeout),
+                diagnose=diagnose,
+                lease=lease,
+            )
+        except BaseException:
+            for transport in transports:
+                transport.close()
+            raise
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """A buffer id that nobody else in the session uses. No message."""
+        return next(self._numbers)
+
+    def run(
+        self, program: Program, *, wait: bool = True, ended: Ended | None = None
+    ) -> list[list[np.ndarray]] | None:
+        """Run ``program`` on every server that holds some of its spaces. One message to each.
+
+        Returns per sweep call the flat list of its partial results: per reduction the arrays that
+        ``program.partial_dtypes`` names, each of shape ``(blocks of the space,)``, read-only. With
+        ``wait=False`` returns None at once; the reply is awaited before the next message to one
+        of these servers, and an error then raised there. ``ended`` is told instead, if given: of
+        the error, or None. It hears as well of a program whose wait a KeyboardInterrupt broke off.
+
+        If a server refuses, no output of the program exists afterwards. ``program.frees`` leave
+        with the next message, once all servers have succeeded.
+        """
+        self._check_usable()
+        return self._programs.run(program, wait=wait, ended=ended)
+
+    def free(self, buffers: Iterable[int]) -> None:
+        """Note that nobody holds ``buffers`` any more; they leave with the next messages.
+
+        Never sends and never blocks, so finalizers may call it in any thread.
+        """
+        self._fan_out.note_frees(buffers)
+
+    # --- dense ------------------------------------------------------------------------------------
+
+    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
+        """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
+        self._send(self._compose.write(buffer, space, values), made=buffer)
+        self.counters.count_vectors(written=1)
+
+    def read(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        out: np.ndarray | None = None,
+        row: tuple[int, ...] = (),
+    ) -> np.ndarray:
+        """All values of ``buffer``, shape ``(space.length, *row)``. One message a server.
+
+        ``out``: C-contiguous array of that dtype and shape to read into. Raises ``BufferLost``.
+        """
+        kind, shape = dtype_of(np.dtype(dtype).name), (space.length, *row)
+        target = np.empty(shape, kind) if out is None else out
+        if target.dtype != kind or target.shape != shape or not target.flags.c_contiguous:
+            raise ValueError(
+                f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
+                f"shape {target.shape}"
+            )
+        self._send(self._compose.read(buffer, space, target), recorded=False)
+        self.counters.count_vectors(read=1)
+        return target
+
+    # --- sparse -----------------------------------------------------------------------------------
+
+    def gather(
+        self, buffer: int, space: Space, dtype: npt.DTypeLike, indices: npt.ArrayLike
+    ) -> np.ndarray:
+        """The values of ``buffer`` at ``indices``, shape ``(k,)``, in their order.
+
+        ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
+        server that holds one of them. Raises ``IndexError``, ``BufferLost``.
+        """
+        wanted = check_indices(indices, space.length)
+        found = np.empty(len(wanted), dtype_of(np.dtype(dtype).name))
+        messages, scattered = self._compose.gather(buffer, space, wanted, found)
+        self._send(messages, recorded=False)
+        for selection, values in scattered:
+            found[selection] = values
+        return found
+
+    def scatter_add(
+        self,
+        source: int,
+        target: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        *,
+        donate: bool,
+        ended: Ended | None = None,
+    ) -> None:
+        """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
+
+        ``indices`` and ``values`` have shape ``(k,)``; duplicates add up in the order given.
+        ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
+        may be using it. More than 1 MiB for a server then takes two messages, so that one that
+        lacks the memory for it refuses before another has given anything away. ``ended``: as in
+        ``run``.
+        """
+        messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
+        large = max(sum(map(len, message.payload)) for message in messages.values())
+        if donate and large > MOST_FORCED_BYTES:
+            messages = self._staged(f"push {target}", messages)
+        self._send(messages, made=target, ended=ended)
+
+    def _staged(self, round: str, messages: Messages) -> Messages:
+        """Stage the pairs, which a server may refuse; returns the messages without them."""
+        staged, bare = self._compose.in_two_steps(round, messages)
+        try:
+            self._send(staged)
+        except Exception:
+            self.drop_round(round)
+            raise
+        return bare
+
+    def update(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> None:
+        """Add ``values`` at ``indices`` (shape ``(k,)``) to ``buffer`` in place, whoever shares it.
+
+        One message to each server that holds one of them; what several clients send is added in
+        the order in which it comes. Programs take a buffer's values for final: never name in one a
+        buffer that was updated.
+        """
+        self._send(self._compose.update(buffer, space, dtype, indices, values))
+
+    # --- rounds -----------------------------------------------------------------------------------
+
+    def stage(
+        self,
+        round: str,
+        partition: int,
+        attempt: int,
+        space: Space,
+        indices: npt.ArrayLike | None,
+        values: npt.ArrayLike,
+        *,
+        slot: int = 0,
+        number: int = 0,
+    ) -> None:
+        """Keep a contribution to ``round`` until it is committed. One message a server.
+
+        ``indices`` and ``values`` have shape ``(k,)``; duplicates count each. ``indices`` None: all
+        of the space, in order. ``slot`` says to which array of the round, ``number`` which of this
+        attempt's contributions to it. Staging again under the same four numbers replaces. Raises
+        ``RoundClosed`` if the round is over.
+        """
+        key = Key(partition, attempt, slot, number)
+        self._send(self._compose.stage(round, key, space, indices, values))
+
+    def commit(
+        self,
+        round: str,
+        winners: Sequence[tuple[int, int]],
+        space: Space,
+        dtype: npt.DTypeLike,
+        target: int,
+    ) -> None:
+        """Make ``target``: zeros plus what the winners staged. One message a server.
+
+        ``winners``: (partition, attempt), one attempt per partition; they are added in ascending
+        order of partition, everything else of the round is dropped, and the round is closed.
+        Raises ``PSError`` if a winner staged nothing, and then nothing has changed.
+        """
+        ordered = sorted(Winner(*winner) for winner in winners)
+        if len({winner.partition for winner in ordered}) != len(ordered):
+            raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
+        self.commit_totals(round, [Total(target, space, dtype, ordered)])
+
+    def commit_totals(self, round: str, totals: Sequence[Total]) -> None:
+        """Make all ``totals`` and close the round, or change nothing. One message a server.
+
+        Raises ``PSError`` if a winner staged less than it says.
+        """
+        done: list[int] = []
+        self._check_usable()
+        with uninterrupted():
+            try:
+                replies = self._fan_out.send(
+                    self._compose.commit(round, totals),
+                    after=lambda replies, error: done.extend(replies if error else ()),
+                )
+            except Exception:
+                targets = [total.target for total in totals]
+                self._send(self._compose.reopen(round, targets, done))
+                raise
+            large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
+            if large:  # all have agreed: nothing will be taken back
+                self._fan_out.send_unawaited(self._compose.nothing(large))
+
+    def drop_round(self, round: str) -> None:
+        """End ``round`` without a result; later stages are refused. One message a server."""
+        self._send(self._compose.drop_round(round))
+
+    # --- the board --------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """The topic ``name`` of the session's board: small values to wait for. No message."""
+        return Topic(name, self.servers, self._compose.request, self._send)
+
+    def loop(self, name: str) -> Loop:
+        """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
+        return Loop(name, self.servers, self._compose.request, self._send)

@@ -1,0 +1,203 @@
+"""The lines from one client to all servers of a session: opening, sending, closing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from ps_backend.arguments import check_lease
+from ps_backend.client.counters import Counters
+from ps_backend.client.fan_out import FanOut, Replies
+from ps_backend.client.lease import renew_in_background
+from ps_backend.client.programs import Dispatcher, Ended
+from ps_backend.client.requests import Composer, Messages
+from ps_backend.client.server_link import Diagnose, Link, RetryPolicy
+from ps_backend.client.status import ServerStatus, decode_status
+from ps_backend.errors import PSError
+from ps_backend.transport import Transport
+from ps_backend.wire.membership import new_key, new_secret, session_name
+
+_COUNTER_BITS = 36
+_NUMBER_BITS = 63 - _COUNTER_BITS
+
+
+class Connection:
+    """A client's connection to its servers, without what it can ask of them."""
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        *,
+        session: str | None = None,
+        retry: RetryPolicy | None = None,
+        patience: RetryPolicy | None = None,
+        diagnose: Diagnose | None = None,
+        lease: float | None = None,
+    ) -> None:
+        """Open a session over ``transports``, or join that with the secret ``session``.
+
+        One message per server. ``retry``: how long a silent server is asked again; ``patience``:
+        the same while opening. ``lease``: how many seconds the session outlives its opener, the
+        servers' default if not given. ``diagnose`` says what is known of a server, by its address,
+        when it does not answer.
+        """
+        if not transports:
+            raise ValueError("a client needs the address of at least one server")
+        self.servers = len(transports)
+        self.client_id = uuid.uuid4().hex
+        self.secret = new_secret() if session is None else session
+        """Who knows it may join the session, and do whatever this client may."""
+        self.session = session_name(self.secret)
+        """The session's name, which is no secret."""
+        self.counters = Counters(self.servers)
+        self._owner = session is None
+        self._pid = os.getpid()
+        self._closed = False
+        self.closed_message = "the client is closed; connect again"
+        """What ``PSError`` says to those who use it all the same; its owner may know better."""
+        self._transports = transports
+        self._compose = Composer(
+            self.session,
+            self.client_id,
+            self.servers,
+            key=new_key(),
+            secret=self.secret,
+            lease=0.0 if lease is None else check_lease(lease),
+        )
+        self._ended = threading.Event()
+        opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
+        # the first server counts the clients of a session, so no two make the same buffer ids
+        number = opened[0].opened.number
+        if number >> _NUMBER_BITS:
+            raise PSError("the first server of the session was replaced too often; open a new one")
+        self._numbers = itertools.count(number << _COUNTER_BITS)
+        self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
+        self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
+        self.counters.reset()
+        leases = [reply.opened.lease for reply in opened.values() if reply.opened.lease]
+        if self._owner and leases:
+            renew = partial(_renew, tuple(transports), self._compose)
+            renew_in_background(min(leases), self, renew, self._ended)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the servers are, or were when they answered last."""
+        return tuple(transport.address for transport in self._transports)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a server did not answer the last time it was asked. No message."""
+        return any(link.lost for link in self._fan_out.links)
+
+    def status(self) -> list[ServerStatus]:
+        """What each server holds. One message a server."""
+        replies = self._send(self._compose.status(), recorded=False)
+        return [decode_status(self.addresses[k], replies[k].status) for k in range(self.servers)]
+
+    def wait(self) -> None:
+        """Wait for programs that were run with ``wait=False``; raises their first error."""
+        self._check_usable()
+        self._fan_out.await_all()
+
+    def close(self) -> None:
+        """Disconnect. Whoever opened the session ends it too: its buffers are freed. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ended.set()
+        try:
+            if os.getpid() == self._pid:
+                self._fan_out.await_all(quietly=True)
+                there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
+                messages = self._compose.close(there, session=self._owner)
+                self._fan_out.send(messages, recorded=False)
+        except PSError:
+            pass  # the server is gone, and what it held with it
+        finally:
+            for transport in self._transports:
+                transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        name = type(self).__name__
+        return f"<{name} of {', '.join(self.addresses)}, session {self.session[:8]}, {state}>"
+
+    def _open(self, fan_out: FanOut) -> Replies:
+        """Open or join on all servers, or on none."""
+        there: list[int] = []
+        try:
+            return fan_out.send(
+                self._compose.open(
+                    [transport.generation for transport in self._transports], create=self._owner
+                ),
+                recorded=False,
+                after=lambda replies, _: there.extend(replies),
+            )
+        except Exception:
+            with suppress(PSError):
+                messages = self._compose.close(there, session=self._owner)
+                fan_out.send(messages, recorded=False)
+            raise
+
+    def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[Link]:
+        return [
+            Link(
+                transport,
+                server,
+                self.counters,
+                retry=retry,
+                diagnose=diagnose,
+                reopen=self._compose.reopen_session,
+            )
+            for server, transport in enumerate(self._transports)
+        ]
+
+    def _send(
+        self,
+        messages: Messages,
+        *,
+        recorded: bool = True,
+        made: int | None = None,
+        ended: Ended | None = None,
+    ) -> Replies:
+        """Send and wait; if that fails on one server, what was ``made`` on others is freed."""
+        self._check_usable()
+
+        def take_back(replies: Replies, error: Exception | None) -> None:
+            if ended is not None:
+                ended(error)
+            if error is not None and made is not None:
+                self._fan_out.take_back([made], replies)
+
+        return self._fan_out.send(messages, recorded=recorded, after=take_back)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise PSError(self.closed_message)
+        if os.getpid() != self._pid:
+            raise PSError("the client was made before a fork; connect again in this process")
+
+
+def _renew(transports: Sequence[Transport], compose: Composer) -> None:
+    """Renew the lease of the session on all servers that answer."""
+    for transport in transports:
+        with suppress(PSError, ConnectionError, ValueError):  # gRPC's ValueError: closed just now
+            transport.call(compose.renew())

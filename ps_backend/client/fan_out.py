@@ -1,0 +1,241 @@
+"""Messages to several servers at once: the client waits for the slowest, not for the sum."""
+
+from __future__ import annotations
+
+import threading
+import time
+from _thread import start_new_thread
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ps_backend.client.counters import Counters
+from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
+from ps_backend.client.server_link import Exchange, Link, Message
+from ps_backend.errors import PSError, ServerLost
+from ps_backend.wire import ps_pb2 as pb
+
+_MOST_WAITING_FREES = 10_000
+"""A server that gets no other message is told of its frees when so many have come together."""
+
+Replies = dict[int, pb.Reply]
+"""By server."""
+
+After = Callable[[Replies, Exception | None], None]
+"""Gets the replies that came and the error that will be raised, if any."""
+
+
+class Group:
+    """The exchanges of one request with all the servers that it concerns."""
+
+    def __init__(
+        self,
+        exchanges: Mapping[int, Exchange],
+        after: After | None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """``quiet``: only ``after`` is told of a failure, not who sends the next message."""
+        self.quiet = quiet
+        self.finished = False
+        self._exchanges = exchanges
+        self._after = after
+        self._replies: Replies = {}
+        self._errors: dict[int, Exception] = {}
+        self._lock = threading.Lock()
+
+    def concerns(self, servers: Iterable[int]) -> bool:
+        """Does it go to one of ``servers``?"""
+        return not self._exchanges.keys().isdisjoint(servers)
+
+    def cancel(self) -> None:
+        """Ask the servers to end what they compute; returns at once. For a handler of signals."""
+        start_new_thread(self._cancel, ())  # ``Thread.start`` takes a lock
+
+    def _cancel(self) -> None:
+        for server, exchange in self._exchanges.items():
+            answered = server in self._replies or server in self._errors
+            if exchange.may_be_cancelled and not answered:
+                exchange.cancel()
+
+    def start(self, servers: Iterable[int]) -> None:
+        """Send to ``servers`` now, unless another thread that waits for it has sent it."""
+        with self._lock:
+            if not self.finished:
+                for server in servers:
+                    self._exchanges[server].start()
+
+    def finish(self) -> Replies:
+        """Wait for all replies; once. Raises the error of the first server, or of a lost one.
+
+        After a KeyboardInterrupt it can be called again: it asks for the replies that are missing.
+        """
+        with self._lock:
+            if self.finished:
+                return {}
+            for server in sorted(self._exchanges, reverse=True):  # the last one is sent only here
+                if server in self._replies or server in self._errors:
+                    continue
+                # Another one that is silent, too, had its time while the first was waited for.
+                patient = not any(exchange.gave_up for exchange in self._exchanges.values())
+                try:
+                    self._replies[server] = self._exchanges[server].result(patient=patient)
+                except Exception as error:  # noqa: BLE001 - raised below, when all have answered
+                    self._errors[server] = error
+            self.finished = True
+            first = _first(self._errors)
+            self._errors.clear()
+            try:
+                if self._after is not None:
+                    self._after(self._replies, first)
+                if first is not None:
+                    raise first
+            finally:
+                del first  # or its traceback would refer to itself, and keep alive what failed
+            return self._replies
+
+
+def _first(errors: Mapping[int, Exception]) -> Exception | None:
+    """That of the first server; but what a lost server caused elsewhere says less than its loss."""
+    lost = [server for server, error in errors.items() if isinstance(error, ServerLost)]
+    return errors[min(lost or errors)] if errors else None
+
+
+class FanOut:
+    """The links of one client to all its servers. Thread-safe."""
+
+    def __init__(self, links: Sequence[Link], counters: Counters) -> None:
+        self.links = links
+        self._counters = counters
+        self._noted: deque[int] = deque()
+        self._unawaited: list[Group] = []
+        self._lock = threading.Lock()
+
+    def note_frees(self, buffers: Iterable[int]) -> None:
+        """Free these with the next messages. Takes no lock: finalizers call it, in any thread."""
+        self._noted.extend(buffers)
+
+    def take_back(self, buffers: Sequence[int], servers: Iterable[int]) -> None:
+        """Free what a request made on ``servers``, as it failed on another one.
+
+        Where it failed, an id may be that of an older buffer, which must stay.
+        """
+        for server in servers:
+            self.links[server].note_frees(buffers)
+
+    def send(
+        self,
+        messages: Mapping[int, Message],
+        *,
+        recorded: bool = True,
+        after: After | None = None,
+    ) -> Replies:
+        """Send ``messages``, by server, all at once, and wait for all replies.
+
+        One server is called on the calling thread. ``after`` gets the replies that came and the
+        error that will be raised, if any. First awaits what ``send_unawaited`` left.
+        """
+        if not messages:
+            return {}
+        with uninterrupted():
+            group = self._prepare(messages, recorded, after)
+            try:
+                with self._waiting(), ended_by_ctrl_c(group.cancel):
+                    group.start(sorted(messages)[:-1])
+                    return group.finish()
+            except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
+                if recorded:
+                    group.quiet = True
+                    self._leave(group)
+                raise
+
+    def send_unawaited(
+        self,
+        messages: Mapping[int, Message],
+        *,
+        after: After | None = None,
+        quiet: bool = False,
+    ) -> None:
+        """Send, and leave waiting (and raising) to the next message to any of these servers.
+
+        ``quiet``: nobody raises, ``after`` is told.
+        """
+        with uninterrupted():
+            group = self._prepare(messages, True, after, quiet=quiet)
+            self._leave(group)
+            group.start(messages)
+
+    def await_all(self, *, quietly: bool = False) -> None:
+        """Wait for everything sent unawaited; raises the first error unless ``quietly``."""
+        with uninterrupted():
+            for server in range(len(self.links)):
+                try:
+                    self._await([server])
+                except Exception:
+                    if not quietly:
+                        raise
+
+    def _prepare(
+        self,
+        messages: Mapping[int, Message],
+        recorded: bool,
+        after: After | None,
+        *,
+        quiet: bool = False,
+    ) -> Group:
+        if self._unawaited:
+            self._await(messages)
+        if self._noted:
+            self._hand_out_frees(messages)
+        exchanges = {
+            server: self.links[server].exchange(message, recorded=recorded)
+            for server, message in messages.items()
+        }
+        return Group(exchanges, after, quiet=quiet)
+
+    def _leave(self, group: Group) -> None:
+        with self._lock:
+            self._unawaited.append(group)
+
+    def _await(self, servers: Iterable[int]) -> None:
+        with self._lock:
+            groups = [group for group in self._unawaited if group.concerns(servers)]
+        for group in groups:
+            try:
+                with self._waiting(), ended_by_ctrl_c(group.cancel):
+                    group.finish()
+            except Exception:
+                if not group.quiet:
+                    raise
+            finally:
+                if group.finished:
+                    with self._lock:
+                        self._unawaited = [one for one in self._unawaited if one is not group]
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._counters.count_wait(time.perf_counter() - began)
+
+    def _hand_out_frees(self, messages: Mapping[int, Message]) -> None:
+        fresh = []
+        while self._noted:
+            try:
+                fresh.append(self._noted.popleft())
+            except IndexError:  # another thread took the last
+                break
+        for server, link in enumerate(self.links):
+            waiting = link.note_frees(fresh)
+            if waiting > _MOST_WAITING_FREES and server not in messages:
+                template = next(iter(messages.values())).request
+                request = pb.Request(
+                    session=template.session, client=template.client, key=template.key
+                )
+                request.nothing.SetInParent()
+                try:
+                    link.exchange(Message(request), recorded=True).result()
+                except PSError:
+                    continue  # it will be told again, or is lost: whoever needs it will see

@@ -1,0 +1,132 @@
+"""The client's side of running programs: who gets which calls, and how the answers fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ps_backend.client.counters import Counters
+from ps_backend.client.fan_out import After, FanOut, Replies
+from ps_backend.client.requests import Composer
+from ps_backend.client.server_link import Message
+from ps_backend.program.space import Space
+from ps_backend.program.sweep import Program, Sweep, SweepCall, partial_dtypes
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_call, encode_sweep
+
+_MOST_REMEMBERED = 4096
+
+Ended = Callable[[Exception | None], None]
+"""Gets the error of a request whose replies have come, None if all is well."""
+
+
+class Dispatcher:
+    """Runs programs over the links of one client."""
+
+    def __init__(self, compose: Composer, fan_out: FanOut, counters: Counters) -> None:
+        self._compose, self._fan_out, self._counters = compose, fan_out, counters
+        self._servers = compose.servers
+        self._holders: dict[Space, list[int]] = {}
+        self._dtypes: dict[Sweep, tuple[np.dtype, ...]] = {}
+
+    def run(
+        self, program: Program, *, wait: bool, ended: Ended | None
+    ) -> list[list[np.ndarray]] | None:
+        """As ``Client.run``."""
+        calls = program.calls
+        shares: dict[int, list[int]] = {}
+        for number, call in enumerate(calls):
+            for server in self._holders_of(call.space):
+                shares.setdefault(server, []).append(number)
+        if not shares:
+            self._fan_out.note_frees(program.frees)
+            if ended is not None:
+                ended(None)
+            return [] if wait else None
+        messages = {
+            server: self._message(server, [calls[number] for number in numbers])
+            for server, numbers in shares.items()
+        }
+        after = self._after(program, shares, ended)
+        if not wait:
+            self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
+            return None
+        return self._assemble(calls, shares, self._fan_out.send(messages, after=after))
+
+    def _message(self, server: int, calls: list[SweepCall]) -> Message:
+        known = self._fan_out.links[server].known_sweeps
+        request = self._compose.request()
+        request.run.calls.extend(
+            [encode_call(call, full=call.sweep.digest not in known) for call in calls]
+        )
+
+        def complete(request: pb.Request) -> None:
+            for message, call in zip(request.run.calls, calls, strict=True):
+                message.sweep.CopyFrom(encode_sweep(call.sweep))
+
+        return Message(request, complete=complete)
+
+    def _after(
+        self, program: Program, shares: Mapping[int, list[int]], ended: Ended | None
+    ) -> After:
+        """What to do when all servers have answered, or failed."""
+        calls = program.calls
+
+        def after(replies: Replies, error: Exception | None) -> None:
+            if ended is not None:
+                ended(error)
+            for server in replies:
+                known = self._fan_out.links[server].known_sweeps
+                known.update([calls[number].sweep.digest for number in shares[server]])
+            if error is not None:
+                made = [number for call in calls for number in call.outputs]
+                self._fan_out.take_back(made, replies)
+                return
+            self._fan_out.note_frees(program.frees)
+            self._counters.count_program(
+                len(calls),
+                sum([len(call.inputs) for call in calls]),
+                sum([len(call.outputs) for call in calls]),
+                sum([len(call.donors) for call in calls]),
+            )
+
+        return after
+
+    def _assemble(
+        self, calls: tuple[SweepCall, ...], shares: dict[int, list[int]], replies: Replies
+    ) -> list[list[np.ndarray]]:
+        """Per call its partial results, the parts of the servers one after the other."""
+        pieces: list[list[list[bytes]]] = [[[] for _ in self._partials(c.sweep)] for c in calls]
+        for server in sorted(shares):
+            partials = iter(replies[server].partials)
+            for number in shares[server]:
+                for piece in pieces[number]:
+                    piece.append(next(partials))
+        return [
+            [
+                np.frombuffer(b"".join(piece), dtype)
+                for piece, dtype in zip(found, self._partials(call.sweep), strict=True)
+            ]
+            for found, call in zip(pieces, calls, strict=True)
+        ]
+
+    def _partials(self, sweep: Sweep) -> tuple[np.dtype, ...]:
+        """Dtypes of the partial results of one sweep, in the order in which they come."""
+        found = self._dtypes.get(sweep)
+        if found is None:
+            if len(self._dtypes) >= _MOST_REMEMBERED:
+                self._dtypes.clear()
+            types = sweep.types
+            found = self._dtypes[sweep] = tuple(
+                dtype for r in sweep.reductions for dtype in partial_dtypes(r, types[r.arg])
+            )
+        return found
+
+    def _holders_of(self, space: Space) -> list[int]:
+        found = self._holders.get(space)
+        if found is None:
+            if len(self._holders) >= _MOST_REMEMBERED:
+                self._holders.clear()
+            found = self._holders[space] = space.holders(self._servers)
+        return found

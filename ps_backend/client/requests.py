@@ -1,0 +1,292 @@
+"""From what a caller asks to the messages for each server. Checks arguments; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.client.selection import Indices, Selection, check_indices, split
+from ps_backend.client.server_link import Message
+from ps_backend.program.space import Space
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts, byte_view
+from ps_backend.wire.codec import dtype_of
+from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL
+from ps_backend.wire.rounds import Key, Total
+
+Messages = dict[int, Message]
+"""A message for each server that the request concerns."""
+
+
+class Composer:
+    """Composes the messages of one client of a session with so many servers."""
+
+    def __init__(
+        self,
+        session: str,
+        client: str,
+        servers: int,
+        *,
+        key: bytes = b"",
+        secret: str = "",
+        lease: float = 0.0,
+    ) -> None:
+        """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session."""
+        self.session, self.client, self.servers = session, client, servers
+        self._key, self._secret, self._lease = key, secret, lease
+
+    def request(self) -> pb.Request:
+        """A request without a body yet."""
+        return pb.Request(session=self.session, client=self.client, key=self._key)
+
+    def renew(self) -> pb.Request:
+        """To any server: the session is still in use."""
+        request = self.request()
+        request.renew.SetInParent()
+        return request
+
+    # --- the connection ---
+
+    def open(self, generations: Sequence[int], *, create: bool) -> Messages:
+        """To all servers, each replaced so often: make the session, or join it."""
+        messages: Messages = {}
+        for server, generation in enumerate(generations):
+            request = self.reopen_session(server, generation)
+            request.open.create = create
+            messages[server] = Message(request)
+        return messages
+
+    def reopen_session(self, server: int, generation: int) -> pb.Request:
+        """To one server: join the session, which is made if that server, a new one, has it not."""
+        request = self.request()
+        body = request.open
+        body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
+        body.create, body.first_number = True, generation << CLIENT_BITS
+        body.secret, body.lease = self._secret, self._lease
+        return request
+
+    def close(self, servers: Iterable[int], *, session: bool) -> Messages:
+        """To ``servers``: leave, or end the session."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.close.session = session
+        return messages
+
+    def status(self) -> Messages:
+        """To all servers: what do you hold?"""
+        messages = self._to(range(self.servers))
+        for message in messages.values():
+            message.request.status.SetInParent()
+        return messages
+
+    # --- dense ---
+
+    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> Messages:
+        """To each holder: its part of ``values``, which must have the length of the space."""
+        given = np.asarray(values)
+        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
+        if given.ndim == 0 or len(array) != space.length:
+            raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
+        messages = self._to(space.holders(self.servers))
+        for server, message in messages.items():
+            low, high = space.range_of(server, self.servers)
+            _fill(message.request.write.array, buffer, space, array.dtype, array.shape[1:])
+            message.payload = [byte_view(array[low:high])]
+        return messages
+
+    def read(self, buffer: int, space: Space, out: np.ndarray) -> Messages:
+        """To each holder: send your part, into ``out``."""
+        messages = self._to(space.holders(self.servers))
+        for server, message in messages.items():
+            low, high = space.range_of(server, self.servers)
+            _fill(message.request.read.array, buffer, space, out.dtype, out.shape[1:])
+            message.into = byte_view(out[low:high])
+        return messages
+
+    # --- sparse ---
+
+    def gather(
+        self, buffer: int, space: Space, wanted: Indices, out: np.ndarray
+    ) -> tuple[Messages, list[tuple[Selection, np.ndarray]]]:
+        """To each server that holds some of ``wanted``: send the values there.
+
+        They come into ``out``, except for those whose places in ``out`` are scattered: these come
+        into the arrays returned, to be put at the selection beside them.
+        """
+        messages: Messages = {}
+        scattered: list[tuple[Selection, np.ndarray]] = []
+        for server, selection in split(wanted, space, self.servers):
+            local = wanted[selection]
+            if not len(local):
+                continue
+            if isinstance(selection, slice):
+                target = out[selection]
+            else:
+                target = np.empty(len(local), out.dtype)
+                scattered.append((selection, target))
+            request = self.request()
+            request.gather.count = len(local)
+            _fill(request.gather.array, buffer, space, out.dtype)
+            messages[server] = Message(request, [byte_view(local)], byte_view(target))
+        return messages, scattered
+
+    def scatter_add(
+        self,
+        source: int,
+        target: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        donate: bool,
+    ) -> Messages:
+        """To each holder: add its part of the pairs."""
+        wanted, given = _pairs(indices, values, space, dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self.request()
+            body = request.scatter_add
+            body.target, body.donate = target, donate
+            _fill(body.array, source, space, given.dtype)
+            body.count, payload = _select(wanted, given, selection)
+            messages[server] = Message(request, payload)
+        return messages
+
+    def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
+        """Those of ``scatter_add`` as messages that stage the pairs, and others that add them."""
+        staged: Messages = {}
+        bare: Messages = {}
+        for server, message in messages.items():
+            body = message.request.scatter_add
+            request = self.request()
+            request.stage.round, request.stage.count = round, body.count
+            request.stage.array.CopyFrom(body.array)
+            staged[server] = Message(request, message.payload)
+            body.round, body.count = round, 0
+            bare[server] = Message(message.request)
+        return staged, bare
+
+    def update(
+        self,
+        buffer: int,
+        space: Space,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+    ) -> Messages:
+        """To each server that holds some of ``indices``: add its part of the pairs in place."""
+        wanted, given = _pairs(indices, values, space, dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self.request()
+            _fill(request.update.array, buffer, space, given.dtype)
+            request.update.count, payload = _select(wanted, given, selection)
+            if request.update.count:
+                messages[server] = Message(request, payload)
+        return messages
+
+    # --- rounds ---
+
+    def stage(
+        self,
+        round: str,
+        key: Key,
+        space: Space,
+        indices: npt.ArrayLike | None,
+        values: npt.ArrayLike,
+    ) -> Messages:
+        """To each holder, even of none of the indices: its part of the contribution."""
+        if indices is None:
+            return self._stage_all(round, key, space, values)
+        wanted, given = _pairs(indices, values, space, np.asarray(values).dtype)
+        messages: Messages = {}
+        for server, selection in split(wanted, space, self.servers):
+            request = self._stage_request(round, key, space, given.dtype)
+            request.stage.count, payload = _select(wanted, given, selection)
+            messages[server] = Message(request, payload)
+        return messages
+
+    def _stage_all(self, round: str, key: Key, space: Space, values: npt.ArrayLike) -> Messages:
+        given = np.asarray(values)
+        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
+        if array.shape != (space.length,) or given.ndim == 0:
+            raise ValueError(f"values must have shape ({space.length},), got {given.shape}")
+        messages: Messages = {}
+        for server in space.holders(self.servers):
+            low, high = space.range_of(server, self.servers)
+            request = self._stage_request(round, key, space, array.dtype)
+            request.stage.dense = True
+            messages[server] = Message(request, [byte_view(array[low:high])])
+        return messages
+
+    def _stage_request(self, round: str, key: Key, space: Space, dtype: np.dtype) -> pb.Request:
+        request = self.request()
+        body = request.stage
+        body.round = round
+        body.partition, body.attempt, body.slot, body.number = key
+        _fill(body.array, 0, space, dtype)
+        return request
+
+    def commit(self, round: str, totals: Iterable[Total]) -> Messages:
+        """To each server that holds some of a total: make it from what the winners staged."""
+        messages: Messages = {}
+        for total in totals:
+            kind = dtype_of(np.dtype(total.dtype).name)
+            for server in total.space.holders(self.servers):
+                message = messages.setdefault(server, Message(self.request()))
+                body = message.request.commit
+                body.round = round
+                added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
+                _fill(added.target, total.target, total.space, kind)
+                for winner in total.winners:
+                    added.winners.add(**winner._asdict())
+        return messages
+
+    def reopen(self, round: str, targets: Iterable[int], servers: Iterable[int]) -> Messages:
+        """To ``servers``: take the commit back."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.reopen.round = round
+            message.request.reopen.targets.extend(targets)
+        return messages
+
+    def nothing(self, servers: Iterable[int]) -> Messages:
+        """To ``servers``: what you did last stands."""
+        messages = self._to(servers)
+        for message in messages.values():
+            message.request.nothing.SetInParent()
+        return messages
+
+    def drop_round(self, round: str) -> Messages:
+        """To all servers: end the round."""
+        messages = self._to(range(self.servers))
+        for message in messages.values():
+            message.request.drop_round.round = round
+        return messages
+
+    def _to(self, servers: Iterable[int]) -> Messages:
+        return {server: Message(self.request()) for server in servers}
+
+
+def _fill(
+    array: pb.Array, buffer: int, space: Space, dtype: np.dtype, row: tuple[int, ...] = ()
+) -> None:
+    array.buffer, array.length, array.dtype = buffer, space.length, dtype.name
+    array.row.extend(row)
+
+
+def _pairs(
+    indices: npt.ArrayLike, values: npt.ArrayLike, space: Space, dtype: npt.DTypeLike
+) -> tuple[Indices, np.ndarray]:
+    wanted = check_indices(indices, space.length)
+    given = np.ascontiguousarray(values, dtype=dtype_of(np.dtype(dtype).name))
+    if np.shape(values) != wanted.shape:
+        raise ValueError(f"{len(wanted)} indices need as many values, got shape {np.shape(values)}")
+    return wanted, given
+
+
+def _select(indices: Indices, values: np.ndarray, selection: Selection) -> tuple[int, Parts]:
+    chosen = indices[selection]
+    return len(chosen), [byte_view(chosen), byte_view(values[selection])]

@@ -1,0 +1,313 @@
+"""One client's line to one server: sequence numbers, repeats, and frees that ride along."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from ps_backend.client.counters import Counters
+from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
+from ps_backend.transport import Answer, Pending, Transport, Unavailable
+from ps_backend.transport.liveness import REPEAT_SECONDS
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
+from ps_backend.wire.errors import UnknownSweep, decode_error
+
+Diagnose = Callable[[str], str | None]
+"""Says what is known of the server at an address that does not answer."""
+
+REPLACED_SECONDS = 30.0
+"""Where another server takes the place of a lost one, requests wait for it: so long after the
+first of them gave the lost one up."""
+
+Reopen = Callable[[int, int], pb.Request]
+"""Composes what opens the session on a server (by number) that was replaced so often."""
+
+_MOST_FREES = 100_000
+"""In one message: eight bytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a server that does not answer is asked again: seconds."""
+
+    total: float = REPEAT_SECONDS
+    first: float = 0.05
+    longest: float = 1.0
+
+    def pauses(self) -> Iterator[float]:
+        """The pauses between attempts, doubling, until ``total`` seconds have passed."""
+        deadline, pause = time.monotonic() + self.total, self.first
+        while (left := deadline - time.monotonic()) > 0:
+            yield min(pause, left)
+            pause = min(2 * pause, self.longest)
+
+
+@dataclass(slots=True)
+class Message:
+    """A request to one server, with the bulk data that goes along and comes back."""
+
+    request: pb.Request
+    payload: Parts = ()
+    into: memoryview | None = None
+    complete: Callable[[pb.Request], None] | None = None
+    """Puts the full structures into a request whose sweeps the server does not know."""
+
+
+class Exchange:
+    """One request to one server and the way to its answer."""
+
+    def __init__(self, link: Link, request: pb.Request, message: Message) -> None:
+        self.request = request
+        self._link, self._payload, self._into = link, message.payload, message.into
+        self._complete = message.complete
+        self._pending: Pending | None = None
+        self._patient = True
+        self.gave_up = False
+        """Whether the server stayed silent through all repeats."""
+
+    def start(self) -> None:
+        """Send now; without it, ``result`` sends."""
+        self._pending = self._link.transport.start(self.request, self._payload, self._into)
+
+    def result(self, *, patient: bool = True) -> pb.Reply:
+        """Wait for the reply, repeating the request where the server does not answer.
+
+        Once only unless ``patient``. Raises what the server reports, or ``ServerLost``. May be
+        called again after a KeyboardInterrupt: the server answers a recorded request from its
+        record.
+        """
+        self._patient = patient
+        try:
+            reply = self._completed()
+        except Exception:
+            self._link.settle(self.request)
+            raise
+        self._link.settle(self.request)
+        return reply
+
+    def cancel(self) -> None:
+        """Ask the server to end this program. It answers then, be it ended or done."""
+        request = pb.Request(
+            session=self.request.session, client=self.request.client, key=self.request.key
+        )
+        request.cancel.sequence = self.request.sequence
+        with suppress(
+            PSError, Unavailable
+        ):  # who cannot be asked does not compute, or is waited for
+            self._link.transport.call(request)
+
+    @property
+    def may_be_cancelled(self) -> bool:
+        """Is it a program?"""
+        body: str | None = self.request.WhichOneof("body")
+        return body == "run"
+
+    def _completed(self) -> pb.Reply:
+        try:
+            return self._reply()
+        except UnknownSweep:
+            if self._complete is None:
+                raise
+            self._complete(self.request)
+            return self._reply()
+
+    def _reply(self) -> pb.Reply:
+        try:
+            return self._link.check(self.request, self._deliver())
+        except SessionUnknown as error:
+            self._link.reopen(error)
+            return self._link.check(self.request, self._deliver())
+
+    def _deliver(self) -> Answer:
+        try:
+            return self._attempt()
+        except Unavailable as error:
+            return self._repeat(error)
+
+    def _attempt(self) -> Answer:
+        if self._pending is None:
+            return self._link.transport.call(self.request, self._payload, self._into)
+        pending, self._pending = self._pending, None
+        return pending.result()
+
+    def _repeat(self, error: Unavailable) -> Answer:
+        for pause in self._link.patience() if self._patient else (0.0,):
+            time.sleep(pause)
+            try:
+                return self._attempt()
+            except Unavailable as again:
+                error = again
+        self.gave_up = True
+        raise self._link.give_up(self.request, error) from None
+
+
+class Link:
+    """The state of one client towards one server. Thread-safe."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: int,
+        counters: Counters,
+        *,
+        retry: RetryPolicy,
+        diagnose: Diagnose | None,
+        reopen: Reopen | None = None,
+    ) -> None:
+        self.transport = transport
+        self.known_sweeps: set[str] = set()
+        """Digests of the sweeps that the server was sent in full."""
+        self.lost = False
+        """Whether the server did not answer the last time it was asked."""
+        self._server, self._counters = server, counters
+        self._retry, self._diagnose, self._reopen = retry, diagnose, reopen
+        self._generation = 0  # where the session is known to be open
+        self._lost_generation, self._lost_at = -1, 0.0
+        self._lock = threading.Lock()
+        self._reopening = threading.Lock()
+        self._sequence = 0
+        self._unsettled: set[int] = set()
+        self._frees: list[int] = []
+
+    # --- frees ---
+
+    def note_frees(self, buffers: Iterable[int]) -> int:
+        """Send these with the next message; returns how many are waiting."""
+        with self._lock:
+            self._frees.extend(buffers)
+            return len(self._frees)
+
+    # --- sending ---
+
+    def exchange(self, message: Message, *, recorded: bool) -> Exchange:
+        """Prepare to send ``message``: numbered if ``recorded``, with the frees that wait."""
+        request = message.request
+        with self._lock:
+            if recorded:
+                self._sequence += 1
+                self._unsettled.add(self._sequence)
+                request.sequence = self._sequence
+                request.settled = min(self._unsettled)
+            if self._frees:
+                request.frees.extend(self._frees[:_MOST_FREES])
+                del self._frees[:_MOST_FREES]
+        return Exchange(self, request, message)
+
+    # --- for exchanges ---
+
+    def settle(self, request: pb.Request) -> None:
+        """The request will not be repeated any more."""
+        with self._lock:
+            self._unsettled.discard(request.sequence)
+
+    def patience(self) -> Iterator[float]:
+        """Pauses between repeats. For a server that was lost already there are none, or, where
+        another takes its place, as many as are left of REPLACED_SECONDS."""
+        if not (self.lost and self.transport.generation == self._lost_generation):
+            return self._retry.pauses()
+        if not self.transport.is_replaced:
+            return iter(())
+        left = self._lost_at + REPLACED_SECONDS - time.monotonic()
+        return replace(self._retry, total=left).pauses()
+
+    def check(self, request: pb.Request, answer: Answer) -> pb.Reply:
+        """Count the message; raise the error that the reply carries, if any."""
+        self.lost = False
+        self._counters.count_message(
+            self._server, answer.sent, answer.received, answer.reply.seconds
+        )
+        if answer.reply.HasField("error"):
+            raise self._error_in(request, answer.reply)
+        return answer.reply
+
+    def _error_in(self, request: pb.Request, reply: pb.Reply) -> Exception:
+        """Not raised here: its traceback would refer to itself, and keep alive what failed."""
+        error = decode_error(reply.error, self.transport.address)
+        if isinstance(error, UnknownSweep):
+            self.known_sweeps.clear()
+        if self.transport.generation and _misses_data(request, error):
+            lost = self._lost_before(request, error)
+            lost.__cause__ = error
+            return lost
+        return error
+
+    def reopen(self, error: SessionUnknown) -> None:
+        """Open the session on the server that took the place of a lost one.
+
+        Raises ``error`` if the server is none such.
+        """
+        with self._reopening:
+            generation = self.transport.generation
+            if self._reopen is None or generation == 0:
+                raise error
+            if generation != self._generation:  # else another thread was here just now
+                self._open_again(self._reopen)
+
+    def _open_again(self, compose: Reopen) -> None:
+        """Open, and once more should that server be lost, too: each numbers clients anew."""
+        for pause in chain((0.0,), self.patience()):  # who waited for another thread here, once
+            time.sleep(pause)
+            generation = self.transport.generation
+            request = compose(self._server, generation)
+            try:
+                self.check(request, self.transport.call(request))
+            except Unavailable as error:
+                silent = error
+                continue
+            self._generation = generation
+            return
+        raise self.give_up(request, silent)
+
+    def give_up(self, request: pb.Request, cause: Unavailable) -> PSError:
+        """The server counts as lost; returns the error that says so."""
+        generation = self.transport.generation
+        if not self.lost or generation != self._lost_generation:
+            self.lost, self._lost_generation = True, generation
+            self._lost_at = time.monotonic()
+        self.note_frees(request.frees)
+        said = self._diagnose(self.transport.address) if self._diagnose is not None else None
+        named = _buffers(request)
+        held = f"; its part of buffers {named} is gone unless it comes back" if named else ""
+        if self.transport.is_replaced:
+            next_step = (
+                "try again: another, empty one takes its place, and is waited for up to "
+                f"{REPLACED_SECONDS:g} s from the loss; make the arrays it held again"
+            )
+        else:
+            next_step = "start it again and connect anew to make the arrays again"
+        return ServerLost(
+            f"server {self.transport.address} does not answer ({said or cause}){held}; {next_step}"
+        )
+
+    def _lost_before(self, request: pb.Request, error: Exception) -> ServerLost:
+        named = _buffers(request)
+        what = f"Gone is a part of buffers {named}: make these arrays again" if named else error
+        return ServerLost(
+            f"server {self._server} was lost, and what it held with it; the one now at "
+            f"{self.transport.address} began empty. {what}; the session goes on"
+        )
+
+
+def _misses_data(request: pb.Request, error: Exception) -> bool:
+    """Did the request fail for want of an array, or of a contribution to a round?"""
+    committing = request.WhichOneof("body") == "commit"
+    return isinstance(error, BufferLost) or (committing and type(error) is PSError)
+
+
+def _buffers(request: pb.Request) -> str:
+    """The ids, and the lengths of the arrays, of the first few buffers that a request reads."""
+    lengths = {number: call.length for call in request.run.calls for number in call.inputs}
+    for call in request.run.calls:
+        for number in call.outputs:  # made by the request itself
+            lengths.pop(number, None)
+    kind = request.WhichOneof("body")
+    if kind in ("read", "gather", "scatter_add", "update", "pull"):
+        array = getattr(request, kind).array
+        lengths[array.buffer] = array.length
+    named = [f"{number} (length {length})" for number, length in lengths.items()]
+    return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

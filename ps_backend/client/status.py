@@ -1,0 +1,140 @@
+"""What a server says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ps_backend.client.counters import Counters
+from ps_backend.client.fan_out import FanOut
+from ps_backend.client.requests import Composer
+from ps_backend.client.server_link import Link, RetryPolicy
+from ps_backend.transport import OverGrpc
+from ps_backend.wire import ps_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    """A session that a server holds. Times in seconds."""
+
+    name: str
+    buffers: int
+    age: float
+    lease: float
+    """0 if it has none."""
+    left: float
+    """Of the lease, should no client of the session be heard of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """The state of one server. Sizes in bytes, times in seconds."""
+
+    address: str
+    version: str
+    instance: str
+    """Random for each start of a server."""
+    pid: int
+    uptime: float
+    sessions: int
+    buffers: int
+    used: int
+    """Bytes of buffers, staged contributions and requests being served."""
+    peak: int
+    budget: int
+    held: tuple[HeldSession, ...] = ()
+
+
+def decode_status(address: str, message: pb.Status) -> ServerStatus:
+    """The status that the server at ``address`` sent."""
+    return ServerStatus(
+        address=address,
+        version=message.version,
+        instance=message.instance,
+        pid=message.pid,
+        uptime=message.uptime,
+        sessions=message.sessions,
+        buffers=message.buffers,
+        used=message.used,
+        peak=message.peak,
+        budget=message.budget,
+        held=tuple(
+            HeldSession(one.name, one.buffers, one.age, one.lease, one.left) for one in message.held
+        ),
+    )
+
+
+def server_status(
+    addresses: Sequence[str],
+    *,
+    token: str | None,
+    tls: str | Path | None = None,
+    timeout: float = 5.0,
+) -> list[ServerStatus]:
+    """What running servers hold, without a session. One message each.
+
+    Raises ``ServerLost`` if one cannot be reached in ``timeout`` seconds, or is reached and does
+    not answer for five.
+    """
+    transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
+    counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
+    links = [
+        Link(transport, k, counters, retry=retry, diagnose=None)
+        for k, transport in enumerate(transports)
+    ]
+    try:
+        replies = FanOut(links, counters).send(
+            Composer("", "", len(addresses)).status(), recorded=False
+        )
+        return [decode_status(address, replies[k].status) for k, address in enumerate(addresses)]
+    finally:
+        for transport in transports:
+            transport.close()
+
+
+def status_table(servers: Sequence[ServerStatus]) -> str:
+    """An aligned table, one line per server."""
+    rows = [("server", "version", "pid", "uptime", "sessions", "buffers", "used", "peak", "budget")]
+    for server in servers:
+        rows.append(
+            (
+                server.address,
+                server.version,
+                str(server.pid),
+                f"{server.uptime:.0f} s",
+                str(server.sessions),
+                str(server.buffers),
+                _size(server.used),
+                _size(server.peak),
+                _size(server.budget),
+            )
+        )
+    return "\n".join((_aligned(rows), *_held_table(servers)))
+
+
+def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
+    """The sessions, and what is left of their leases; nothing if there are none."""
+    rows = [("session", "server", "buffers", "age", "lease", "left")]
+    for server in servers:
+        for one in server.held:
+            limits = (f"{one.lease:g} s", f"{one.left:.0f} s") if one.lease else ("none", "")
+            age = f"{one.age:.0f} s"
+            rows.append((one.name[:8], server.address, str(one.buffers), age, *limits))
+    return ["", _aligned(rows)] if len(rows) > 1 else []
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    )
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,127 @@
+"""Compiled loops over any number of vectors: inner products and linear combinations.
+
+The vectors are given as tables of addresses, so one compilation serves every count. A caller walks
+its arrays in chunks small enough that a chunk of every vector stays in the cache; each function
+does one chunk. The vectors are contiguous and all float64 or all float32; each function is compiled
+for either when it is first called with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, float64, njit  # type: ignore[attr-defined]
+
+from ps_backend.kernels.compiled.simd import LANES, LINE, TOGETHER, dotter, pointer_to, scaled_adder
+from ps_backend.kernels.lowering.chains import ADD, DIVIDE, SCALE, START
+
+_start = scaled_adder(1, fresh=True)
+_add_1, _add_2, _add_4, _add_8 = (scaled_adder(count) for count in (1, 2, 4, 8))
+_dot_1, _dot_2, _dot_3, _dot_4 = (dotter(count) for count in (1, 2, 3, 4))
+
+
+_compiled = njit(nogil=True, error_model="numpy", cache=True)
+
+
+@_compiled
+def multi_dot(dtype, firsts, counts, seconds, totals, low, length):  # type: ignore[no-untyped-def]
+    """Add the inner products of one chunk, elements ``low`` to ``low + length``, to ``totals``.
+
+    Group ``g`` takes vector ``firsts[g]`` with the ``counts[g]`` vectors from ``TOGETHER * g`` on
+    in ``seconds``; ``totals``, float64, is laid out as ``seconds``. An inner product has the bits
+    of the ``_sum`` of its products in float64, whatever others are computed beside it.
+    """
+    whole = length // LANES * LANES
+    sums = np.empty(TOGETHER)
+    for group in range(len(firsts)):
+        first, count, at = firsts[group], counts[group], group * TOGETHER
+        others, into = seconds.ctypes.data + seconds.itemsize * at, sums.ctypes.data
+        if count == 4:
+            _dot_4(dtype, first, others, into, low, whole, length)
+        elif count == 3:
+            _dot_3(dtype, first, others, into, low, whole, length)
+        elif count == 2:
+            _dot_2(dtype, first, others, into, low, whole, length)
+        else:
+            _dot_1(dtype, first, others, into, low, whole, length)
+        x = carray(pointer_to(dtype, first, low), (length,))
+        for k in range(count):
+            y = carray(pointer_to(dtype, seconds[at + k], low), (length,))
+            for i in range(whole, length):
+                sums[k] += float64(x[i]) * float64(y[i])
+            totals[at + k] += sums[k]
+
+
+@_compiled
+def chain(links, vectors, coefficients, low, y):  # type: ignore[no-untyped-def]
+    """Run the links of a chain on ``y``, for the elements from ``low`` on.
+
+    Where no link is ``START``, ``y`` holds the value to go on from. ``vectors`` has an address for
+    each link, used by those that take a vector; ``coefficients`` are of the dtype of ``y``. Every
+    operation is rounded, in the order of the links, so the bits are those of the same arithmetic
+    in NumPy.
+    """
+    dtype, size, length = y.dtype, y.itemsize, len(y)
+    width = LINE // size
+    whole = length // width * width
+    into = y.ctypes.data
+    k = 0
+    while k < len(links):
+        kind, coefficient = links[k], coefficients[k]
+        xs = vectors.ctypes.data + vectors.itemsize * k
+        scales = coefficients.ctypes.data + size * k
+        count = 1
+        if kind == START:
+            _start(dtype, into, xs, scales, low, whole, length)
+            x = carray(pointer_to(dtype, vectors[k], low), y.shape)
+            for i in range(whole, length):
+                y[i] = coefficient * x[i]
+        elif kind == ADD:
+            while count < 8 and k + count < len(links) and links[k + count] == ADD:
+                count += 1
+            if count == 8:
+                _add_8(dtype, into, xs, scales, low, whole, length)
+            elif count >= 4:
+                count = 4
+                _add_4(dtype, into, xs, scales, low, whole, length)
+            elif count >= 2:
+                count = 2
+                _add_2(dtype, into, xs, scales, low, whole, length)
+            else:
+                _add_1(dtype, into, xs, scales, low, whole, length)
+            for other in range(k, k + count):
+                x = carray(pointer_to(dtype, vectors[other], low), y.shape)
+                for i in range(whole, length):
+                    y[i] += coefficients[other] * x[i]
+        elif kind == SCALE:
+            for i in range(length):
+                y[i] *= coefficient
+        elif kind == DIVIDE:
+            for i in range(length):
+                y[i] /= coefficient
+        else:
+            for i in range(length):
+                y[i] += coefficient
+        k += count
+
+
+_LONG_CHUNK = 2048
+_CHUNK = 512
+
+
+@_compiled
+def chain_over(links, vectors, coefficients, y):  # type: ignore[no-untyped-def]
+    """``chain`` over all of ``y``, chunk by chunk; the vectors begin where ``y`` does."""
+    for low in range(0, len(y), _LONG_CHUNK):
+        chain(links, vectors, coefficients, low, y[low : low + _LONG_CHUNK])
+
+
+@_compiled
+def multi_dot_over(dtype, firsts, counts, seconds, products, block_size, length):  # type: ignore[no-untyped-def]
+    """``multi_dot`` over vectors of ``length``: in ``products`` by block."""
+    totals = np.empty(len(seconds))
+    for b in range(products.shape[1]):
+        totals[:] = 0.0
+        high = min((b + 1) * block_size, length)
+        for low in range(b * block_size, high, _CHUNK):
+            multi_dot(dtype, firsts, counts, seconds, totals, low, min(_CHUNK, high - low))
+        products[:, b] = totals

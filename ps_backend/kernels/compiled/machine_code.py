@@ -1,0 +1,122 @@
+"""Source text to machine code, kept on disk.
+
+The text of a structure is the same in every process, so it is written to a cache folder under its
+digest and numba keeps the machine code beside it: a restarted server compiles nothing twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import llvmlite.binding
+import numba
+
+from ps_backend.kernels.compiled.cache_folder import cache_folder
+
+
+def load(source: str) -> Callable[..., None]:
+    """The function ``kernel`` that ``source`` defines, compiled."""
+    _raise_alias_check_limit()
+    if "distvec_linear" in source:
+        linear_loops()
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    function: Callable[..., None] = _imported(f"kernel_{digest}", source).kernel
+    return function
+
+
+@cache
+def linear_loops() -> Any:
+    """The module ``linear.py``, imported from a copy in the cache folder.
+
+    There its machine code is renewed with that of the kernels when any helper changes, and can be
+    kept even where the package itself cannot be written to.
+    """
+    return _imported("linear", _text_of("compiled/linear"))
+
+
+def _imported(name: str, source: str) -> Any:
+    """The module of ``source``, imported from the cache folder after writing it there if new.
+
+    Without a folder it is compiled in memory, for this process alone.
+    """
+    folder = cache_folder(_tag())
+    if folder is None:
+        return _executed(name, source.replace("cache=True", "cache=False"))
+    path = folder / f"{name}.py"
+    if not path.exists():
+        # Servers on one machine share the folder: whoever renames last wins, with the same text.
+        handle, draft = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+        os.replace(draft, path)
+    spec = importlib.util.spec_from_file_location(f"distvec_{name}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import the kernel in {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba looks the module up by name when it loads machine code
+    with _once_per_machine(path):
+        spec.loader.exec_module(module)
+    return module
+
+
+def _executed(name: str, source: str) -> Any:
+    module = ModuleType(f"distvec_{name}")
+    sys.modules[module.__name__] = module
+    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    return module
+
+
+@contextmanager
+def _once_per_machine(path: Path) -> Iterator[None]:
+    """Let one process compile what is in ``path``; the others wait and find the machine code."""
+    done = path.with_suffix(".compiled")
+    if done.exists():
+        yield
+        return
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it ends with the process, however that ends
+        yield
+        done.touch()
+
+
+_HELPERS = (
+    "compiled/linear",
+    "compiled/scalar_math",
+    "compiled/simd",
+    "lowering/chains",
+)
+
+
+def _text_of(helper: str) -> str:
+    return Path(__file__).parents[1].joinpath(f"{helper}.py").read_text()
+
+
+@cache
+def _tag() -> str:
+    """Of this version of the helpers, numba and Python; numba tells CPUs apart itself."""
+    helpers = "".join(map(_text_of, _HELPERS))
+    version = f"{numba.__version__} {sys.version_info[:2]}"
+    return hashlib.sha256((helpers + version).encode()).hexdigest()[:12]
+
+
+@cache
+def _raise_alias_check_limit() -> None:
+    """Let LLVM vectorise loops over many arrays.
+
+    It guards a vectorised loop by comparing every output's range with every other array's and gives
+    up past a number of comparisons that sweeps with several outputs exceed. There are two such
+    numbers: one of the analysis, one of the vectoriser.
+    """
+    for limit in ("runtime-memory-check-threshold", "vectorize-memory-check-threshold"):
+        llvmlite.binding.set_option("distvec", f"--{limit}=4096")

@@ -1,0 +1,177 @@
+"""The numba engine: a sweep becomes one loop, compiled for this machine.
+
+What needs no compilation of its own (``split``) is called from that loop, chunk by chunk, so every
+vector is still read from memory once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.compiled.machine_code import load
+from ps_backend.kernels.compiled.simd import LINE
+from ps_backend.kernels.compiled.source import source_of
+from ps_backend.kernels.compiled.tables import ChainTable, DotTable
+from ps_backend.kernels.lowering.lower import lower
+from ps_backend.kernels.lowering.split import CHAIN, split
+from ps_backend.kernels.numpy_loops import loop_of
+from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
+
+_CHUNK = 512
+"""As in ``source``: a block is cut between chunks only."""
+_PIECE_WORK = 1 << 26
+"""Elements times operations that a thread does without a pause: some 50 ms."""
+
+Arrays = Sequence[npt.NDArray[np.generic]]
+
+
+class NumbaKernel:
+    """One compiled loop; blocks are shared out over the threads that this process may use."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        sweep = lower(sweep)
+        self._parts = parts = split(sweep)
+        self.source = source_of(parts)
+        self._function = load(self.source)
+        self._scalar_types = [np.dtype(value.dtype).type for value in sweep.scalars]
+        self._dots = DotTable(parts.dots)
+        chains = iter(parts.chains)
+        self._called = [
+            ChainTable(next(chains), value.dtype)
+            if call.op == CHAIN
+            else loop_of(call.op, (*(parts.rest.types[a].dtype for a in call.args), value.dtype))
+            for call, value in zip(parts.calls, parts.rest.inputs[len(parts.inputs) :], strict=True)
+        ]
+        self._partials = [
+            dtype
+            for reduction in parts.rest.reductions
+            for dtype in partial_dtypes(reduction, parts.rest.types[reduction.arg])
+        ]
+        self._order = self._order_of_partials(sweep)
+        self._work = len(sweep.inputs) + len(sweep.steps) + len(sweep.outputs) + 1
+
+    def _order_of_partials(self, sweep: Sweep) -> list[tuple[bool, int]]:
+        """For each partial result of the sweep whether it is an inner product, and which one."""
+        dotted = dict(zip(self._parts.dotted, self._dots.rows, strict=True))
+        order, others = [], 0
+        for k, reduction in enumerate(sweep.reductions):
+            if k in dotted:
+                order.append((True, dotted[k]))
+                continue
+            for _ in partial_dtypes(reduction, sweep.types[reduction.arg]):
+                order.append((False, others))
+                others += 1
+        return order
+
+    def __call__(
+        self,
+        inputs: Arrays,
+        scalars: Sequence[Scalar],
+        outputs: Arrays,
+        offset: int,
+        length: int,
+        block_size: int,
+        pause: Pause = no_pause,
+    ) -> list[npt.NDArray[np.generic]]:
+        """Run over one server's range; see ``kernels.Kernel``."""
+        blocks = -(-length // block_size)
+        partials = [np.empty(blocks, dtype) for dtype in self._partials]
+        products = np.empty((self._dots.length, blocks))
+        arguments = [
+            _may_stream(inputs, outputs),
+            *self._tables(inputs, scalars, products),
+            *(inputs[k] for k in self._parts.inputs),
+            *(self._scalar_types[k](scalars[k]) for k in self._parts.scalars),
+            *outputs,
+            *partials,
+        ]
+        self._run(blocks, block_size, offset, length, arguments, pause)
+        return [products[k] if is_product else partials[k] for is_product, k in self._order]
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of partial results; the scratch arrays fit the innermost cache."""
+        return 8 * -(-length // block_size) * (len(self._partials) + self._dots.length)
+
+    def _tables(
+        self, inputs: Arrays, scalars: Sequence[Scalar], products: npt.NDArray[np.float64]
+    ) -> Iterator[Any]:
+        """The arguments that drive what is called; they hold addresses of ``inputs``."""
+        parts = self._parts
+        addresses = np.array(
+            [*(array.__array_interface__["data"][0] for array in inputs), 0], np.int64
+        )
+        if parts.dots:
+            yield from self._dots.arguments(addresses)
+            yield products
+        coefficients = np.array([*scalars, 1.0], np.float64)
+        for called in self._called:
+            if isinstance(called, ChainTable):
+                yield from called.arguments(addresses, coefficients)
+            else:
+                yield called
+
+    def _run(
+        self,
+        blocks: int,
+        block_size: int,
+        offset: int,
+        length: int,
+        arguments: Sequence[Any],
+        pause: Pause,
+    ) -> None:
+        """Run over all blocks in pieces: of many blocks, or of parts of a few large ones.
+
+        A part that is not a block's first goes on from its partial results, so that every bit is
+        that of one run over the block.
+        """
+        most = max(_CHUNK, _PIECE_WORK // self._work // _CHUNK * _CHUNK)  # elements of a thread
+        threads = min(thread_count(), blocks)
+        together = max(1, threads) * max(1, most // block_size)
+        for first in range(0, blocks, together):
+            last = min(first + together, blocks)
+            for skip in range(0, block_size, most):
+                if first or skip:
+                    pause()
+                until = min(skip + most, block_size)
+                self._share_out(first, last, (block_size, skip, until, offset, length), arguments)
+
+    def _share_out(
+        self, first: int, last: int, place: tuple[int, ...], arguments: Sequence[Any]
+    ) -> None:
+        """Run blocks ``first`` to ``last``, a part for each thread."""
+
+        def run(low: int, high: int) -> None:
+            self._function(low, high, *place, *arguments)
+
+        threads = min(thread_count(), last - first)
+        if threads <= 1:
+            run(first, last)
+            return
+        cuts = [first + (last - first) * part // threads for part in range(threads + 1)]
+        list(_pool().map(run, cuts[:-1], cuts[1:]))
+
+
+def _may_stream(inputs: Arrays, outputs: Arrays) -> bool:
+    """Whether outputs are stored past the caches: not where they lie in memory just read."""
+    read = {array.ctypes.data for array in inputs}
+    written = [array.ctypes.data for array in outputs]
+    return not read.intersection(written) and all(address % LINE == 0 for address in written)
+
+
+def thread_count() -> int:
+    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores of the machine."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() and int(setting) > 0 else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="distvec-kernel")

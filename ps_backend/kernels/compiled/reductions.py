@@ -1,0 +1,120 @@
+"""Source text of reductions: accumulators of a block, folded from one chunk of operands at a time.
+
+The operands come in arrays of one chunk, and loops of their own accumulate them: so the order of
+accumulation is fixed by the block alone, whatever the compiler makes of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.sweep import Reduction, Sweep, ValueType
+
+_FLOAT = ValueType("float64")
+
+
+Converted = tuple[str, str, str]
+"""A scratch array for values in another dtype: its name, the dtype, the text of an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a reduction reads: the arrays of ``values`` (of both factors), or converted ones."""
+
+    values: tuple[int, ...] = ()
+    converted: Converted | None = None
+
+    @property
+    def arrays(self) -> list[str]:
+        """The text of each array, cut to the length of the chunk."""
+        if self.converted is not None:
+            return [f"{self.converted[0]}[:c1 - c0]"]
+        return [f"x{value}" for value in self.values]
+
+
+def operands(sweep: Sweep, at_hand: Set[int]) -> list[Operand]:
+    """What each reduction of ``sweep`` reads; values ``at_hand`` are in arrays anyway."""
+    needed = {arg for step in sweep.steps for arg in step.args} | set(sweep.outputs)
+    needed |= {r.arg for r in sweep.reductions if r.op != "sum"}
+    return [
+        (r.op == "sum" and r.arg not in needed and _factors(sweep, r.arg, at_hand))
+        or _operand(sweep, r)
+        for r in sweep.reductions
+    ]
+
+
+def _factors(sweep: Sweep, value: int, at_hand: Set[int]) -> Operand | None:
+    """The factors of a product, if keeping them costs no more than keeping the product."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    step = sweep.steps[value - first] if value >= first else None
+    if step is None or step.op not in ("multiply", "square"):
+        return None
+    factors = step.args if step.op == "multiply" else step.args * 2
+    vectors = [v for v in factors if not len(sweep.inputs) <= v < first]
+    if len(vectors) < 2 or any(sweep.types[v] != _FLOAT for v in (value, *factors)):
+        return None
+    return Operand(factors) if len(set(factors) - at_hand) <= 1 else None
+
+
+def _operand(sweep: Sweep, reduction: Reduction) -> Operand:
+    value, reducer = reduction.arg, REDUCERS[reduction.op]
+    dtype = sweep.types[value].dtype
+    wide = reducer.accumulators(dtype)[0].name
+    if reducer.truth:
+        return Operand(converted=(f"s{value}t", wide, f"{wide}(v{value} != 0)"))
+    if dtype != wide:
+        return Operand(converted=(f"s{value}", wide, f"{wide}(v{value})"))
+    return Operand((value,))
+
+
+def partial_names(k: int, reduction: Reduction) -> Iterator[str]:
+    """Parameters that take the partial results of reduction ``k``."""
+    yield f"red{k}"
+    if REDUCERS[reduction.op].locates:
+        yield f"where{k}"
+
+
+def start(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
+    """Accumulators at the start of a block, or of a further part. Blocks are never empty."""
+    reducer = REDUCERS[reduction.op]
+    kind = reducer.accumulators(value.dtype)[0].name
+    yield f"a{k} = red{k}[b] if skip else {kind}({reducer.identity or 0})"
+    if reducer.identity is None:
+        yield f"first{k} = skip == 0"
+    if reducer.locates:
+        yield f"w{k} = where{k}[b] if skip else int64(0)"
+
+
+def fold(k: int, reduction: Reduction, value: ValueType, operand: Operand) -> Iterator[str]:
+    """Take one chunk of operands into the accumulator of the block."""
+    chunk, *other = operand.arrays
+    if other:
+        yield f"a{k} += _dot({chunk}, {other[0]})"
+        return
+    reducer = REDUCERS[reduction.op]
+    floats = reducer.accumulators(value.dtype)[0].kind == "f"
+    folded = (reducer.fold if floats else reducer.fold_ints).format(chunk)
+    if reducer.locates:
+        yield f"j{k} = {folded}"
+        yield f"e{k} = {chunk}[j{k}]"
+        # The first NaN, once found, stays.
+        yield f"if first{k} or e{k} {reducer.better} a{k} or (e{k} != e{k} and a{k} == a{k}):"
+        yield f"    a{k} = e{k}"
+        yield f"    w{k} = offset + c0 + j{k}"
+    else:
+        text = reducer.join if floats else reducer.join_ints or reducer.join
+        yield f"e{k} = {folded}"
+        joined = text.format(a=f"a{k}", b=f"e{k}")
+        is_first = f"e{k} if first{k} else " if reducer.identity is None else ""
+        yield f"a{k} = {is_first}{joined}"
+    if reducer.identity is None:
+        yield f"first{k} = False"
+
+
+def end(k: int, reduction: Reduction) -> Iterator[str]:
+    """Store the partial result of a block."""
+    yield f"red{k}[b] = a{k}"
+    if REDUCERS[reduction.op].locates:
+        yield f"where{k}[b] = w{k}"

@@ -1,0 +1,263 @@
+"""Scalar helpers that compiled kernels call, each with NumPy's result on every special value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ps_backend.kernels.compiled.simd import (
+    LANES,
+    LINE,
+    call_loop,
+    copy_past_caches,
+    fence,
+    lane_dot,
+    lane_sum,
+)
+from ps_backend.program import philox
+
+_M0 = np.uint64(philox.MULTIPLIERS[0])
+_M1 = np.uint64(philox.MULTIPLIERS[1])
+_W0 = np.uint64(philox.WEYL[0])
+_W1 = np.uint64(philox.WEYL[1])
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_21 = np.uint64(21)
+_11 = np.uint64(11)
+_TO_UNIT = philox.TO_UNIT
+_ROUNDS = philox.ROUNDS
+
+_inline = njit(inline="never", nogil=True, error_model="numpy")
+
+# Accumulations may be reordered for SIMD, and these loops hold nothing else: a user's arithmetic
+# keeps NumPy's bits. They only read memory, so the compiler makes one version of each, without
+# tests on addresses at run time that would choose between two orders of addition.
+_reordered = njit(nogil=True, fastmath={"reassoc", "nsz"})
+_no_nans = njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"})
+
+
+@_inline
+def _apply1(loop, x, results):  # type: ignore[no-untyped-def]
+    """Run one of ``numpy_loops``, perhaps in place."""
+    table = np.empty(5, np.int64)
+    table[0] = x.ctypes.data
+    table[1] = results.ctypes.data
+    table[2] = len(results)
+    table[3], table[4] = x.itemsize, results.itemsize
+    start = table.ctypes.data
+    call_loop(loop[0], loop[1], loop[2], start, start + 16, start + 24)
+    return table[2]  # a use after the call: numba frees an array after its last one
+
+
+@_inline
+def _apply2(loop, x, y, results):  # type: ignore[no-untyped-def]
+    """The same of two arguments."""
+    table = np.empty(7, np.int64)
+    table[0], table[1] = x.ctypes.data, y.ctypes.data
+    table[2] = results.ctypes.data
+    table[3] = len(results)
+    table[4], table[5], table[6] = x.itemsize, y.itemsize, results.itemsize
+    start = table.ctypes.data
+    call_loop(loop[0], loop[1], loop[2], start, start + 24, start + 32)
+    return table[3]
+
+
+@_inline
+def _sum(values):  # type: ignore[no-untyped-def]
+    whole = len(values) // LANES * LANES
+    total = lane_sum(values.ctypes.data, whole)
+    for i in range(whole, len(values)):
+        total += values[i]
+    return total
+
+
+@_inline
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """The bits are those of the ``_sum`` of the products."""
+    whole = len(x) // LANES * LANES
+    total = lane_dot(x.ctypes.data, y.ctypes.data, whole)
+    for i in range(whole, len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@_inline
+def _put(target, values, stream):  # type: ignore[no-untyped-def]
+    """Copy; with ``stream`` past the caches, where ``target`` must begin at a cache line."""
+    whole = 0
+    if stream:
+        line = LINE // values.itemsize
+        whole = len(values) // line * line
+        copy_past_caches(target.ctypes.data, values.ctypes.data, whole * values.itemsize)
+    for i in range(whole, len(values)):
+        target[i] = values[i]
+    return values[0]  # a use after the call: numba frees an array after its last one
+
+
+@_inline
+def _settle():  # type: ignore[no-untyped-def]
+    """Let nobody see anything later before what ``_put`` has stored."""
+    fence()
+
+
+@_reordered
+def _int_sum(values):  # type: ignore[no-untyped-def]
+    total = values.dtype.type(0)
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+
+@_reordered
+def _prod(values):  # type: ignore[no-untyped-def]
+    total = values.dtype.type(1)
+    for i in range(len(values)):
+        total *= values[i]
+    return total
+
+
+@_no_nans
+def _smallest(values):  # type: ignore[no-untyped-def]
+    result = values[0]
+    for i in range(len(values)):
+        result = values[i] if values[i] < result else result
+    return result
+
+
+@_no_nans
+def _largest(values):  # type: ignore[no-untyped-def]
+    result = values[0]
+    for i in range(len(values)):
+        result = values[i] if values[i] > result else result
+    return result
+
+
+@njit(nogil=True)
+def _count_nans(values):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in range(len(values)):
+        count += values[i] != values[i]
+    return count
+
+
+@_inline
+def _min(values):  # type: ignore[no-untyped-def]
+    return _smallest(values) if _count_nans(values) == 0 else values.dtype.type(np.nan)
+
+
+@_inline
+def _max(values):  # type: ignore[no-untyped-def]
+    return _largest(values) if _count_nans(values) == 0 else values.dtype.type(np.nan)
+
+
+@_inline
+def _argmin(values):  # type: ignore[no-untyped-def]
+    where = 0
+    for i in range(1, len(values)):
+        if values[i] < values[where] or (values[i] != values[i] and values[where] == values[where]):
+            where = i
+    return where
+
+
+@_inline
+def _argmax(values):  # type: ignore[no-untyped-def]
+    where = 0
+    for i in range(1, len(values)):
+        if values[i] > values[where] or (values[i] != values[i] and values[where] == values[where]):
+            where = i
+    return where
+
+
+@_inline
+def _maximum(a, b):  # type: ignore[no-untyped-def]
+    return a if (a >= b or a != a) else b
+
+
+@_inline
+def _minimum(a, b):  # type: ignore[no-untyped-def]
+    return a if (a <= b or a != a) else b
+
+
+@_inline
+def _sign(a):  # type: ignore[no-untyped-def]
+    return a if a != a else type(a)((a > 0) - (a < 0))
+
+
+@_inline
+def _isinf(a):  # type: ignore[no-untyped-def]
+    return (a == a) & (a - a != 0)
+
+
+@_inline
+def _rint(a):  # type: ignore[no-untyped-def]
+    return np.rint(a)
+
+
+@_inline
+def _log(a):  # type: ignore[no-untyped-def]
+    return np.log(a)
+
+
+@_inline
+def _remainder(a, b):  # type: ignore[no-untyped-def]
+    mod = np.fmod(a, b)
+    if b == 0:
+        return mod
+    if mod != 0:
+        return mod + b if (b < 0) != (mod < 0) else mod
+    return math.copysign(mod, b)
+
+
+@_inline
+def _floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b == 0:
+        return a / b
+    mod = np.fmod(a, b)
+    div = (a - mod) / b
+    if mod != 0 and (b < 0) != (mod < 0):
+        div -= 1
+    if div == 0:
+        return math.copysign(div, a / b)
+    floored = np.floor(div)
+    return floored + 1 if div - floored > 0.5 else floored
+
+
+@_inline
+def _int_floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b == 0:
+        return a * 0
+    if b == -1:
+        return -a
+    return a // b
+
+
+@_inline
+def _int_remainder(a, b):  # type: ignore[no-untyped-def]
+    if b == 0 or b == -1:
+        return a * 0
+    return a % b
+
+
+@_inline
+def _int_pow(a, b):  # type: ignore[no-untyped-def]
+    result = a * 0 + 1
+    while b > 0:
+        if b & 1:
+            result *= a
+        a *= a
+        b >>= 1
+    return result
+
+
+@_inline
+def _uniform(key, index):  # type: ignore[no-untyped-def]
+    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
+    c0, c1 = np.uint64(index) & _LOW, np.uint64(index) >> _32
+    c2 = c3 = np.uint64(0)
+    for _ in range(_ROUNDS):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return np.float64((c0 << _21) ^ (c1 >> _11)) * _TO_UNIT

@@ -1,0 +1,209 @@
+"""Source text of a kernel, in the subset of Python that numba compiles.
+
+A block is walked in chunks that fit the innermost cache; or the part of it from ``skip`` to
+``until``, which goes on from the partial results of the part before. Within a chunk, elementwise
+loops take turns with calls that fill an array: a linear combination, an exponential (see
+``split``). All that is kept of a value goes to a scratch array of one chunk: reductions read it
+there, and only at the end of the chunk are outputs stored, so an output may take over the memory of
+an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ps_backend.kernels.compiled import reductions
+from ps_backend.kernels.lowering.split import CHAIN, Split
+from ps_backend.kernels.lowering.stages import stages_of
+from ps_backend.program import ops
+from ps_backend.program.sweep import Step, partial_dtypes
+
+_CHUNK = 512
+
+_HEADER = """\
+import math
+import numpy as np
+from numba import boolean, float32, float64, int32, int64, njit
+from ps_backend.kernels.compiled.scalar_math import (
+    _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow,
+    _int_remainder, _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put,
+    _remainder, _rint, _settle, _sign, _smallest, _sum, _uniform,
+)
+"""
+_LINEAR = "from distvec_linear import chain, multi_dot\n"
+
+_CONVERT = {
+    "float64": "float64({})",
+    "float32": "float32({})",
+    "int64": "int64({})",
+    "int32": "int32({})",
+    "bool": "boolean({})",
+}
+
+
+_TOTALS = ("if skip:", "    totals[:] = products[:, b]", "else:", "    totals[:] = 0.0")
+
+
+def source_of(parts: Split) -> str:
+    """The text of the kernel of a sweep: of its rest, around calls of what is compiled already."""
+    writer = _Writer(parts)
+    names, types = zip(*writer.parameters(), strict=True)
+    numbered = [(k, r, parts.rest.types[r.arg]) for k, r in enumerate(parts.rest.reductions)]
+    lines = [
+        f"@njit('void({', '.join(types)})', nogil=True, error_model='numpy', cache=True)",
+        f"def kernel({', '.join(names)}):",
+        *(f"    {line}" for line in writer.scratch()),
+        "    for b in range(b0, b1):",
+        "        lo = b * size + skip",
+        "        hi = min(b * size + until, n)",
+        *(f"        {line}" for k, r, t in numbered for line in reductions.start(k, r, t)),
+        *(f"        {line}" for line in (_TOTALS if parts.dots else ())),
+        f"        for c0 in range(lo, hi, {_CHUNK}):",
+        f"            c1 = min(c0 + {_CHUNK}, hi)",
+        *(f"            {line}" for line in writer.chunk()),
+        *(f"        {line}" for k, r, _ in numbered for line in reductions.end(k, r)),
+        *(["        products[:, b] = totals"] if parts.dots else []),
+        *(["    _settle()"] if parts.rest.outputs else []),
+    ]
+    header = _HEADER + (_LINEAR if parts.dots or parts.chains else "")
+    return "\n".join([header, "", *lines, ""])
+
+
+class _Writer:
+    """Writes the parts of one kernel.
+
+    Of value ``k``, ``vk`` is an element, ``ink`` the whole input, ``xk`` one chunk: of the input,
+    or of what was computed and is kept.
+    """
+
+    def __init__(self, parts: Split) -> None:
+        self._parts = parts
+        self._sweep = sweep = parts.rest
+        self._own = len(sweep.inputs) - len(parts.calls)
+        self._called = range(self._own, len(sweep.inputs))
+        self._scalars = range(len(sweep.inputs), len(sweep.inputs) + len(sweep.scalars))
+        self._stages = stages_of(sweep, parts.calls)
+        at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
+        self._operands = reductions.operands(sweep, at_hand)
+        # What a call goes on from lies where its result will be, unless it is of another dtype.
+        self._in_place = {
+            value: call.args[0]
+            for value, call in zip(self._called, parts.calls, strict=True)
+            if len(call.args) == 1
+            and (call.op == CHAIN or call.args[0] >= self._own)
+            and sweep.types[call.args[0]] == sweep.types[value]
+        }
+        kept = {*self._called, *self._stages.carried, *sweep.outputs}
+        kept.update(v for operand in self._operands for v in operand.values)
+        for value, call in zip(self._called, parts.calls, strict=True):
+            kept.update(() if value in self._in_place else call.args)
+        self._kept = sorted(kept - set(range(self._own)))
+
+    def parameters(self) -> Iterator[tuple[str, str]]:
+        """Name and type of each parameter."""
+        sweep = self._sweep
+        yield from (
+            (name, "int64") for name in ("b0", "b1", "size", "skip", "until", "offset", "n")
+        )
+        yield "stream", "boolean"
+        if self._parts.dots:
+            yield from ((name, "int64[::1]") for name in ("firsts", "counts", "seconds"))
+            yield "products", "float64[:, ::1]"
+        for value, call in zip(self._called, self._parts.calls, strict=True):
+            yield f"loop{value}", "int64[::1]"
+            if call.op == CHAIN:
+                yield f"vectors{value}", "int64[::1]"
+                yield f"coefficients{value}", _array(sweep.inputs[value].dtype)
+        for value in range(self._own):
+            yield f"in{value}", _array(sweep.inputs[value].dtype)
+        for value, scalar in enumerate(sweep.scalars, len(sweep.inputs)):
+            yield f"v{value}", "boolean" if scalar.dtype == "bool" else scalar.dtype
+        for k, value in enumerate(sweep.outputs):
+            yield f"out{k}", _array(sweep.types[value].dtype)
+        for k, reduction in enumerate(sweep.reductions):
+            dtypes = partial_dtypes(reduction, sweep.types[reduction.arg])
+            for name, dtype in zip(reductions.partial_names(k, reduction), dtypes, strict=True):
+                yield name, _array(dtype.name)
+
+    def scratch(self) -> Iterator[str]:
+        """Arrays of one chunk each."""
+        for value in self._kept:
+            dtype = self._sweep.types[value].dtype
+            yield f"t{value} = np.empty({_CHUNK}, np.{'bool_' if dtype == 'bool' else dtype})"
+            if value in self._scalars:
+                yield f"t{value}[:] = v{value}"
+        for _, (name, dtype, _) in self._conversions():
+            yield f"{name} = np.empty({_CHUNK}, np.{dtype})"
+        if self._parts.dots:
+            yield "totals = np.empty(len(seconds))"
+
+    def _conversions(self) -> list[tuple[int, reductions.Converted]]:
+        """The values that reductions take in another dtype, each with what it becomes."""
+        wanted = zip(self._sweep.reductions, self._operands, strict=True)
+        return list(dict.fromkeys((r.arg, o.converted) for r, o in wanted if o.converted))
+
+    def chunk(self) -> Iterator[str]:
+        """What is done to one chunk."""
+        # Indices count from the start of the chunk: then the compiler sees that none is negative,
+        # which in Python would mean another element.
+        yield from (f"x{value} = in{value}[c0:c1]" for value in range(self._own))
+        yield from (f"x{value} = t{value}[:c1 - c0]" for value in self._kept)
+        for stage in range(self._stages.last + 1):
+            yield from self._calls(stage)
+            yield from self._loop(stage)
+        for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
+            yield from reductions.fold(k, r, self._sweep.types[r.arg], operand)
+        if self._parts.dots:
+            dtype = self._parts.dot_dtype
+            yield f"multi_dot({dtype}, firsts, counts, seconds, totals, c0, c1 - c0)"
+        for k, value in enumerate(self._sweep.outputs):
+            yield f"_put(out{k}[c0:c1], x{value}, stream)"
+
+    def _calls(self, stage: int) -> Iterator[str]:
+        for value, call, its in zip(
+            self._called, self._parts.calls, self._stages.of_call, strict=True
+        ):
+            if its == stage and call.op == CHAIN:
+                yield f"chain(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
+            elif its == stage:
+                args = [value] if value in self._in_place else call.args
+                names = ", ".join(f"x{arg}" for arg in args)
+                yield f"_apply{len(args)}(loop{value}, {names}, x{value})"
+
+    def _loop(self, stage: int) -> Iterator[str]:
+        """The loop over elements of one stage: loads, steps, stores."""
+        sweep, stages = self._sweep, self._stages
+        first = len(sweep.inputs) + len(sweep.scalars)
+        steps = [v for v in range(first, len(sweep.types)) if stages.of_step[v] == stage]
+        stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in self._kept]
+        for value, its in zip(self._called, self._stages.of_call, strict=True):
+            if its == stage + 1 and value in self._in_place:
+                start = self._in_place[value]
+                stores.append((f"x{value}[i] = v{start}", start))
+        if stage == stages.last:
+            stores += [(f"{name}[i] = {text}", v) for v, (name, _, text) in self._conversions()]
+        if not stores:
+            return
+        needed = {value for _, value in stores}
+        for value in reversed(steps):
+            if value in needed:
+                needed.update(sweep.steps[value - first].args)
+        yield "for i in range(c1 - c0):"
+        yield "    _index = offset + c0 + i"
+        yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *self._scalars}))
+        yield from (
+            f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps if v in needed
+        )
+        yield from (f"    {store}" for store, _ in stores)
+
+
+def _array(dtype: str) -> str:
+    return f"{'boolean' if dtype == 'bool' else dtype}[::1]"
+
+
+def _expression(step: Step) -> str:
+    template = ops.TABLE[step.op].numba
+    expression = template.format(*(f"v{arg}" for arg in step.args))
+    if step.op == "cast" and step.type.dtype == "bool":
+        expression = f"{expression} != 0"
+    return _CONVERT[step.type.dtype].format(expression)

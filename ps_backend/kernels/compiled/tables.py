@@ -1,0 +1,70 @@
+"""The tables that compiled loops over any number of vectors are driven by (see ``linear``)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.compiled.simd import TOGETHER
+from ps_backend.kernels.lowering.chains import Link
+
+Table = npt.NDArray[np.int64]
+
+
+class DotTable:
+    """Pairs of vectors in groups that have one vector in common.
+
+    The vectors in most pairs are the second ones: they stay in the innermost cache while the others
+    pass by.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+        degree = Counter(vector for pair in pairs for vector in pair)
+        passing = defaultdict(list)
+        for number, pair in enumerate(pairs):
+            second, first = sorted(pair, key=lambda vector: (-degree[vector], vector))
+            passing[first].append((second, number))
+        groups = [
+            (first, group)
+            for first, seconds in passing.items()
+            for group in (seconds[k : k + TOGETHER] for k in range(0, len(seconds), TOGETHER))
+        ]
+        self._firsts = np.array([first for first, _ in groups], np.int64)
+        self._counts = np.array([len(group) for _, group in groups], np.int64)
+        self._seconds = np.zeros(len(groups) * TOGETHER, np.int64)
+        self.rows = [0] * len(pairs)
+        """Where each pair's product is in a table of products."""
+        for at, (_, group) in enumerate(groups):
+            for k, (second, number) in enumerate(group, at * TOGETHER):
+                self._seconds[k] = second
+                self.rows[number] = k
+        self.length = len(self._seconds)
+        """Rows of a table of products."""
+
+    def arguments(self, addresses: Table) -> tuple[Table, Table, Table]:
+        """What ``multi_dot`` takes after the dtype, for vectors at these addresses."""
+        return addresses[self._firsts], self._counts, addresses[self._seconds]
+
+
+class ChainTable:
+    """The links of one chain of vectors of ``dtype``."""
+
+    def __init__(self, links: Sequence[Link], dtype: str) -> None:
+        self._dtype = dtype
+        self._kinds = np.array([link.kind for link in links], np.int64)
+        # The index NONE, -1, takes the last entry, which is there for links that need none.
+        self._vectors = np.array([link.vector for link in links], np.int64)
+        self._scalars = np.array([link.scalar for link in links], np.int64)
+        self._signs = np.array([link.sign for link in links])
+
+    def arguments(self, addresses: Table, scalars: npt.NDArray[np.float64]) -> tuple[Any, ...]:
+        """The first three arguments of ``chain``.
+
+        ``addresses`` is followed by one entry of no meaning, ``scalars`` by a one.
+        """
+        coefficients = self._signs * scalars[self._scalars]
+        return self._kinds, addresses[self._vectors], coefficients.astype(self._dtype, copy=False)

@@ -1,0 +1,1 @@
+"""From the structure of a sweep to what the engines run."""

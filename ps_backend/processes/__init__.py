@@ -1,0 +1,1 @@
+"""Server processes: starting, watching, and the command line."""

@@ -1,0 +1,188 @@
+"""The ``distvec`` command: ``serve`` runs one parameter server, ``status`` asks running ones."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ps_backend.arguments import LEASE_SECONDS, check_lease
+from ps_backend.client.status import server_status, status_table
+from ps_backend.errors import PSError
+from ps_backend.memory_sizes import parse_size
+from ps_backend.processes.parent_watch import Supervision, supervision
+from ps_backend.server.grpc_server import Server
+from ps_backend.server.service import VERSION, Service
+
+_MOST_FILES = 16_384
+"""Open at once: four times the connections that are let in."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        run = {"serve": _serve, "status": _status}[options.command]
+        return run(options)
+    except (PSError, OSError, ValueError) as error:
+        reason: object = error
+        if isinstance(error, OSError) and error.strerror:
+            reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        print(f"distvec {options.command}: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return check_lease(float(text), "a lease")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="distvec", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"distvec {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="run one parameter server until it is stopped")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    serve.add_argument("--port", type=int, default=7070, help="0: any free one (%(default)s)")
+    serve.add_argument(
+        "--memory", type=_size, help="most memory for arrays, as 2g (80%% of the machine's)"
+    )
+    serve.add_argument(
+        "--token-file", type=Path, help="file with the token clients must pass; made if missing"
+    )
+    serve.add_argument(
+        "--lease",
+        type=_seconds,
+        default=LEASE_SECONDS,
+        help="seconds that a session outlives its last client, unless that asks for another time "
+        "(%(default)g)",
+    )
+    serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
+    serve.add_argument("--tls-key", type=Path, help="private key, PEM")
+    serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    status = commands.add_parser("status", help="show what running servers hold")
+    status.add_argument("addresses", help="host:port,host:port,...")
+    status.add_argument("--token-file", type=Path, help="file with the servers' token")
+    status.add_argument("--tls", type=Path, help="certificate of the authority, PEM")
+    return parser
+
+
+def _allow_connections() -> None:
+    """Each connection is an open file, and the usual limit of 1024 is soon reached."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(most, _MOST_FILES) if most != resource.RLIM_INFINITY else _MOST_FILES
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    _allow_connections()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    supervised = supervision(stop) if options.supervised else None
+    if supervised is not None:
+        token, token_file = supervised.token, None
+    else:
+        token, token_file = _token(options.token_file)
+    try:
+        server = Server(
+            Service(memory=options.memory, lease=options.lease),
+            host=options.host,
+            port=options.port,
+            token=token,
+            tls_certificate=options.tls_cert,
+            tls_key=options.tls_key,
+        )
+        server.start()
+        _announce(server.address, token_file, supervised)
+        while not stop.wait(1.0):  # Python sees a signal that another thread got only in between
+            pass
+        server.stop()
+    finally:
+        if token_file is not None and token_file != options.token_file:
+            token_file.unlink(missing_ok=True)
+    return 0
+
+
+def _announce(address: str, token_file: Path | None, supervised: Supervision | None) -> None:
+    if supervised is not None:
+        supervised.report(address)
+        return
+    print(f"distvec server at {address}", flush=True)
+    if token_file is not None:
+        print(f"clients need the token in {token_file}", flush=True)
+
+
+def _token(file: Path | None) -> tuple[str, Path]:
+    """The token in ``file``, which is made if missing; without one in a new temporary file."""
+    if file is None:
+        handle, name = tempfile.mkstemp(prefix="distvec-token-")  # mode 0600
+        return _write_token(handle), Path(name)
+    if not file.exists():
+        _make_token_file(file)
+    elif file.stat().st_mode & 0o077:
+        print(
+            f"distvec serve: others on this machine can read {file}; so they can use the server: "
+            f"chmod 600 {file}",
+            file=sys.stderr,
+        )
+    return read_token(file), file
+
+
+def _make_token_file(file: Path) -> None:
+    """A new token in ``file``, which only this user can read; the file of another who was first
+    stays. It appears with its content, so two servers started at once agree."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f"{file.name}-", dir=file.parent)  # mode 0600
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
+    try:
+        _write_token(handle)
+        os.link(name, file)
+    except FileExistsError:
+        return
+    finally:
+        os.unlink(name)
+    print(f"distvec serve: made a new token in {file}, readable by you alone", file=sys.stderr)
+
+
+def _write_token(handle: int) -> str:
+    token = secrets.token_urlsafe(32)
+    with os.fdopen(handle, "w") as target:
+        target.write(token + "\n")
+    return token
+
+
+def read_token(file: Path) -> str:
+    """The token in ``file``; ``ValueError`` if it is empty."""
+    token = file.read_text().strip()
+    if not token:
+        raise ValueError(f"the token file {file} is empty; write a long random text into it")
+    return token
+
+
+def _status(options: argparse.Namespace) -> int:
+    token = read_token(options.token_file) if options.token_file is not None else None
+    addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
+    print(status_table(server_status(addresses, token=token, tls=options.tls)))
+    return 0

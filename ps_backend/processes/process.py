@@ -1,0 +1,142 @@
+"""One server as a sub-process that ends when the process that started it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ps_backend.errors import PSError
+
+_THREAD_VARIABLES = (
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
+_LOG_TAIL = 4000
+
+
+class ServerProcess:
+    """A server process: started at once, up when ``wait_until_up`` returns, ended by ``stop``.
+
+    What it writes goes to a temporary file without a name: nothing of it is left when both
+    processes have ended, however they end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        token: str,
+        threads: int,
+        memory: int | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
+
+        It listens on a port of ``host`` that the system chooses and computes with ``threads``
+        threads.
+        """
+        self.name, self.address = name, ""
+        self._asked = False
+        command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
+        command += ["--host", host, "--port", "0"]
+        command += [] if memory is None else ["--memory", str(memory)]
+        self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=_environment(threads),
+            bufsize=0,
+            process_group=0,  # Ctrl-C in the terminal is for the parent alone
+        )
+        orders = json.dumps({"token": token, "parent": os.getpid()}) + "\n"
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it ended already: `wait_until_up` will say why
+                self._process.stdin.write(orders.encode())
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def wait_until_up(self, deadline: float) -> str:
+        """Wait, until ``deadline`` by the monotonic clock, for the address at which it answers.
+
+        Raises ``PSError`` with what the process wrote if it ended, or is not up in time.
+        """
+        stdout = self._process.stdout
+        line = b""
+        while stdout is not None and not line.endswith(b"\n"):
+            left = max(0.0, deadline - time.monotonic())
+            readable, _, _ = select.select([stdout], [], [], left)
+            piece = stdout.read(4096) if readable else b""
+            if not piece:
+                why = "ended" if readable else "did not come up in time"
+                raise PSError(f"{self.name} {why}; it wrote:\n{self.log_tail() or '(nothing)'}")
+            line += piece
+        self.address = str(json.loads(line)["address"])
+        return self.address
+
+    def death(self) -> str | None:
+        """How the process ended, or None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"its process {self.pid} {how}"
+
+    def answers(self) -> bool:
+        """Ask it for a sign; False while that asked for before has not come. Never waits.
+
+        A thread of its own gives the sign, so a server at work answers, but not a stopped one.
+        """
+        ask, signs = self._process.stdin, self._process.stdout
+        if ask is None or signs is None:
+            return False
+        if self._asked and not (select.select([signs], [], [], 0.0)[0] and signs.read(4096)):
+            return False
+        with suppress(BrokenPipeError):  # it ended: see `death`
+            ask.write(b"\n")
+        self._asked = True
+        return True
+
+    def log_tail(self) -> str:
+        """The end of what the process wrote; nothing after ``stop``."""
+        if self._log.closed:
+            return ""
+        handle = self._log.fileno()  # its place is the server's as well, and stays
+        start = max(0, os.fstat(handle).st_size - _LOG_TAIL)
+        return os.pread(handle, _LOG_TAIL, start).decode(errors="replace")
+
+    def ask_to_end(self) -> None:
+        """Close its standard input, the sign to end; returns at once."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    def stop(self, deadline: float) -> None:
+        """End the process, by force at ``deadline`` by the monotonic clock. Idempotent."""
+        self.ask_to_end()
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": path}

@@ -1,0 +1,229 @@
+"""The op table: one row per elementwise operation, the only place that lists them.
+
+From a row come the operator and function that users call, the dtype of the result (NumPy's own
+rule, asked of the ufunc), the source text of the kernel engines, what the planner may assume, and
+the table in the documentation. To add an operation, add a row here and nothing else.
+
+Kernel expressions are templates over scalar arguments ``{0}``, ``{1}``, ...; names that start with
+an underscore are the helpers of ``kernels/scalar_math.py``. All arguments of a step already have
+the dtype that NumPy's loop works in, so an expression never has to convert. A row without a text
+is a ufunc whose own inner loop every engine calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
+from scipy.special import _ufuncs as special
+
+from ps_backend.program import philox
+
+_LIBM_ULPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One elementwise operation."""
+
+    name: str
+    """The name in the array API standard where it has one, else NumPy's or SciPy's."""
+    arity: int
+    numpy: Callable[..., Any]
+    """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
+    numba: str = ""
+    """Scalar expression of the compiled kernel; empty where the ufunc's own loop is called, and
+    for what ``kernels/lower.py`` replaces."""
+    numexpr: str | None = None
+    """The same for numexpr, where it computes exactly what NumPy does on floats."""
+    on_bool: str | None = None
+    """The op that has this meaning on booleans, where the expression does not; they are not cast
+    for it, whatever NumPy's loop works in."""
+    on_int: str | None = None
+    """The op that has this meaning on integers, where the expression does not."""
+    loop: bool = False
+    """The ufunc's own loop is called wherever NumPy hands it out, be there a text or not: it has
+    vector code that the compiler has not."""
+    costly: bool = False
+    """Computing it again takes longer than reading a stored result."""
+    compares: bool = False
+    """A comparison: a Python integer that the other dtype cannot hold is compared exactly."""
+    separate: bool = False
+    """Each operand is looked at by itself: nothing is gained by casting to a common dtype."""
+    ulps: int = 0
+    """How far the text may be from NumPy's result, in units of the last place."""
+    internal: bool = False
+    """Not a function of its own: other rows, or the planner, use it."""
+
+
+def _math(name: str, numpy: np.ufunc, text: str) -> Op:
+    """A function of the C library, in NumPy's vector code where it has some."""
+    return Op(name, 1, numpy, text, loop=True, costly=True, ulps=_LIBM_ULPS)
+
+
+def _loop(name: str, numpy: np.ufunc) -> Op:
+    """A ufunc that only its own loop computes."""
+    return Op(name, numpy.nin, numpy, loop=True, costly=True)
+
+
+def _comparison(name: str, numpy: np.ufunc, sign: str) -> Op:
+    return Op(name, 2, numpy, f"{{0}} {sign} {{1}}", f"({{0}} {sign} {{1}})", compares=True)
+
+
+def _select(condition: Any, first: Any, second: Any) -> Any:
+    return np.where(condition, first, second)
+
+
+def _sigmoid_of_exp(x: Any, e: Any) -> Any:
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+def _source(*_: Any) -> Any:
+    raise TypeError("a source op has no arguments to apply a NumPy function to")
+
+
+_ROWS = (
+    # arithmetic
+    Op("add", 2, np.add, "{0} + {1}", "({0} + {1})", on_bool="logical_or"),
+    Op("subtract", 2, np.subtract, "{0} - {1}", "({0} - {1})"),
+    Op("multiply", 2, np.multiply, "{0} * {1}", "({0} * {1})", on_bool="logical_and"),
+    Op("divide", 2, np.divide, "{0} / {1}", "({0} / {1})"),
+    Op(
+        "floor_divide",
+        2,
+        np.floor_divide,
+        "_floor_divide({0}, {1})",
+        on_int="int_floor_divide",
+        costly=True,
+    ),
+    Op("int_floor_divide", 2, np.floor_divide, "_int_floor_divide({0}, {1})", internal=True),
+    Op("remainder", 2, np.remainder, "_remainder({0}, {1})", on_int="int_remainder", costly=True),
+    Op("int_remainder", 2, np.remainder, "_int_remainder({0}, {1})", internal=True),
+    _loop("fmod", np.fmod),
+    Op("pow", 2, np.power, "{0} ** {1}", on_int="int_pow", costly=True, ulps=_LIBM_ULPS),
+    Op("int_pow", 2, np.power, "_int_pow({0}, {1})", internal=True),
+    _loop("float_power", np.float_power),
+    Op("negative", 1, np.negative, "-{0}", "(-{0})"),
+    Op("positive", 1, np.positive, "{0}"),
+    Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy"),
+    Op("fabs", 1, np.fabs, "abs({0})", "abs({0})"),
+    Op("sign", 1, np.sign, "_sign({0})"),
+    Op("signbit", 1, np.signbit, on_bool="false", loop=True),
+    _loop("copysign", np.copysign),
+    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", on_bool="copy"),
+    Op("reciprocal", 1, np.reciprocal, "1 / {0}", "(1 / {0})", on_int="int_reciprocal"),
+    Op("int_reciprocal", 1, np.reciprocal, "{0} if -2 < {0} < 2 else 0", internal=True),
+    Op("maximum", 2, np.maximum, "_maximum({0}, {1})", on_bool="logical_or"),
+    Op("minimum", 2, np.minimum, "_minimum({0}, {1})", on_bool="logical_and"),
+    _loop("fmax", np.fmax),
+    _loop("fmin", np.fmin),
+    _loop("heaviside", np.heaviside),
+    _loop("nextafter", np.nextafter),
+    _loop("spacing", np.spacing),
+    _loop("gcd", np.gcd),
+    _loop("lcm", np.lcm),
+    # rounding
+    Op("floor", 1, np.floor, "np.floor({0})", on_bool="copy", on_int="copy"),
+    Op("ceil", 1, np.ceil, "np.ceil({0})", on_bool="copy", on_int="copy"),
+    Op("trunc", 1, np.trunc, "np.trunc({0})", on_bool="copy", on_int="copy"),
+    Op("round", 1, np.rint, "_rint({0})"),
+    # powers, exponentials and logarithms
+    Op("sqrt", 1, np.sqrt, "math.sqrt({0})", "sqrt({0})"),
+    _loop("cbrt", np.cbrt),
+    _loop("hypot", np.hypot),
+    _math("exp", np.exp, "math.exp({0})"),
+    _loop("exp2", np.exp2),
+    _math("expm1", np.expm1, "math.expm1({0})"),
+    _math("log", np.log, "_log({0})"),
+    _math("log1p", np.log1p, "math.log1p({0})"),
+    _math("log2", np.log2, "math.log2({0})"),
+    _math("log10", np.log10, "math.log10({0})"),
+    _loop("logaddexp", np.logaddexp),
+    _loop("logaddexp2", np.logaddexp2),
+    # trigonometric and hyperbolic functions, and angles
+    _math("sin", np.sin, "math.sin({0})"),
+    _math("cos", np.cos, "math.cos({0})"),
+    _loop("tan", np.tan),
+    _loop("asin", np.arcsin),
+    _loop("acos", np.arccos),
+    _loop("atan", np.arctan),
+    _loop("atan2", np.arctan2),
+    _loop("sinh", np.sinh),
+    _loop("cosh", np.cosh),
+    _math("tanh", np.tanh, "math.tanh({0})"),
+    _loop("asinh", np.arcsinh),
+    _loop("acosh", np.arccosh),
+    _loop("atanh", np.arctanh),
+    _loop("deg2rad", np.deg2rad),
+    _loop("rad2deg", np.rad2deg),
+    _loop("radians", np.radians),
+    _loop("degrees", np.degrees),
+    # SciPy's special functions
+    Op("sigmoid", 1, special.expit, costly=True, ulps=_LIBM_ULPS),
+    # of an x, given exp(-|x|): what sigmoid comes down to where NumPy computes the exponential
+    Op("sigmoid_of_exp", 2, _sigmoid_of_exp, "(1 if {0} >= 0 else {1}) / (1 + {1})", internal=True),
+    _loop("logit", special.logit),
+    _loop("log_expit", special.log_expit),
+    _loop("erf", special.erf),
+    _loop("erfc", special.erfc),
+    _loop("gammaln", special.gammaln),
+    _loop("digamma", special.psi),
+    _loop("xlogy", special.xlogy),
+    _loop("xlog1py", special.xlog1py),
+    _loop("entr", special.entr),
+    _loop("kl_div", special.kl_div),
+    _loop("rel_entr", special.rel_entr),
+    _loop("huber", special.huber),
+    _loop("pseudo_huber", special.pseudo_huber),
+    # comparisons and tests
+    _comparison("equal", np.equal, "=="),
+    _comparison("not_equal", np.not_equal, "!="),
+    _comparison("less", np.less, "<"),
+    _comparison("less_equal", np.less_equal, "<="),
+    _comparison("greater", np.greater, ">"),
+    _comparison("greater_equal", np.greater_equal, ">="),
+    Op("isfinite", 1, np.isfinite, "{0} - {0} == 0", on_bool="true", separate=True),
+    Op("isnan", 1, np.isnan, "{0} != {0}", separate=True),
+    Op("isinf", 1, np.isinf, "_isinf({0})", on_bool="false", on_int="false", separate=True),
+    Op("true", 1, np.isfinite, "True", internal=True),
+    Op("false", 1, np.isinf, "False", internal=True),
+    # logic, and bits
+    Op("logical_and", 2, np.logical_and, "({0} != 0) & ({1} != 0)", separate=True),
+    Op("logical_or", 2, np.logical_or, "({0} != 0) | ({1} != 0)", separate=True),
+    Op("logical_xor", 2, np.logical_xor, "({0} != 0) ^ ({1} != 0)", separate=True),
+    Op("logical_not", 1, np.logical_not, "{0} == 0", separate=True),
+    Op("bitwise_and", 2, np.bitwise_and, "{0} & {1}"),
+    Op("bitwise_or", 2, np.bitwise_or, "{0} | {1}"),
+    Op("bitwise_xor", 2, np.bitwise_xor, "{0} ^ {1}"),
+    Op("bitwise_invert", 1, np.invert, "~{0}", on_bool="logical_not"),
+    _loop("bitwise_left_shift", np.left_shift),
+    _loop("bitwise_right_shift", np.right_shift),
+    # selection and conversion; `copy` is the identity on every dtype
+    Op("where", 3, _select, "{1} if {0} else {2}", internal=True),
+    Op("copy", 1, np.array, "{0}", internal=True),
+    Op("cast", 1, np.array, "{0}", internal=True),
+    # a scalar as every element of a vector
+    Op("fill", 1, np.array, "{0}", internal=True),
+    # sources: `iota` is the global index of the element, `uniform` a random number in [0, 1)
+    # that depends on (key, global index) alone
+    Op("iota", 0, _source, "_index", internal=True),
+    Op("uniform", 2, philox.uniform, "_uniform({0}, {1})", costly=True, internal=True),
+)
+
+TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
+PUBLIC: dict[str, Op] = {row.name: row for row in _ROWS if not row.internal}
+"""The rows that users call by name."""
+
+
+def specialise(name: str, dtype: str) -> str:
+    """The op that computes ``name`` on arguments of ``dtype``."""
+    op = TABLE[name]
+    if dtype == "bool" and op.on_bool:
+        return op.on_bool
+    if dtype in ("int32", "int64") and op.on_int:
+        return op.on_int
+    return name

@@ -1,0 +1,242 @@
+"""What a server runs: the one definition shared by the planner, the wire and the kernels.
+
+A *program* is a list of sweeps. A *sweep* is one traversal of the arrays of one space: it loads
+inputs, computes steps in SSA form, stores outputs and accumulates reductions. Values of a sweep are
+numbered: inputs first, then runtime scalars, then steps. The structure (``Sweep``) is the key of a
+compiled kernel; what changes from run to run (buffer ids, scalar values, spaces) is in a
+``SweepCall``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+
+import numpy as np
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.space import Space
+
+Scalar = bool | int | float
+
+DTYPES = ("float64", "float32", "int64", "int32", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """Type of one value: its dtype and the shape of one row (``()`` for vectors)."""
+
+    dtype: str
+    row: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One elementwise operation: ``op`` is a row of the op table, ``args`` are earlier values."""
+
+    op: str
+    args: tuple[int, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A value reduced over the sweep: one partial result per block, of dtype ``dtype``."""
+
+    op: str
+    arg: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The structure of one traversal. Hashable: the key under which a kernel is cached."""
+
+    inputs: tuple[ValueType, ...]
+    scalars: tuple[ValueType, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    reductions: tuple[Reduction, ...]
+
+    @cached_property
+    def types(self) -> tuple[ValueType, ...]:
+        """The type of every value, in order of number."""
+        return self.inputs + self.scalars + tuple(step.type for step in self.steps)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name of the structure, the same in every process."""
+        text = repr((self.inputs, self.scalars, self.steps, self.outputs, self.reductions))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.inputs, self.scalars, self.steps, self.outputs, self.reductions))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        first = len(self.inputs)
+        for number, value in enumerate(self.inputs):
+            yield f"%{number} = load {value.dtype}"
+        for number, value in enumerate(self.scalars, first):
+            yield f"%{number} = scalar {value.dtype}"
+        for number, step in enumerate(self.steps, first + len(self.scalars)):
+            args = ", ".join(f"%{arg}" for arg in step.args)
+            yield f"%{number} = {step.op}({args}) {step.type.dtype}"
+        for output in self.outputs:
+            yield f"store %{output}"
+        for reduction in self.reductions:
+            yield f"reduce {reduction.op}(%{reduction.arg})"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCall:
+    """A sweep with what it runs on: ids of buffers in ``space`` and the values of its scalars."""
+
+    sweep: Sweep
+    space: Space
+    inputs: tuple[int, ...]
+    scalars: tuple[Scalar, ...]
+    outputs: tuple[int, ...]
+    donors: tuple[int, ...] = ()
+    """The input whose memory each output takes over, and which then ceases to exist; or nothing.
+    The sender knows that nobody else will use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Sweeps in order (a later one may read what an earlier one stored), then buffers to free."""
+
+    calls: tuple[SweepCall, ...]
+    frees: tuple[int, ...] = ()
+
+
+def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:
+    """Dtypes of the partial results that a reduction leaves per block: one array, or two."""
+    return REDUCERS[reduction.op].accumulators(value.dtype)
+
+
+# --- legality: each rule is (what must hold, test on a sweep) -------------------------------------
+
+
+def _args_come_first(sweep: Sweep) -> bool:
+    first = len(sweep.inputs) + len(sweep.scalars)
+    return all(
+        0 <= arg < number for number, step in enumerate(sweep.steps, first) for arg in step.args
+    )
+
+
+def _arities_fit(sweep: Sweep) -> bool:
+    return all(len(step.args) == ops.TABLE[step.op].arity for step in sweep.steps)
+
+
+def _values_exist(sweep: Sweep) -> bool:
+    count = len(sweep.inputs) + len(sweep.scalars) + len(sweep.steps)
+    used = sweep.outputs + tuple(reduction.arg for reduction in sweep.reductions)
+    return all(0 <= value < count for value in used)
+
+
+_CONVERTING = frozenset(("cast", "copy", "fill"))
+"""Ops that take what they get; a kernel converts what comes out."""
+
+
+_OWN = MappingProxyType({"iota": ("int64",), "uniform": ("int64", "int64", "float64")})
+"""Dtypes of arguments and result of the ops that are no ufuncs, and have one kind."""
+
+
+@lru_cache(maxsize=4096)
+def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
+    """Whether NumPy has ``op`` on just these dtypes: kernels rely on it, down to element sizes."""
+    if op in _CONVERTING:
+        return True
+    if op in _OWN:
+        return (*args, result) == _OWN[op]
+    if op == "where":
+        return args[1] == args[2] == result
+    row = ops.TABLE[op]
+    ufunc = row.numpy
+    if not isinstance(ufunc, np.ufunc):  # of our own, on floats
+        return {*args, result} in ({"float64"}, {"float32"})
+    if op.startswith("int_") and not result.startswith("int"):
+        return False  # it is the kind for integers of another op
+    kinds = tuple(map(np.dtype, (*args, result)))
+    try:
+        loop = ufunc.resolve_dtypes((*kinds[:-1], None))
+        return loop[-1] == kinds[-1] if row.separate else loop == kinds
+    except TypeError:
+        return False
+
+
+def _types_fit(sweep: Sweep) -> bool:
+    types = sweep.types
+    return all(
+        _is_loop_of_numpy(s.op, tuple([types[arg].dtype for arg in s.args]), s.type.dtype)
+        for s in sweep.steps
+    )
+
+
+RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
+    (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
+    (
+        "every step is an op of the op table",
+        lambda s: all(step.op in ops.TABLE for step in s.steps),
+    ),
+    ("every step has as many arguments as its op takes", _arities_fit),
+    ("arguments of a step are values before it", _args_come_first),
+    ("outputs and reductions name values of the sweep", _values_exist),
+    ("reductions are known", lambda s: all(r.op in REDUCERS for r in s.reductions)),
+    ("steps have the dtypes of NumPy's loop for their op", _types_fit),
+    ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
+)
+
+
+def _donors_fit(call: SweepCall) -> bool:
+    """Also that no output is an input as it is: it would be read after others were stored."""
+    given = dict(zip(call.inputs, call.sweep.inputs, strict=True))
+    computed = len(call.sweep.inputs)
+    return all(
+        given.get(donor) == call.sweep.types[value] and value >= computed
+        for donor, value in zip(call.donors, call.sweep.outputs, strict=False)
+    )
+
+
+_CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
+    ("one buffer id per input", lambda c: len(c.inputs) == len(c.sweep.inputs)),
+    ("one value per runtime scalar", lambda c: len(c.scalars) == len(c.sweep.scalars)),
+    ("one buffer id per output", lambda c: len(c.outputs) == len(c.sweep.outputs)),
+    ("no buffer is both read and written", lambda c: not set(c.inputs) & set(c.outputs)),
+    ("one donor per output, or none at all", lambda c: len(c.donors) in (0, len(c.outputs))),
+    ("no donor gives twice", lambda c: len(set(c.donors)) == len(c.donors)),
+    ("donors are inputs of their outputs' type", _donors_fit),
+    ("no buffer is written twice", lambda c: len(set(c.outputs)) == len(c.outputs)),
+)
+
+
+def verify_sweep(sweep: Sweep) -> None:
+    """Raise ``InvalidProgram`` naming the first rule that ``sweep`` breaks."""
+    for rule, holds in RULES:
+        if not holds(sweep):
+            raise InvalidProgram(f"a sweep breaks the rule {rule!r}:\n{sweep}")
+
+
+def verify_call(call: SweepCall) -> None:
+    """Raise ``InvalidProgram`` naming the first rule that ``call`` of a legal sweep breaks."""
+    for rule, holds in _CALL_RULES:
+        if not holds(call):
+            raise InvalidProgram(f"a sweep call breaks the rule {rule!r}:\n{call.sweep}")
+
+
+def verify(program: Program) -> None:
+    """Raise ``InvalidProgram`` naming the first rule that ``program`` breaks."""
+    for call in program.calls:
+        verify_sweep(call.sweep)
+        verify_call(call)

@@ -1,0 +1,1 @@
+"""A parameter server: its sessions, its commands, its state, and the doors to it."""

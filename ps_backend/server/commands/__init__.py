@@ -1,0 +1,1 @@
+"""What a server does for each kind of request."""

@@ -1,0 +1,219 @@
+"""The gRPC server around a ``Service``."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ps_backend.server import door
+from ps_backend.server.commands.data import Outcome, Payload
+from ps_backend.server.door import MOST_SILENT, Door, Patience
+from ps_backend.server.pipes import MOST_PIPES, Pipes
+from ps_backend.server.service import Service
+from ps_backend.server.shared_memory.segments import Segments
+from ps_backend.server.shared_memory.serving import answer_whole, serve_shared
+from ps_backend.server.state.board import MOST_WAITING
+from ps_backend.transport.liveness import SERVER_OPTIONS
+from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, check_token
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
+from ps_backend.wire.errors import PayloadBroken
+
+_THREADS = 32 + MOST_PIPES + MOST_WAITING + MOST_SILENT
+_LOOK_SECONDS = 0.5
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
+    ("grpc.max_send_message_length", MOST_REPLY_BYTES),
+    *SERVER_OPTIONS,
+    *door.OPTIONS,
+)
+
+
+class Server:
+    """Serves one ``Service`` on one port."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+    ) -> None:
+        """Bind; ``start`` serves.
+
+        ``port`` 0 lets the system choose. ``token`` None serves anybody and is refused off the
+        loopback. Raises ``ValueError`` for such options, ``OSError`` if the address cannot be had.
+        """
+        if not token and not _is_loopback(host):
+            raise ValueError(
+                f"a server on {host} needs a token, as others can reach it; give --token-file, or "
+                f"--host 127.0.0.1"
+            )
+        check_token(token)
+        self.service = service
+        handler = _Handler(service)
+        self.pipes, self._patience = handler.pipes, handler.patience
+        self._door, self._stopping = handler.table(token), threading.Event()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
+        self._server = grpc.server(self._pool, options=_OPTIONS)
+        self._server.add_generic_rpc_handlers((self._door,))
+        self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def start(self) -> None:
+        """Begin to serve; returns at once."""
+        self._server.start()
+        threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
+
+    def stop(self, grace: float = 1.0) -> None:
+        """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
+        self._stopping.set()
+        stopped = self._server.stop(grace)
+        self.service.end_waits()
+        self.pipes.end()
+        stopped.wait()
+        self._door.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look_after(self) -> None:
+        before = time.monotonic()
+        while not self._stopping.wait(_LOOK_SECONDS):
+            self._patience.run_out()
+            now = time.monotonic()
+            # Of a time in which this process was stopped, clients could make nothing.
+            self.service.let_pass(min(now - before, 2 * _LOOK_SECONDS))
+            before = now
+
+
+class _Handler:
+    """The methods of the gRPC service, on raw bytes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.pipes = Pipes(self._answer)
+        self.patience = Patience()
+        self._segments = Segments(service)
+
+    def table(self, token: str | None) -> Door:
+        """What gRPC calls for each method."""
+        return Door(
+            {"Call": self._call},
+            {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
+            token,
+        )
+
+    def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        return self._answer(next(self.patience.each(requests, context), b""), context)
+
+    def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        try:
+            yield from self.pipes.serve(requests, context)
+        finally:
+            self._segments.forget_dead()
+
+    def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        request = _parse(data, context)
+        if request.HasField("segment"):
+            return answer_whole(self._service, self._segments, request, context.is_active)
+        payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
+        outcome = self._service.handle(request, payload)
+        reply: bytes = outcome.reply.SerializeToString()
+        return reply + chunk_field(outcome.parts) if outcome.parts else reply
+
+    def _stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        frames = self.patience.each(messages, context)
+        request = _parse(next(frames, b""), context)
+        outcome = self._service.handle(request, Payload(request.payload, _chunks(frames)))
+        return _reply_frames(outcome)
+
+    def _shared(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        signs = self.patience.each(messages, context)
+        request = _parse(next(signs, b""), context)
+        return serve_shared(self._service, self._segments, request, signs, context)
+
+
+def _chunks(frames: Iterator[bytes]) -> Iterator[memoryview]:
+    try:
+        yield from map(chunk_of, frames)
+    except grpc.RpcError:
+        raise PayloadBroken("the sender left before all of its payload had come") from None
+
+
+def _reply_frames(outcome: Outcome) -> Iterator[bytes]:
+    frames = chain((outcome.reply.SerializeToString(),), chunk_frames(outcome.parts))
+    yield from frames  # a generator: it holds `outcome`, and so the memory, until all is sent
+
+
+def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:
+    try:
+        return pb.Request.FromString(data)
+    except DecodeError:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a request")
+
+
+def _credentials(certificate: Path | None, key: Path | None) -> grpc.ServerCredentials | None:
+    if (certificate is None) != (key is None):
+        raise ValueError("TLS needs both --tls-cert and --tls-key")
+    if certificate is None or key is None:
+        return None
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+
+
+def _bind(
+    server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
+) -> int:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if credentials is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise _bind_error(host, port, error) from None
+    if not bound:
+        raise _bind_error(host, port, RuntimeError("the address was refused"))
+    return bound
+
+
+def _bind_error(host: str, port: int, error: RuntimeError) -> OSError:
+    """Why a bind failed, which gRPC does not say: ask the system with a plain socket."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+    except socket.gaierror as cause:
+        return OSError(f"{host} is not a known host name: {cause}")
+    except OSError as cause:
+        if cause.errno == errno.EADDRINUSE:
+            return OSError(
+                errno.EADDRINUSE,
+                f"port {port} on {host} is in use; choose another with --port, or --port 0 to let "
+                f"the system choose",
+            )
+        return OSError(f"cannot listen on port {port} of {host}: {cause.strerror}")
+    return OSError(f"cannot listen on port {port} of {host}: {error}")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

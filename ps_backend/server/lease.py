@@ -1,0 +1,49 @@
+"""How long a session lives without a word from its clients."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Lease:
+    """The time that a session has left. Thread-safe.
+
+    It runs while the server does, by steps that the server counts: neither a clock that is set, nor
+    a machine that sleeps, nor a server that was stopped for a while uses any of it up.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.idle = 0.0
+        """Seconds since the end of the last request."""
+        self.age = 0.0
+        self._at_work = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is over."""
+        return max(0.0, self.seconds - self.idle)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """It does not run while a request of the session does, and is renewed by it."""
+        with self._lock:
+            self._at_work += 1
+            self.idle = 0.0
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+                self.idle = 0.0
+
+    def run_down(self, seconds: float) -> bool:
+        """So much time has passed; whether the lease is over."""
+        with self._lock:
+            self.age += seconds
+            if not self._at_work:
+                self.idle += seconds
+            return self.idle > self.seconds

@@ -1,0 +1,186 @@
+"""One session on one server: its buffers, rounds, loops, sweeps and clients."""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
+from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import Sweep, ValueType, verify_sweep
+from ps_backend.server.lease import Lease
+from ps_backend.server.reply_log import Record
+from ps_backend.server.state.board import Board, WaitingRoom
+from ps_backend.server.state.clocks import Loops
+from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.rounds import Rounds
+from ps_backend.server.state.store import Part, Store
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import decode_sweep, dtype_of
+from ps_backend.wire.errors import UnknownSweep
+from ps_backend.wire.membership import check_key
+from ps_backend.wire.protocol import CLIENT_BITS
+
+_MOST_REMEMBERED = 4096
+_SESSION_BYTES = 4096
+_CLIENT_BYTES = 3072
+"""Counted for a session, and for each of its clients, besides what they keep here."""
+_VALUE_BYTES = 512
+_KERNEL_BYTES = 1024
+"""Counted for each value of a sweep that is remembered, and of a kernel."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    number: int
+    record: Record
+    kept: Reservation
+    key: bytes
+
+
+class Session:
+    """What one session has on this server, which is number ``index`` of its ``servers``."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        servers: int,
+        memory: Memory,
+        room: WaitingRoom,
+        first_number: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """``first_number``: of its clients, all of which get other numbers."""
+        self.name = name
+        self.index = index
+        self.servers = servers
+        self.closed = False
+        self.lease = lease or Lease(math.inf)
+        self.store = Store(memory)
+        self.rounds = Rounds(memory)
+        self.board = Board(room, memory, first_number << CLIENT_BITS)
+        self.loops = Loops(room, memory)
+        self._memory = memory
+        self.attached: dict[str, object] = {}
+        """What is held for a client besides, such as the memory that it shares."""
+        self._kept = [memory.reserve(_SESSION_BYTES, "a new session")]
+        self._members: dict[str, _Member] = {}
+        self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
+        self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
+        self._parts: dict[tuple[int, ValueType], Part] = {}
+        self._kernels: dict[tuple[str, int], tuple[Kernel, Reservation]] = {}
+        self._lock = threading.Lock()
+
+    def join(self, client: str, key: bytes) -> int:
+        """Admit ``client`` and return its number in the session; joining twice is joining once.
+
+        Its requests will carry ``key``. Raises ``AuthenticationError`` if another one has its name.
+        """
+        with self._lock:
+            if client in self._members:
+                check_key(self._members[client].key, key)
+            else:
+                number = next(self._numbers, None)
+                if number is None:
+                    raise PSError("too many clients have joined the session; open a new one")
+                kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
+                self._members[client] = _Member(number, Record(self._memory), kept, key)
+            return self._members[client].number
+
+    def leave(self, client: str) -> None:
+        """Forget ``client``; what it made stays."""
+        with self._lock:
+            self._members.pop(client, None)
+            self.attached.pop(client, None)
+
+    def admit(self, client: str, key: bytes) -> None:
+        """Raise ``SessionUnknown`` for who never joined, ``AuthenticationError`` for another."""
+        member = self._members.get(client)
+        if member is None:
+            raise SessionUnknown("this server does not know the client of the session: reconnect")
+        check_key(member.key, key)
+
+    def record(self, client: str) -> Record:
+        """The replies on record for ``client``; ``SessionUnknown`` if it never joined here."""
+        member = self._members.get(client)
+        if member is None:
+            raise SessionUnknown(
+                f"this server does not know client {client!r} of the session: reconnect"
+            )
+        return member.record
+
+    def part(self, array: pb.Array) -> Part:
+        """This server's part of ``array``; ``TypeError`` for an unknown dtype."""
+        return self.part_of(array.length, ValueType(dtype_of(array.dtype).name, tuple(array.row)))
+
+    def part_of(self, length: int, value: ValueType) -> Part:
+        """This server's part of an array of ``value`` in the space of ``length``."""
+        part = self._parts.get((length, value))
+        if part is None:
+            space = DenseSpace(length)
+            part = Part(space, value, *space.range_of(self.index, self.servers))
+            _remember(self._parts, (length, value), part)
+        return part
+
+    def kernel(self, sweep: Sweep, length: int) -> Kernel:
+        """The kernel of ``sweep`` in the space of ``length``."""
+        known = self._kernels.get((sweep.digest, length))
+        if known is not None:
+            return known[0]
+        kernel = compile_sweep(sweep, length)
+        with suppress(OutOfBudget):  # else it is looked up again
+            kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
+            _remember(self._kernels, (sweep.digest, length), (kernel, kept))
+        return kernel
+
+    def sweep(self, message: pb.SweepCall) -> Sweep:
+        """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
+        if message.HasField("sweep"):
+            sweep = decode_sweep(message.sweep)
+            verify_sweep(sweep)
+            self._remember_sweep(sweep)
+            return sweep
+        known = self._sweeps.get(message.digest)
+        if known is None:
+            raise UnknownSweep(f"sweep {message.digest} is not known here")
+        return known[0]
+
+    def _remember_sweep(self, sweep: Sweep) -> None:
+        """Keep it if there is memory; the client sends it again where it is not known."""
+        try:
+            size = _VALUE_BYTES * (len(sweep.types) + len(sweep.outputs) + len(sweep.reductions))
+            kept = self._memory.reserve(size, "a program")
+        except OutOfBudget:
+            self._sweeps.clear()
+            self._kernels.clear()
+        else:
+            _remember(self._sweeps, sweep.digest, (sweep, kept))
+
+    def close(self) -> None:
+        """Free everything, and end all waits and programs."""
+        self.closed = True
+        self.board.close()
+        self.loops.close()
+        self.store.clear()
+        self.rounds.clear()
+        with self._lock:
+            self._members.clear()
+            self._sweeps.clear()
+            self._kernels.clear()
+            self._kept.clear()
+            self.attached.clear()
+
+
+def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:
+    """Add to a bounded memory of what can be made again."""
+    if len(memory) >= _MOST_REMEMBERED:
+        memory.clear()
+    memory[key] = value

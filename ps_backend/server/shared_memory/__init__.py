@@ -1,0 +1,1 @@
+"""Memory that a server shares with clients on its host."""

@@ -1,0 +1,1 @@
+"""What a server keeps, within its budget of memory."""

@@ -1,0 +1,266 @@
+"""The clocks of loops: ranks that work at their own pace, and see each other's pushes in time.
+
+A rank ends its clock 0, 1, 2 ... by a *tick*, which carries what it adds to arrays. A pull for
+clock ``c`` waits until every rank has ended ``c - staleness`` clocks, so what it returns lacks no
+older ticks. With a bound of 0 (BSP) what a clock adds is kept until all ranks have ended it, and
+added in the order of the ranks: the bits do not depend on who came first. With a larger bound
+(SSP), or none (ASP), it is added as it comes.
+
+A tick counts once, however often it is sent. Ranks that left, or were excluded, hold up nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ps_backend.errors import AttemptFenced, LoopClosed, PSError
+from ps_backend.server.state.board import WaitingRoom
+from ps_backend.server.state.lockstep import Addition, Lockstep, Rows, apply
+from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.store import Buffer
+from ps_backend.wire.errors import TooEarly
+
+MOST_RANKS = 1 << 16
+_MOST_LOOPS = 1024
+_RANK_BYTES = 128
+_LOOP_BYTES = 4096
+
+
+class Joined(NamedTuple):
+    """Where a rank goes on; ``out``: it had left, or was excluded."""
+
+    clock: int
+    out: bool
+
+
+@dataclass(slots=True)
+class _Rank:
+    clock: int = 0  # how many it has ended
+    attempt: int = 0
+    present: bool = True  # else it holds up nobody
+    excluded: bool = False
+    returned: int = 0  # the attempt with which it came back; asked again, it hears the same
+
+
+class Loop:
+    """One loop on one server. Thread-safe."""
+
+    def __init__(self, name: str, ranks: int, staleness: int | None, room: WaitingRoom) -> None:
+        """``staleness`` None: no bound."""
+        self.staleness = staleness
+        self._name, self._room = name, room
+        self._ranks = [_Rank() for _ in range(ranks)]
+        self._closed = False
+        self._changed = threading.Condition()
+        self._lockstep = Lockstep() if staleness == 0 else None
+
+    @property
+    def in_lockstep(self) -> bool:
+        """Do additions wait until all ranks have ended the clock?"""
+        return self._lockstep is not None
+
+    # --- for ranks --------------------------------------------------------------------------------
+
+    def join(self, number: int, attempt: int, at: int | None = None) -> Joined:
+        """Let ``attempt`` be the one that speaks for the rank, which goes on at the clock returned.
+
+        One that was out goes on with the slowest of the others, or ``at`` a later clock. Raises
+        ``AttemptFenced`` if a later attempt has joined.
+        """
+        with self._changed:
+            rank = self._rank(number)
+            if attempt < rank.attempt:
+                raise self._fenced(number, attempt, rank)
+            rank.attempt = attempt
+            if not rank.present:
+                rank.returned = attempt
+                rank.clock = max(rank.clock, self._least or 0)
+                rank.present, rank.excluded = True, False
+            rank.clock = max(rank.clock, at or 0)
+            self._go_on()
+            return Joined(rank.clock, rank.returned == attempt)
+
+    def tick(
+        self,
+        number: int,
+        attempt: int,
+        clock: int,
+        additions: Sequence[Addition],
+        *,
+        leave: bool = False,
+    ) -> None:
+        """The rank ended ``clock``, and the loop if it is to ``leave``.
+
+        A clock that it has ended before is not counted again. Raises ``AttemptFenced``.
+        """
+        with self._changed:
+            rank = self._speaker(number, attempt)
+            if rank.clock <= clock:
+                rank.clock = clock + 1
+                if self._lockstep is None:
+                    apply(additions)
+                else:
+                    self._lockstep.take(number, clock, additions)
+            if leave:
+                rank.present = rank.excluded = False
+            elif rank.excluded and rank.clock >= (self._least or 0):
+                rank.present, rank.excluded = True, False  # it has caught up
+            self._go_on()
+
+    def pull(
+        self,
+        number: int,
+        attempt: int,
+        clock: int,
+        seconds: float,
+        buffer: Buffer,
+        wanted: Rows,
+        room_for: Callable[[], np.ndarray],
+    ) -> tuple[np.ndarray, int]:
+        """The elements of ``buffer`` at ``wanted``, for use in ``clock``, in the memory that
+        ``room_for`` gives once it is time; and how many of the rank's own ticks they contain.
+
+        Waits for the other ranks as the bound demands; ``TooEarly`` after so many seconds. Raises
+        ``AttemptFenced``, ``Crowded``.
+        """
+        with self._changed:
+            rank = self._speaker(number, attempt)
+            if not self._may_read(clock):
+                self._room.wait(
+                    self._changed,
+                    lambda: self._closed or rank.attempt != attempt or self._may_read(clock),
+                    seconds,
+                )
+                rank = self._speaker(number, attempt)
+            if not self._may_read(clock):
+                raise TooEarly(f"loop {self._name!r}: the other ranks are not near clock {clock}")
+            found = room_for()
+            if wanted is None:
+                np.copyto(found, buffer.array)
+            else:
+                np.take(buffer.array, wanted, axis=0, out=found, mode="clip")
+            if self._lockstep is None:
+                return found, rank.clock
+            return found, min(rank.clock, self._lockstep.rewind(clock, buffer, wanted, found))
+
+    # --- for the owner ----------------------------------------------------------------------------
+
+    def exclude(self, number: int, attempt: int) -> None:
+        """Let nobody wait for the rank, unless another attempt has joined meanwhile."""
+        with self._changed:
+            rank = self._rank(number)
+            if rank.attempt == attempt and rank.present:
+                rank.present, rank.excluded = False, True
+                self._go_on()
+
+    @property
+    def clocks(self) -> list[int]:
+        """How many clocks each rank has ended."""
+        with self._changed:
+            return [rank.clock for rank in self._ranks]
+
+    def close(self) -> None:
+        """End the loop: whoever waits, or comes later, gets ``LoopClosed``."""
+        with self._changed:
+            self._closed = True
+            if self._lockstep is not None:
+                self._lockstep.go_on(None)  # all that was ticked counts, whoever is still awaited
+                self._lockstep.clear()
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let all who wait look around."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- inside, with the lock held ---------------------------------------------------------------
+
+    @property
+    def _least(self) -> int | None:
+        """The clock of the slowest rank that is present; None if there is none."""
+        return min((rank.clock for rank in self._ranks if rank.present), default=None)
+
+    def _may_read(self, clock: int) -> bool:
+        least = self._least
+        return self.staleness is None or least is None or least >= clock - self.staleness
+
+    def _go_on(self) -> None:
+        """A clock moved: add what is due, and let those who wait look around."""
+        if self._lockstep is not None:
+            self._lockstep.go_on(self._least)
+        self._changed.notify_all()
+
+    def _speaker(self, number: int, attempt: int) -> _Rank:
+        rank = self._rank(number)
+        if rank.attempt != attempt:
+            raise self._fenced(number, attempt, rank)
+        return rank
+
+    def _rank(self, number: int) -> _Rank:
+        if self._closed:
+            raise LoopClosed(f"loop {self._name!r} was closed")
+        if not 0 <= number < len(self._ranks):
+            raise ValueError(f"rank {number}; loop {self._name!r} has {len(self._ranks)}")
+        return self._ranks[number]
+
+    def _fenced(self, number: int, attempt: int, rank: _Rank) -> AttemptFenced:
+        return AttemptFenced(
+            f"attempt {attempt} of rank {number} of loop {self._name!r} is too late: attempt "
+            f"{rank.attempt} has taken its place; let this one end"
+        )
+
+
+class Loops:
+    """The loops of one session on one server. Thread-safe."""
+
+    def __init__(self, room: WaitingRoom, memory: Memory) -> None:
+        self._room, self._memory = room, memory
+        self._open: dict[str, Loop] = {}
+        self._kept: dict[str, Reservation] = {}
+        self._lock = threading.Lock()
+
+    def open(self, name: str, ranks: int, staleness: int | None) -> None:
+        """Open a loop, all ranks at clock 0; again is harmless."""
+        if not 1 <= ranks <= MOST_RANKS:
+            raise ValueError(f"ranks must be 1 .. {MOST_RANKS}, got {ranks}")
+        with self._lock:
+            if name in self._open:
+                return
+            if len(self._open) >= _MOST_LOOPS:
+                raise PSError(f"a session has at most {_MOST_LOOPS} loops on a server; close some")
+            size = _LOOP_BYTES + ranks * _RANK_BYTES
+            self._kept[name] = self._memory.reserve(size, f"loop {name!r}")
+            self._open[name] = Loop(name, ranks, staleness, self._room)
+
+    def get(self, name: str) -> Loop:
+        """The loop ``name``; ``LoopClosed`` if there is none."""
+        loop = self._open.get(name)
+        if loop is None:
+            raise LoopClosed(
+                f"the server has no loop {name!r}: it was closed, never opened, or lost with its "
+                "server"
+            )
+        return loop
+
+    def close_loop(self, name: str) -> None:
+        """End the loop. Idempotent."""
+        with self._lock:
+            loop = self._open.pop(name, None)
+            self._kept.pop(name, None)
+        if loop is not None:
+            loop.close()
+
+    def close(self) -> None:
+        """End all loops."""
+        for name in list(self._open):
+            self.close_loop(name)
+
+    def wake_all(self) -> None:
+        """Let all who wait look around: the room was closed."""
+        for loop in list(self._open.values()):
+            loop.wake()

@@ -1,0 +1,1 @@
+"""Bulk data between processes of one host, through memory that both map."""

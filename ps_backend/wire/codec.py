@@ -1,0 +1,142 @@
+"""Between Python objects and protobuf messages: sweeps, scalars, errors and chunks of bulk data.
+
+Nothing here, and nothing else in the transport, reads a pickle.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ps_backend import errors
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import DTYPES, Reduction, Scalar, Step, Sweep, SweepCall, ValueType
+from ps_backend.wire import ps_pb2 as pb
+
+_MOST_REMEMBERED_SCALARS = 64
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+# --- sweeps ---------------------------------------------------------------------------------------
+
+
+def _encode_type(value: ValueType) -> pb.ValueType:
+    return pb.ValueType(dtype=value.dtype, row=value.row)
+
+
+def _decode_type(message: pb.ValueType) -> ValueType:
+    return ValueType(message.dtype, tuple(message.row))
+
+
+def encode_sweep(sweep: Sweep) -> pb.Sweep:
+    """The structure of one traversal as a message."""
+    return pb.Sweep(
+        inputs=[_encode_type(value) for value in sweep.inputs],
+        scalars=[_encode_type(value) for value in sweep.scalars],
+        steps=[pb.Step(op=s.op, args=s.args, type=_encode_type(s.type)) for s in sweep.steps],
+        outputs=sweep.outputs,
+        reductions=[pb.Reduction(op=r.op, arg=r.arg) for r in sweep.reductions],
+    )
+
+
+def decode_sweep(message: pb.Sweep) -> Sweep:
+    """The inverse of ``encode_sweep``; whether it is legal is for ``program.verify`` to say."""
+    return Sweep(
+        inputs=tuple(_decode_type(value) for value in message.inputs),
+        scalars=tuple(_decode_type(value) for value in message.scalars),
+        steps=tuple(Step(s.op, tuple(s.args), _decode_type(s.type)) for s in message.steps),
+        outputs=tuple(message.outputs),
+        reductions=tuple(Reduction(r.op, r.arg) for r in message.reductions),
+    )
+
+
+def _scalar_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
+    """How scalars travel, and which of them are int32."""
+    few = len(types) <= _MOST_REMEMBERED_SCALARS  # else what is remembered would be large
+    return _remembered_format(types) if few else _new_format(types)
+
+
+def _new_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
+    text = "".join("d" if value.dtype.startswith("float") else "q" for value in types)
+    narrow = tuple(k for k, value in enumerate(types) if value.dtype == "int32")
+    return struct.Struct("<" + text), narrow
+
+
+_remembered_format = lru_cache(maxsize=4096)(_new_format)
+
+
+def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
+    """Eight bytes per scalar: floats as float64, so NaN and inf pass, the rest as int64.
+
+    Raises ``ValueError`` for a value its type cannot hold, or if there are too many or too few.
+    """
+    try:
+        return _scalar_format(types)[0].pack(*values)
+    except (struct.error, OverflowError) as error:
+        names = ", ".join(value.dtype for value in types)
+        raise ValueError(f"scalars {tuple(values)!r} do not fit ({names}): {error}") from error
+
+
+def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, ...]:
+    """The inverse of ``encode_scalars``."""
+    if len(data) != 8 * len(types):
+        raise errors.InvalidProgram(
+            f"{len(types)} scalars are {8 * len(types)} bytes, got {len(data)}"
+        )
+    form, narrow = _scalar_format(types)
+    values = form.unpack(data)
+    for k in narrow:
+        if not -(1 << 31) <= values[k] < 1 << 31:
+            raise errors.InvalidProgram(f"scalar {values[k]} is no int32")
+    return tuple(
+        bool(value) if type_.dtype == "bool" else value
+        for type_, value in zip(types, values, strict=True)
+    )
+
+
+def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
+    """One sweep with what it runs on; its structure goes along only if ``full``."""
+    return pb.SweepCall(
+        digest=call.sweep.digest,
+        sweep=encode_sweep(call.sweep) if full else None,
+        length=call.space.length,
+        inputs=call.inputs,
+        scalars=encode_scalars(call.sweep.scalars, call.scalars),
+        outputs=call.outputs,
+        donors=call.donors,
+    )
+
+
+def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
+    """The inverse of ``encode_call``, for a sweep that was looked up by its digest.
+
+    Raises ``InvalidProgram`` if there are more or fewer buffers or scalars than the sweep has.
+    """
+    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), len(sweep.outputs)):
+        raise errors.InvalidProgram(
+            f"the sweep has {len(sweep.inputs)} inputs and {len(sweep.outputs)} outputs, but the "
+            f"call names {len(message.inputs)} and {len(message.outputs)}:\n{sweep}"
+        )
+    return SweepCall(
+        sweep=sweep,
+        space=DenseSpace(message.length),
+        inputs=tuple(message.inputs),
+        scalars=decode_scalars(sweep.scalars, message.scalars),
+        outputs=tuple(message.outputs),
+        donors=tuple(message.donors),
+    )
+
+
+def dtype_of(name: str) -> np.dtype:
+    """The dtype called ``name``; ``TypeError`` if it is not one of ``DTYPES``."""
+    if name not in DTYPES:
+        raise TypeError(f"dtype {name!r} is not supported; use one of {', '.join(DTYPES)}")
+    return np.dtype(name)
+
+
+# --- chunks ---------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""Errors as messages, and those that only client and server see."""
+
+from __future__ import annotations
+
+from ps_backend import errors
+from ps_backend.wire import ps_pb2 as pb
+
+_MOST_ERROR_TEXT = 2000
+"""Characters: an error may quote a program of any size, and a server keeps its latest replies."""
+
+
+class UnknownSweep(errors.PSError):
+    """A program names a sweep that the server has not seen; the client then sends it whole."""
+
+
+class PayloadBroken(errors.PSError):
+    """The payload of a request is shorter or longer than announced, mostly as the sender left."""
+
+
+class Abandoned(errors.PSError):
+    """A program was ended before its time, as nobody waits for it any more."""
+
+
+class NothingShared(errors.PSError):
+    """The server cannot share memory with the client; it did not look at the request."""
+
+
+class Crowded(errors.PSError):
+    """So many requests wait on a server that it takes no more; the client then asks later."""
+
+
+class TooEarly(errors.PSError):
+    """Ranks of a loop are still too far behind for a pull; the client then asks again."""
+
+
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.PSError,
+        errors.ServerLost,
+        errors.SessionUnknown,
+        errors.BufferLost,
+        errors.OutOfBudget,
+        errors.AuthenticationError,
+        errors.InvalidProgram,
+        errors.ProgramCancelled,
+        errors.RoundClosed,
+        errors.StaleRequest,
+        errors.TopicClosed,
+        errors.LoopClosed,
+        errors.AttemptFenced,
+        Crowded,
+        TooEarly,
+        NothingShared,
+        UnknownSweep,
+        Abandoned,
+        PayloadBroken,
+        ValueError,
+        IndexError,
+        TypeError,
+        NotImplementedError,
+        MemoryError,
+        OverflowError,
+    )
+}
+
+
+def encode_error(error: Exception) -> pb.Reply:
+    """A reply that makes ``decode_error`` raise the same; unknown classes become ``PSError``."""
+    kind, text = type(error).__name__, str(error)
+    if len(text) > _MOST_ERROR_TEXT:
+        text = text[:_MOST_ERROR_TEXT] + " ..."
+    if kind in _KINDS:
+        return pb.Reply(error=pb.Error(kind=kind, message=text))
+    text = f"the server failed with {kind}: {text}"
+    return pb.Reply(error=pb.Error(kind=errors.PSError.__name__, message=text))
+
+
+def decode_error(error: pb.Error, address: str) -> Exception:
+    """The exception that ``error`` describes; failures of the servers also name the server."""
+    kind = _KINDS.get(error.kind, errors.PSError)
+    where = f" (server {address})" if issubclass(kind, errors.PSError) else ""
+    return kind(error.message + where)

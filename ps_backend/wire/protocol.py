@@ -1,0 +1,9 @@
+"""Numbers that client and server must agree on."""
+
+from __future__ import annotations
+
+PROTOCOL = 1
+"""Version of the messages; a client and a server of different versions refuse to talk."""
+
+CLIENT_BITS = 20
+"""A session numbers so many clients, anew after each replacement of the server that does it."""

@@ -1,0 +1,57 @@
+"""How contributions to a round, and what becomes of them, are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.program.space import Space
+
+OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
+    {"add": np.add, "min": np.minimum, "max": np.maximum}
+)
+"""How a contribution can be combined with what is there."""
+
+
+class Key(NamedTuple):
+    """A staged contribution: whose it is, to which slot, and which of this attempt's to it."""
+
+    partition: int
+    attempt: int
+    slot: int = 0
+    number: int = 0
+
+
+class Winner(NamedTuple):
+    """An attempt that is to count, and how many contributions to a slot it staged."""
+
+    partition: int
+    attempt: int
+    contributions: int = 1
+
+    def keys(self, slot: int) -> Iterator[Key]:
+        """Its contributions to ``slot``, in order."""
+        for number in range(self.contributions):
+            yield Key(self.partition, self.attempt, slot, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a commit makes of a slot: a new buffer ``target``.
+
+    It is the buffer ``source`` (or zeros), combined by ``op`` of ``OPERATIONS`` with what the
+    ``winners`` staged, in their order.
+    """
+
+    target: int
+    space: Space
+    dtype: npt.DTypeLike
+    winners: Sequence[Winner]
+    source: int | None = None
+    op: str = "add"
+    slot: int = 0

@@ -1,0 +1,246 @@
+"""Server processes come up, say what is wrong, and never outlive their parent."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_backend.client import Client
+from ps_backend.errors import PSError
+from ps_backend.memory_sizes import parse_size
+from ps_backend.processes.cli import _token, main
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.space import DenseSpace
+from tests.ps_backend.helpers import ended, put, served
+
+ROOT = str(Path(__file__).parents[3])
+SPACE = DenseSpace(3000)
+
+PARENT = """
+import json, os, subprocess, sys, threading
+from ps_backend.processes.launcher import launch_local
+
+found = []
+def launch():
+    found.append(launch_local(2, memory=1 << 26))
+thread = threading.Thread(target=launch)  # servers must survive the thread that launched them
+thread.start()
+thread.join()
+if sys.argv[1] == "fork":
+    if os.fork() == 0:  # inherits the pipes to the servers, and outlives its parent
+        sys.stdin.read()
+        os._exit(0)
+print(json.dumps(found[0].pids), flush=True)
+sys.stdin.read()
+"""
+
+
+def python(*arguments, **options):
+    environment = os.environ | {"PYTHONPATH": ROOT}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_local_servers_serve_and_end():
+    with launch_local(2, memory=1 << 26) as servers:
+        assert len(set(servers.addresses)) == len(set(servers.pids)) == 2
+        with Client.connect(servers.addresses, token=servers.token) as client:
+            put(client, SPACE, np.ones(SPACE.length))
+            assert [server.pid for server in client.status()] == list(servers.pids)
+            assert [server.budget for server in client.status()] == [1 << 26] * 2
+        assert servers.diagnose(servers.addresses[0]) is None
+        assert servers.diagnose("elsewhere:1") is None
+        pids = servers.pids
+    assert all(ended(pid, 0) for pid in pids)
+    servers.stop()
+
+
+@pytest.mark.parametrize("how", ["alone", "fork"])
+def test_a_killed_parent_leaves_no_server_and_no_log(how, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with python("-c", PARENT, how) as parent:
+        pids = json.loads(parent.stdout.readline())
+        assert not any(ended(pid, 0) for pid in pids)
+        parent.kill()
+        assert all(ended(pid, 5) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    with python("-c", ignore + PARENT, "alone", process_group=0) as parent:
+        pids = json.loads(parent.stdout.readline())
+        os.killpg(parent.pid, signal.SIGINT)
+        assert not any(ended(pid, 0.5) for pid in pids)
+        parent.kill()
+        assert all(ended(pid, 5) for pid in pids)
+
+
+def test_servers_that_nobody_stopped_end_with_the_interpreter():
+    code = "from ps_backend.processes.launcher import launch_local as launch"
+    with python("-c", f"{code}; s = launch(1, memory=1 << 26); print(s.pids[0])") as parent:
+        pid = int(parent.stdout.read())
+    assert parent.returncode == 0
+    assert ended(pid, 0)
+
+
+def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
+    monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
+    with pytest.raises(PSError, match=r"server 0 ended; it wrote:\n.*PYTHONMALLOC"):
+        launch_local(1)
+
+
+def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+    with launch_local(1, memory=1 << 26) as servers:
+        os.kill(servers.pids[0], signal.SIGABRT)
+        assert ended(servers.pids[0], 10)
+        said = servers.diagnose(servers.addresses[0])
+    assert f"its process {servers.pids[0]} was killed by signal 6; it wrote:\n" in said
+    assert re.search(r"threading\.py\W+line \d+ in ", said)  # the end of where its threads were
+
+
+def test_a_silent_server_is_given_up():
+    with pytest.raises(PSError, match="did not come up in time"):
+        launch_local(1, timeout=0)
+
+
+def test_the_token_is_not_on_the_command_line():
+    with launch_local(1, memory=1 << 26) as servers:
+        command = Path(f"/proc/{servers.pids[0]}/cmdline").read_bytes()
+        environment = Path(f"/proc/{servers.pids[0]}/environ").read_bytes()
+        assert servers.token.encode() not in command + environment
+
+
+def test_some_servers_are_needed():
+    with pytest.raises(ValueError, match="1 or more, got 0"):
+        launch_local(0)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_serve_with_a_token_of_its_own():
+    serve = ["-m", "ps_backend", "serve", "--port", "0", "--memory", "64m"]
+    with python(*serve) as process:
+        address = process.stdout.readline().split()[-1]
+        file = Path(process.stdout.readline().split()[-1])
+        assert file.stat().st_mode & 0o777 == 0o600
+        with Client.connect([address], token=file.read_text().strip()) as client:
+            assert client.status()[0].budget == 64 << 20
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert not file.exists()
+
+
+def serving(*arguments, **options):
+    return python("-m", "ps_backend", "serve", "--port", "0", *arguments, **options)
+
+
+def test_serve_makes_the_token_file_that_is_missing(tmp_path):
+    file = tmp_path / "token"
+    with serving("--token-file", "token", cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().split()[-1]
+        assert file.stat().st_mode & 0o777 == 0o600
+        with Client.connect([address], token=file.read_text().strip()) as client:
+            assert len(client.status()) == 1
+        process.terminate()
+        assert "made a new token in token, readable by you alone" in process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["token"], "it stays, and nothing else"
+    with serving("--token-file", str(file), stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().split()[-1]
+        with Client.connect([address], token=file.read_text().strip()):
+            process.terminate()
+        assert process.stderr.read() == ""
+
+
+def test_servers_started_at_once_make_one_token(tmp_path, monkeypatch):
+    file, link = tmp_path / "token", os.link
+
+    def another_is_first(made, name):
+        file.write_text("of another\n")
+        link(made, name)
+
+    monkeypatch.setattr("os.link", another_is_first)
+    assert _token(file)[0] == "of another"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_token_that_others_can_read_is_warned_of(tmp_path, capsys):
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    for mode, warned in ((0o600, False), (0o400, False), (0o640, True), (0o604, True)):
+        file.chmod(mode)
+        assert _token(file) == ("secret", file)
+        assert (f"chmod 600 {file}" in capsys.readouterr().err) == warned
+
+
+def test_a_token_file_that_cannot_be_made_is_named(tmp_path, capsys):
+    missing = tmp_path / "nowhere" / "token"
+    assert run_main("serve", "--port", "0", "--token-file", str(missing)) == 1
+    assert capsys.readouterr().err == f"distvec serve: {missing}: No such file or directory\n"
+
+
+def test_serve_says_that_the_port_is_in_use(tmp_path, capsys):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    with served() as (server,):
+        code = run_main("serve", "--port", str(server.port), "--token-file", str(token))
+    assert code == 1
+    text = capsys.readouterr().err
+    assert f"distvec serve: port {server.port} on 127.0.0.1 is in use" in text
+    assert "secret" not in text
+
+
+def run_main(*arguments):
+    """Run the command, and put back the signal handlers that it sets."""
+    assert threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return main(arguments)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_status_of_running_servers(tmp_path, capsys):
+    token = tmp_path / "token"
+    with served(2, token="secret") as servers:
+        addresses = ",".join(server.address for server in servers)
+        token.write_text("wrong")
+        assert run_main("status", addresses, "--token-file", str(token)) == 1
+        assert "the token is wrong" in capsys.readouterr().err
+        token.write_text("secret\n")
+        assert run_main("status", addresses, "--token-file", str(token)) == 0
+        assert servers[1].address in capsys.readouterr().out
+        token.write_text("")
+        assert run_main("status", addresses, "--token-file", str(token)) == 1
+        assert "is empty" in capsys.readouterr().err
+    assert run_main("status", addresses, "--token-file", str(tmp_path / "nowhere")) == 1
+    assert f"{tmp_path / 'nowhere'}: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("2g", 2 << 30), ("1.5GiB", 3 << 29), ("512 MB", 512 << 20)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+def test_a_bad_size_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        run_main("serve", "--memory", "much")
+    assert "'much' is not a size; write it like 512m or 2g" in capsys.readouterr().err

@@ -1,0 +1,188 @@
+"""Servers that do not answer: every request ends in time, and none that is answered is cut off."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ps_backend.client import Client
+from ps_backend.client.loop import Target
+from ps_backend.client.status import server_status
+from ps_backend.errors import ServerLost
+from ps_backend.processes.launcher import LocalServers, launch_local
+from ps_backend.program.space import DenseSpace
+from ps_backend.transport import over_grpc
+from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
+from tests.ps_backend.helpers import TOKEN, dot, put
+
+SPACE = DenseSpace(3000)
+LARGE = DenseSpace(6_000_000)  # 48 MB: more than sockets and shared memory hold
+X = np.random.default_rng(0).standard_normal(SPACE.length)
+A_HANG = 60.0
+"""So long a stopped server was waited for, and longer, before there were deadlines."""
+
+
+@contextmanager
+def stopped(servers: LocalServers) -> Iterator[None]:
+    for pid in servers.pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in servers.pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def requests_of_each_kind(connect, servers) -> dict:
+    """What each sends once its servers are stopped; each has a client of its own."""
+
+    def client(*, shared: bool = True) -> Client:
+        made = connect()
+        if not shared:
+            for transport in made._transports:
+                transport._shared._free.acquire()
+        return made
+
+    small, evaluating, waiting, board = client(), client(), client(), client()
+    pulling, pushing, closing, unawaited = client(), client(), client(), client()
+    streaming, other = client(shared=False), client(shared=False)
+    x, y = put(evaluating, SPACE, X), put(pulling, LARGE, np.zeros(LARGE.length))
+    z, v = put(unawaited, SPACE, X), put(streaming, LARGE, np.zeros(LARGE.length))
+    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), SPACE, np.dtype(float))
+    loop.open(2, 0)
+    loop.join(0, 1)
+    loop.join(1, 1)
+    loop.tick(0, 1, 0, {})
+    version = board.topic("t").post(b"value")
+    token = servers.token
+
+    def run_and_wait():
+        unawaited.run(dot(SPACE, z, z), wait=False)
+        unawaited.wait()
+
+    def close():
+        closing.close()
+        raise ServerLost("closing says nothing")
+
+    return {
+        "a small request": lambda: small.topic("t").post(b"value"),
+        "an evaluation": lambda: evaluating.run(dot(SPACE, x, x)),
+        "an evaluation that nobody waits for at first": run_and_wait,
+        "a pull": lambda: pulling.read(y, LARGE, float),
+        "a pull over streams": lambda: streaming.read(v, LARGE, float),
+        "a push": lambda: put(pushing, LARGE, np.zeros(LARGE.length)),
+        "a push over streams": lambda: put(other, LARGE, np.zeros(LARGE.length)),
+        "a loop's pull": lambda: loop.pull(0, 1, 1, target, None),
+        "a wait for the board": lambda: board.topic("t").wait(version, 30.0),
+        "a status": lambda: server_status(servers.addresses, token=token, timeout=1.0),
+        "a client's status": client().status,
+        "closing": close,
+        "connecting": lambda: Client.connect(servers.addresses, token=token, timeout=1.0),
+        "joining": lambda: Client.connect(
+            servers.addresses, token=token, timeout=1.0, session=small.secret
+        ),
+    }
+
+
+def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time():
+    """With both stopped the waits do not add up, either."""
+    found = {}
+
+    def ask(kind, request):
+        try:
+            found[kind] = f"{kind} was answered: {request()}"
+        except Exception as error:  # noqa: BLE001 - shown below
+            found[kind] = error
+
+    with launch_local(2, memory=1 << 28) as servers, ExitStack() as stack:
+
+        def connect():
+            return stack.enter_context(
+                Client.connect(servers.addresses, token=servers.token, retry=1.0)
+            )
+
+        requests = requests_of_each_kind(connect, servers)
+        assert all(answers(address, A_HANG) for address in servers.addresses)
+        with stopped(servers):
+            threads = [
+                threading.Thread(target=ask, args=one, daemon=True) for one in requests.items()
+            ]
+            for thread in threads:
+                thread.start()
+            assert not answers(servers.addresses[0], 0.5)
+            deadline = time.monotonic() + A_HANG / 2
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            assert {kind: type(error) for kind, error in found.items()} == dict.fromkeys(
+                requests, ServerLost
+            )
+
+
+def test_a_server_that_goes_on_within_the_time_does_what_was_asked_once(monkeypatch):
+    with (
+        launch_local(1, memory=1 << 28) as servers,
+        Client.connect(servers.addresses, token=servers.token, retry=A_HANG) as client,
+    ):
+        x, y = put(client, SPACE, X), client.new_id()
+        (link,) = client._fan_out.links
+        patience = link.patience
+
+        def go_on():
+            os.kill(servers.pids[0], signal.SIGCONT)
+            return patience()
+
+        monkeypatch.setattr(link, "patience", go_on)
+        with stopped(servers):
+            client.scatter_add(x, y, SPACE, float, [5], [1.0], donate=True)
+        expected = X.copy()
+        expected[5] += 1.0
+        assert client.read(y, SPACE, float).tobytes() == expected.tobytes()
+
+
+BUSY = f"""
+import ctypes, sys
+from ps_backend.server.grpc_server import Server
+from ps_backend.server.service import Service
+
+server = Server(Service(memory=1 << 28), token={TOKEN!r})
+handle = server.service.handle
+
+def hold(request, payload):
+    if request.WhichOneof("body") == "post":
+        ctypes.PyDLL(None).sleep(4)  # PyDLL: no other thread of Python runs meanwhile
+    return handle(request, payload)
+
+server.service.handle = hold
+server.start()
+print(server.address, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_whose_python_is_busy_is_not_given_up(monkeypatch):
+    quick = {name: 500 if name.endswith("_ms") else value for name, value in CLIENT_OPTIONS}
+    options = dict(over_grpc._OPTIONS) | quick
+    monkeypatch.setattr(over_grpc, "_OPTIONS", tuple(options.items()))
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        address = process.stdout.readline().strip()
+        try:
+            with Client.connect([address], token=TOKEN, retry=0.3) as client:
+                client.counters.reset()
+                assert client.topic("t").post(b"value")
+                assert client.counters.messages == 1
+        finally:
+            process.stdin.close()

@@ -1,0 +1,149 @@
+"""What is encoded is decoded, bit for bit."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_backend import errors
+from ps_backend.program.space import DenseSpace
+from ps_backend.program.sweep import DTYPES, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.wire import chunks, codec
+from ps_backend.wire import errors as wire_errors
+from ps_backend.wire import ps_pb2 as pb
+
+small = st.integers(0, 2**20)
+types = st.builds(
+    ValueType, st.sampled_from(DTYPES), st.lists(st.integers(0, 9), max_size=2).map(tuple)
+)
+sweeps = st.builds(
+    Sweep,
+    st.lists(types, max_size=4).map(tuple),
+    st.lists(st.builds(ValueType, st.sampled_from(DTYPES)), max_size=4).map(tuple),
+    st.lists(
+        st.builds(Step, st.text(max_size=9), st.lists(small, max_size=3).map(tuple), types),
+        max_size=4,
+    ).map(tuple),
+    st.lists(small, max_size=3).map(tuple),
+    st.lists(st.builds(Reduction, st.text(max_size=9), small), max_size=3).map(tuple),
+)
+
+
+def scalar_of(type_: ValueType):
+    if type_.dtype == "bool":
+        return st.booleans()
+    if type_.dtype.startswith("float"):
+        return st.floats(allow_nan=True, allow_infinity=True)
+    return st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def calls(draw):
+    sweep = draw(sweeps)
+    ids = st.integers(0, 2**64 - 1)
+    return SweepCall(
+        sweep,
+        DenseSpace(draw(st.integers(0, 2**40))),
+        tuple(draw(ids) for _ in sweep.inputs),
+        tuple(draw(scalar_of(t)) for t in sweep.scalars),
+        tuple(draw(ids) for _ in sweep.outputs),
+    )
+
+
+def bits(value):
+    return struct.pack("<d", value) if isinstance(value, float) else (type(value), value)
+
+
+@given(calls())
+def test_a_call_survives_the_wire(call):
+    sent = codec.encode_call(call, full=True).SerializeToString()
+    message = pb.SweepCall.FromString(sent)
+    got = codec.decode_call(message, codec.decode_sweep(message.sweep))
+    assert got.sweep == call.sweep
+    assert got.sweep.digest == call.sweep.digest == message.digest
+    assert (got.space, got.inputs, got.outputs) == (call.space, call.inputs, call.outputs)
+    assert list(map(bits, got.scalars)) == list(map(bits, call.scalars))
+
+
+def test_the_bits_of_a_nan_survive():
+    odd = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_DEAD_BEEF))[0]
+    (got,) = codec.decode_scalars(
+        (ValueType("float64"),), codec.encode_scalars((ValueType("float64"),), [odd])
+    )
+    assert bits(got) == bits(odd)
+
+
+@pytest.mark.parametrize("values", [(2**63,), (1.5,), (), (1, 2)])
+def test_scalars_that_do_not_fit_are_refused(values):
+    with pytest.raises(ValueError, match="int64"):
+        codec.encode_scalars((ValueType("int64"),), values)
+
+
+def test_a_structure_goes_along_only_once():
+    call = SweepCall(Sweep((), (), (), (), ()), DenseSpace(1), (), (), ())
+    assert codec.encode_call(call, full=True).HasField("sweep")
+    assert not codec.encode_call(call, full=False).HasField("sweep")
+
+
+@given(st.lists(st.binary(max_size=300), max_size=4))
+def test_chunks_are_plain_protobuf_and_come_back(pieces):
+    parts = [memoryview(piece) for piece in pieces]
+    frames = list(chunks.chunk_frames(parts))
+    whole = b"".join(pieces)
+    assert b"".join(pb.Request.FromString(frame).chunk for frame in frames) == whole
+    target = bytearray(len(whole))
+    chunks.copy_chunks(map(chunks.chunk_of, frames), memoryview(target))
+    assert target == whole
+    assert pb.Reply.FromString(chunks.chunk_field(parts)).chunk == whole
+
+
+def test_bulk_is_cut_into_chunks():
+    data = memoryview(bytes(2 * chunks.CHUNK_BYTES + 5))
+    sizes = [len(chunks.chunk_of(frame)) for frame in chunks.chunk_frames([data])]
+    assert sizes == [chunks.CHUNK_BYTES, chunks.CHUNK_BYTES, 5]
+
+
+@given(st.binary(max_size=64))
+def test_a_frame_that_is_no_chunk_is_refused_or_is_one(frame):
+    try:
+        chunk = bytes(chunks.chunk_of(frame))
+    except wire_errors.PayloadBroken:
+        return
+    assert pb.Request.FromString(frame).chunk == chunk
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_payload_of_another_size_is_refused(size):
+    with pytest.raises(wire_errors.PayloadBroken, match="4 bytes"):
+        chunks.copy_chunks([memoryview(bytes(size))], memoryview(bytearray(4)))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.PSError, errors.ServerLost, errors.BufferLost, errors.OutOfBudget,
+        errors.AuthenticationError, errors.InvalidProgram, errors.RoundClosed,
+        errors.StaleRequest, ValueError, IndexError, TypeError, NotImplementedError, MemoryError,
+    ],
+)  # fmt: skip
+def test_an_error_comes_back_as_its_class(kind):
+    got = wire_errors.decode_error(wire_errors.encode_error(kind("what and why")).error, "host:1")
+    assert type(got) is kind
+    assert str(got).startswith("what and why")
+    assert ("host:1" in str(got)) == issubclass(kind, errors.PSError)
+
+
+def test_an_unexpected_error_names_its_class():
+    got = wire_errors.decode_error(
+        wire_errors.encode_error(ZeroDivisionError("oh")).error, "host:1"
+    )
+    assert type(got) is errors.PSError
+    assert "ZeroDivisionError: oh" in str(got)
+
+
+def test_byte_views_share_memory():
+    array = np.zeros(3)
+    chunks.byte_view(array)[7] = 0x40
+    assert array[0] == 2.0

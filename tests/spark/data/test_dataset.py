@@ -1,0 +1,171 @@
+"""Building blocks inside Spark: what is known afterwards, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import Row
+
+from distvec.spark.data.blocks import load
+from distvec.spark.data.build import Descriptor
+from distvec.spark.data.dataset import Dataset
+from distvec.spark.jobs.application import is_local
+
+pytestmark = pytest.mark.spark
+
+X = Vectors.dense([1.0, 2.0])
+
+
+def dataset(spark, partitions, weight=None, positive_label=None, schema=None):
+    """A Dataset with exactly these partitions of ``(features, label[, weight])``."""
+    names = ["features", "label", "weight"]
+    flat = [Row(**dict(zip(names, row, strict=False))) for part in partitions for row in part]
+    kinds = spark.createDataFrame(
+        flat or [Row(features=X, label=0.0)], schema, samplingRatio=1.0
+    ).schema
+    starts = np.cumsum([0] + [len(part) for part in partitions])
+    parts = [flat[a:b] for a, b in itertools.pairwise(starts)]
+    rdd = spark.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
+    return Dataset(spark.createDataFrame(rdd, kinds), "features", "label", weight, positive_label)
+
+
+def rows_of(descriptors):
+    """Partition, and each row as a dense list, read from the files."""
+    for one in map(Descriptor._make, descriptors):
+        if one.rows:
+            block = load(one.path)
+            table = np.zeros((one.rows, one.features))
+            table[:, block.columns] = block.matrix.toarray()
+            yield one.partition, table.tolist(), block.labels.tolist()
+
+
+def test_mixed_rows_and_empty_partitions(spark):
+    data = dataset(
+        spark,
+        [
+            [],
+            [(Vectors.sparse(3, [0, 2], [1.0, 2.0]), 1.0), (Vectors.dense([0.0, 5.0, 0.0]), 0.0)],
+            [],
+            [(Vectors.sparse(3, [], []), 0.0)],
+        ],
+    )
+    assert (data.rows, data.size, data.nnz, data.weight_sum) == (3, 3, 3, 3.0)
+    (one, rows, labels), other = data.run(rows_of)
+    # The rows of a block have an order of their own.
+    assert (one, sorted(zip(rows, labels, strict=True))) == (
+        1,
+        [([0.0, 5.0, 0.0], -1.0), ([1.0, 0.0, 2.0], 1.0)],
+    )
+    assert other == (3, [[0.0, 0.0, 0.0]], [-1.0])
+    data.close()
+
+
+def test_weights_and_a_positive_label(spark):
+    data = dataset(spark, [[(X, 1, 0.5)], [(X, 2, 2.0)]], weight="weight", positive_label=1.0)
+    assert data.weight_sum == 2.5
+    assert [labels for _, _, labels in data.run(rows_of)] == [[1.0], [-1.0]]
+    data.close()
+
+
+def test_arrays_of_numbers(spark):
+    data = dataset(spark, [[([1.0, 0.0], True), ([0.0, 2.0], False)]])
+    assert data.run(rows_of) == [(0, [[1.0, 0.0], [0.0, 2.0]], [1.0, -1.0])]
+    data.close()
+
+
+def test_close_removes_the_files_and_refuses_later_use(spark):
+    data = dataset(spark, [[(X, 1.0)]])
+    [path] = data.run(lambda rows: [row.path for row in rows])
+    assert os.path.isdir(path)
+    data.close()
+    data.close()
+    assert not os.path.exists(os.path.dirname(path))
+    with pytest.raises(ValueError, match="the data was closed"):
+        data.run(rows_of)
+
+
+def test_files_go_with_the_last_reference(spark):
+    data = dataset(spark, [[(X, 1.0)]])
+    [path] = data.run(lambda rows: [row.path for row in rows])
+    del data
+    assert not os.path.exists(path)
+
+
+def test_rebuilt_after_its_files_are_gone(spark):
+    data = dataset(spark, [[(X, 1.0)], [(X, 0.0)]])
+    before = data.run(lambda rows: [row.path for row in rows])
+    data.rebuild()
+    after = data.run(lambda rows: [row.path for row in rows])
+    assert not set(before) & set(after)
+    assert [labels for _, _, labels in data.run(rows_of)] == [[1.0], [-1.0]]
+    data.close()
+
+
+def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
+    data = dataset(spark, [[], [(X, 1.0)], [(X, 0.0)], [(X, 0.0), (X, 1.0)]])
+    expected = data.run(rows_of)
+    for lost in (False, True):
+        if lost:
+            # As after the loss of an executor: Spark builds them again in the tasks of the groups.
+            data._rdd.unpersist(blocking=True).persist()
+        groups = data.group(2)
+        assert len(groups.members) == 2
+        assert sorted(itertools.chain(*groups.members)) == [1, 2, 3]
+        found = groups.run(lambda rows: [list(rows_of(rows))])
+        assert [[number for number, *_ in group] for group in found] == groups.members
+        assert sorted(itertools.chain(*found)) == expected
+    assert data.group(9).members == [[], [1], [2], [3]]
+    data.close()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "options", "reason"),
+    [
+        ([[]], {}, "the data has no rows"),
+        ([[(X, 0.0)], [(X, 1.0), (X, 2.0)]], {}, "partition 1, row 1: the label is 2; allowed"),
+        ([[(X, 0.0)], [(X, -1.0)]], {}, "partition 1: the label is -1 where others are"),
+        ([[(X, 0.0), (X, None)]], {}, "partition 0, row 1: the label is null"),
+        ([[(X, 0.0), (X, float("nan"))]], {}, "partition 0, row 1: the label is nan"),
+        ([[(X, 0.0), (None, 0.0)]], {}, "partition 0, row 1: the features are null"),
+        (
+            [[(X, 0.0)], [(X, 0.0), (Vectors.sparse(2, [1], [float("nan")]), 0.0)]],
+            {},
+            "partition 1, row 1: feature 1 is nan",
+        ),
+        ([[(X, 0.0)], [(Vectors.dense([1.0]), 0.0)]], {}, "partition 1, row 0: it has 1 feat.* 2;"),
+        ([[(X, 0.0, -1.0)]], {"weight": "weight"}, "partition 0, row 0: the weight is -1.0"),
+        ([[(X, 0.0, 0.0)]], {"weight": "weight"}, "the weights sum to 0"),
+        ([[(X, 1.0), (X, 2.0), (X, 3.0)]], {"positive_label": 2.0}, "row 2: .* a third value"),
+        ([[(X, 1.0)], [(X, 2.0)]], {"positive_label": 7.0}, "positive_label=7 does not occur"),
+    ],
+)
+def test_bad_rows_are_value_errors(spark, partitions, options, reason):
+    with pytest.raises(ValueError, match=reason):
+        dataset(spark, partitions, **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "reason"),
+    [
+        (("nothing", "label", None), ValueError, "features='nothing': the data has no such column"),
+        (("text", "label", None), TypeError, "features='text' is a column of string; allowed"),
+        (("features", "text", None), TypeError, "label='text' is a column of string; it must"),
+        (("features", "label", "text"), TypeError, "weight='text' is a column of string"),
+    ],
+)
+def test_wrong_columns(spark, names, kind, reason):
+    frame = spark.createDataFrame([Row(features=X, label=1.0, text="a")])
+    with pytest.raises(kind, match=reason):
+        Dataset(frame, *names, None)
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [("local", True), ("local[2]", True), ("local[*,4]", True), ("local-cluster[2,1,1024]", False)],
+)
+def test_local_masters(master, local):
+    assert is_local(master) is local

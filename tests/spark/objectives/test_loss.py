@@ -1,0 +1,183 @@
+"""LogisticLoss on Spark and servers against the formula in NumPy."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from pyspark.sql import functions
+
+import distvec
+from distvec.spark import LogisticLoss, PSContext
+from distvec.spark.data.build import Descriptor
+from ps_backend.errors import PSError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def loss(spark, problem):
+    """A loss without penalty, weights or intercept."""
+    with LogisticLoss(problem.frame, ps=PSContext.get_or_create(spark, servers=2)) as loss:
+        yield loss
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_value_and_gradient(ps, problem, l2, weight, intercept):
+    with LogisticLoss(problem.frame, weight=weight, l2=l2, intercept=intercept, ps=ps) as loss:
+        assert loss.dimension == 3000 + intercept
+        assert loss.rows == 60
+        assert loss.weight_sum == pytest.approx(problem.c.sum() if weight else 60.0, rel=1e-15)
+        w = np.random.default_rng(7).normal(size=loss.dimension)
+        value, gradient = loss(ps.array(w))
+        expected = problem.value_and_gradient(w, l2, intercept, weight is not None)
+        assert value.shape == ()
+        assert gradient.shape == (loss.dimension,)
+        assert float(value) == pytest.approx(expected[0], rel=1e-12)
+        np.testing.assert_allclose(gradient.numpy(), expected[1], rtol=1e-12, atol=1e-14)
+
+
+def test_float32_weights(loss, ps, problem):
+    w = np.random.default_rng(1).normal(size=loss.dimension).astype(np.float32)
+    value, gradient = loss(ps.array(w))
+    expected = problem.value_and_gradient(w.astype(np.float64))
+    assert gradient.dtype == np.float32
+    assert float(value) == pytest.approx(expected[0], rel=1e-6)
+    np.testing.assert_allclose(gradient.numpy(), expected[1], rtol=1e-5, atol=1e-7)
+
+
+def test_another_penalty_on_the_same_blocks(loss, ps, problem):
+    w = np.random.default_rng(2).normal(size=loss.dimension)
+    value, gradient = loss.with_l2(2.0)(ps.array(w))
+    expected = problem.value_and_gradient(w, 2.0)
+    assert float(value) == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(gradient.numpy(), expected[1], rtol=1e-12, atol=1e-14)
+    assert loss.l2 == 0.0
+
+
+def test_value_and_gradient_are_lazy(loss, ps):
+    w = ps.zeros(loss.dimension).persist()
+    with ps.strict():
+        value, gradient = loss.with_l2(0.1)(w)
+    before = ps.counters.messages
+    distvec.evaluate(value, gradient)
+    assert ps.counters.messages - before <= 1
+
+
+def test_an_evaluation_costs_the_driver_no_vector(loss, ps):
+    w = ps.zeros(loss.dimension).persist()
+    before = ps.counters.bytes_received, ps.counters.bytes_sent
+    loss(w)
+    assert ps.counters.bytes_received - before[0] < 500
+    assert ps.counters.bytes_sent - before[1] < 1000
+
+
+def test_the_same_bits_each_time(loss, ps):
+    w = ps.ones(loss.dimension)
+    (value, gradient), (again, gradient_again) = loss(w), loss(w)
+    assert float(value) == float(again)
+    np.testing.assert_array_equal(gradient.numpy(), gradient_again.numpy())
+
+
+def test_the_penalty_spares_the_intercept(ps, problem):
+    with LogisticLoss(problem.frame, intercept=True, ps=ps) as loss:
+        penalty = loss.penalty(0.25).numpy()
+    np.testing.assert_array_equal(penalty, [*[0.25] * 3000, 0.0])
+
+
+def test_the_penalty_without_intercept_is_a_number(loss):
+    assert loss.penalty(0.25) == 0.25
+
+
+def test_blocks_that_vanished_are_built_again(ps, problem):
+    with LogisticLoss(problem.frame, ps=ps) as loss:
+        before = float(loss(ps.ones(loss.dimension))[0])
+        for path in loss.data.run(lambda rows: [Descriptor(*row).path for row in rows]):
+            shutil.rmtree(path)
+        # As on a machine that never had the files: the workers forget their mappings.
+        loss.data.run(_forget_blocks)
+        assert float(loss(ps.ones(loss.dimension))[0]) == before
+
+
+def _forget_blocks(rows):
+    from distvec.spark.objectives import evaluate
+
+    evaluate._partitions.clear()
+    return list(rows)
+
+
+def test_refusals(loss, ps, problem):
+    with pytest.raises(TypeError, match=r"w is ndarray; make a DistArray: ps.array\(w\)"):
+        loss(np.zeros(loss.dimension))
+    with pytest.raises(ValueError, match=r"w has shape \(5,\), this loss needs \(3000,\)"):
+        loss(ps.zeros(5))
+    with pytest.raises(TypeError, match="w has dtype int64; allowed are float64 and float32"):
+        loss(ps.zeros(loss.dimension, dtype=np.int64))
+    with (
+        distvec.local(1, in_process=True) as other,
+        pytest.raises(ValueError, match="another session"),
+    ):
+        loss(other.zeros(loss.dimension))
+    for bad in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"l2={bad}; it must be finite and 0 or more"):
+            loss.with_l2(bad)
+
+
+def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
+    w = ps.ones(loss.dimension).persist()
+    before = float(loss(w)[0])
+    held = [server.buffers for server in ps.client.status()]
+    monkeypatch.setattr("distvec.spark.objectives.loss.evaluate", _fail)
+    with pytest.raises(PSError, match="in the task of partition 0: no luck"):
+        loss(w)
+    monkeypatch.setattr("distvec.spark.objectives.loss.evaluate", _raise)
+    with pytest.raises(RuntimeError, match="a Spark job failed: ArithmeticError: no luck at all"):
+        loss(w)
+    monkeypatch.undo()
+    assert [server.buffers for server in ps.client.status()] == held
+    assert float(loss(w)[0]) == before
+
+
+def _fail(request, rows):
+    from distvec.spark.objectives.evaluate import Outcome
+
+    return [Outcome(row.partition, 0, 0.0, "PSError", "no luck") for row in rows]
+
+
+def _raise(request, rows):
+    list(rows)
+    raise ArithmeticError("no luck at all")
+
+
+def test_a_loss_without_its_context_refuses_at_once(spark, problem):
+    with PSContext.get_or_create(spark) as ps:
+        loss = LogisticLoss(problem.frame)
+        w = ps.zeros(loss.dimension)
+    with pytest.raises(RuntimeError, match="the PSContext of this loss was stopped; start one"):
+        loss(w)
+    loss.close()
+
+
+def test_something_else_than_a_frame(ps):
+    with pytest.raises(TypeError, match="data is ndarray; it must be a Spark DataFrame"):
+        LogisticLoss(np.ones((3, 2)), ps=ps)
+
+
+def test_a_job_that_fails_while_the_data_is_read(ps, problem):
+    @functions.udf("double")
+    def broken(label):
+        raise ArithmeticError("no luck in a udf")
+
+    frame = problem.frame.withColumn("label", broken("label"))
+    with pytest.raises(RuntimeError, match="a Spark job failed: ArithmeticError: no luck in a udf"):
+        LogisticLoss(frame, ps=ps)
+
+
+def test_a_closed_loss_refuses(ps, problem):
+    loss = LogisticLoss(problem.frame, ps=ps)
+    loss.close()
+    with pytest.raises(ValueError, match="the data was closed; make a new LogisticLoss"):
+        loss(ps.zeros(3000))

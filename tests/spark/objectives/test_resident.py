@@ -1,0 +1,288 @@
+"""Tasks that stay: the same numbers as by jobs, through lost tasks, and slots that come free."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distvec.spark import LogisticLoss, PSContext
+from distvec.spark.data.build import Descriptor
+from distvec.spark.jobs.application import free_slots
+from distvec.spark.objectives.resident_task import Orders, serve
+from optim import LBFGS
+from ps_backend.errors import BufferLost
+from tests.spark.test_faults import said, script
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def losses(ps, problem):
+    """The same objective by jobs and by resident tasks, which hold all slots once they run."""
+    options = {"weight": "weight", "l2": 0.3, "intercept": True, "ps": ps}
+    with (
+        LogisticLoss(problem.frame, **options) as by_jobs,
+        LogisticLoss(problem.frame, mode="resident", **options) as resident,
+    ):
+        yield by_jobs, resident
+
+
+@pytest.fixture
+def loss(ps, problem):
+    with LogisticLoss(problem.frame, mode="resident", ps=ps) as loss:
+        yield loss
+
+
+def bits(result):
+    value, gradient = result
+    return float(value), gradient.numpy().tobytes()
+
+
+def test_both_modes_give_the_same_bits(losses, ps):
+    by_jobs, resident = losses
+    rng = np.random.default_rng(7)
+    points = [ps.array(rng.normal(size=by_jobs.dimension).astype(kind)) for kind in "dfd"]
+    expected = [bits(by_jobs(w)) for w in points] + [bits(by_jobs.with_l2(0.0)(points[0]))]
+    found = [bits(resident(w)) for w in points] + [bits(resident.with_l2(0.0)(points[0]))]
+    assert found == expected
+
+
+def test_a_solver_ends_at_the_same_point(losses, ps):
+    solver = LBFGS(gradient_tolerance=1e-6, max_iterations=100)
+    by_jobs, resident = (solver.minimize(loss, ps.zeros(loss.dimension)) for loss in losses)
+    assert by_jobs.success
+    assert (resident.nit, resident.nfev) == (by_jobs.nit, by_jobs.nfev)
+    assert resident.fun == by_jobs.fun
+    assert resident.x.numpy().tobytes() == by_jobs.x.numpy().tobytes()
+
+
+def test_an_evaluation_costs_the_driver_few_messages_and_no_vector(loss, ps):
+    w = ps.zeros(loss.dimension).persist()
+    loss(w)
+    ps.counters.reset()
+    loss(w)
+    cost = ps.counters.snapshot()
+    assert cost["messages"] == 3  # the question, the answers, the commit
+    assert cost["bytes_received"] < 1000
+    assert cost["bytes_sent"] < 1500
+
+
+def test_closing_frees_the_slots(loss, ps, spark):
+    before = free_slots(spark.sparkContext)
+    loss(ps.zeros(loss.dimension))
+    assert (before, free_slots(spark.sparkContext)) == (2, 0)
+    loss.close()
+    assert free_slots(spark.sparkContext) == 2
+    assert spark.range(10).count() == 10
+    with pytest.raises(ValueError, match="the data was closed; make a new LogisticLoss"):
+        loss(ps.zeros(loss.dimension))
+
+
+def test_idle_tasks_make_way_for_other_jobs_and_come_back(loss, ps, spark, monkeypatch):
+    monkeypatch.setattr("distvec.spark.objectives.resident._IDLE_SECONDS", 0.3)
+    w = ps.ones(loss.dimension)
+    first = bits(loss(w))
+    assert spark.range(10).count() == 10  # waits until the tasks have ended
+    assert free_slots(spark.sparkContext) == 2
+    assert bits(loss(w)) == first
+
+
+def test_errors_of_tasks_arrive_as_their_class(loss, ps):
+    w = ps.ones(loss.dimension)
+    first = bits(loss(w))
+    lost = ps.ones(loss.dimension).persist() * 2.0
+    lost.persist()
+    ps.client.free([lost.buffer_id])
+    with pytest.raises(BufferLost, match="in the task of partition 0: "):
+        loss(lost)
+    assert bits(loss(w)) == first
+
+
+def test_a_task_that_fails_ends_the_evaluation_and_not_the_loss(loss, ps):
+    w = ps.ones(loss.dimension)
+    (path, *_) = loss.data.run(lambda rows: [Descriptor(*row).path for row in rows])
+    labels = Path(path, "labels.npy")
+    content = labels.read_bytes()
+    labels.write_bytes(b"garbage")
+    with pytest.raises(RuntimeError, match=r"a Spark job failed: .*pickle"):
+        loss(w)
+    labels.write_bytes(content)
+    assert np.isfinite(float(loss(w)[0]))
+
+
+def test_blocks_that_vanished_are_built_again(loss, ps):
+    w = ps.ones(loss.dimension)
+    first = bits(loss(w))
+    loss._residents.close()
+    for path in loss.data.run(lambda rows: [Descriptor(*row).path for row in rows]):
+        shutil.rmtree(path)
+    loss.data.run(_forget_blocks)
+    assert bits(loss(w)) == first
+
+
+def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
+    w = ps.ones(loss.dimension)
+    first = bits(loss(w))
+    assert loss._residents._job.tasks < loss.data.partitions
+    loss._residents.close()
+    loss.data._rdd.unpersist(blocking=True).persist()
+    assert bits(loss(w)) == first
+
+
+def test_a_task_without_all_of_its_partitions_does_not_stay(loss, ps, spark):
+    known = loss.data.run(list)
+    serve_two = functools.partial(serve, Orders(ps.access, "a topic", [[0, 1, 2]]))
+    with pytest.raises(Exception, match=r"got the partitions \[0, 1\] of \[0, 1, 2\]: its input"):
+        spark.sparkContext.parallelize(known[:2], 1).mapPartitions(serve_two).collect()
+
+
+def _forget_blocks(rows):
+    from distvec.spark.objectives import evaluate
+
+    evaluate._partitions.clear()
+    return list(rows)
+
+
+def test_without_a_free_slot_it_says_so_in_time(loss, ps, held_slots, monkeypatch):
+    with held_slots(), monkeypatch.context() as patch:
+        patch.setattr("distvec.spark.objectives.resident._START_SECONDS", 0.2)
+        with pytest.raises(RuntimeError, match=r"needs 1 free slots .* 0 of them .*; end other"):
+            loss(ps.ones(loss.dimension))
+    assert np.isfinite(float(loss(ps.ones(loss.dimension))[0]))
+
+
+def test_an_unknown_mode(problem, ps):
+    with pytest.raises(ValueError, match="mode='stay'; allowed are 'job', 'resident'"):
+        LogisticLoss(problem.frame, mode="stay", ps=ps)
+
+
+def test_the_tasks_end_with_the_context(spark, problem):
+    with PSContext.get_or_create(spark) as ps:
+        loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
+        loss(ps.ones(loss.dimension))
+        job = loss._residents._job
+    job._job.join(10.0)
+    assert not job.is_alive
+    assert free_slots(spark.sparkContext) == 2
+    loss.close()
+
+
+START = """
+import os, signal, tempfile, threading
+import distvec.spark.objectives.resident as resident
+import distvec.spark.objectives.resident_task as module
+from distvec.spark.jobs.application import free_slots
+from optim import SGD
+
+rng = np.random.default_rng(0)
+rows = [(Vectors.dense(rng.normal(size=2000)), float(k % 2)) for k in range(12)]
+frame = spark.createDataFrame(spark.sparkContext.parallelize(rows, 3), ["features", "label"])
+w = ps.array(rng.normal(size=2000))
+bits = lambda result: (float(result[0]), result[1].numpy().tobytes())
+first = bits(LogisticLoss(frame, l2=0.1)(w))
+loss = LogisticLoss(frame, l2=0.1, mode="resident")
+"""
+
+KILLED = """
+died, lives = tempfile.mkdtemp(), tempfile.mkdtemp()
+
+def die_once(orders, rows):
+    import distvec.spark.objectives.resident_task as module
+    outcome_of, attempt = module.outcome_of, TaskContext.get().attemptNumber()
+    open(f"{died if attempt == 0 else lives}/{os.getpid()}", "w").close()
+
+    def staged_and_killed(request, descriptor, number):
+        outcome = outcome_of(request, descriptor, number)
+        if attempt == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return outcome
+
+    module.outcome_of = staged_and_killed
+    try:
+        return list(module.serve(orders, rows))
+    finally:
+        module.outcome_of = outcome_of
+
+resident.serve = die_once
+say([bits(loss(w)) == first, bits(loss(w)) == first])
+say([len(os.listdir(died)), len(os.listdir(lives))])
+resident.serve = module.serve
+"""
+
+KILLED_OFTEN = """
+deaths = tempfile.mkdtemp()
+loss._residents.close()
+
+def die_often(orders, rows):
+    import distvec.spark.objectives.resident_task as module
+    if TaskContext.get().partitionId() == 0 and len(os.listdir(deaths)) < 5:  # maxFailures is 4
+        open(tempfile.mkstemp(dir=deaths)[1]).close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return module.serve(orders, rows)
+
+resident.serve = die_often
+say([bits(loss(w)) == first, len(os.listdir(deaths))])
+resident.serve = module.serve
+loss._residents.close()
+"""
+
+SLOT_LOST = """
+gate = tempfile.mktemp()
+os.mkfifo(gate)
+hold = lambda _: open(gate).close()
+queue = lambda: spark.sparkContext.parallelize([0], 1).foreach(hold)
+other = threading.Thread(target=queue)
+other.start()
+while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
+    pass
+stall, resident._STALL_SECONDS = resident._STALL_SECONDS, 0.5
+same, tries = True, 0
+while loss._residents._job.tasks == 2 and tries < 3:  # the slot may go to the task's next attempt
+    tries += 1
+    alive = [pid for pid in os.listdir(lives) if os.path.exists(f"/proc/{pid}")]
+    os.kill(int(alive[-1]), signal.SIGKILL)
+    same &= bits(loss(w)) == first
+say([same, loss._residents._job.tasks])
+resident._STALL_SECONDS = stall
+open(gate, "w").close()
+other.join()
+loss._residents.close()
+"""
+
+INTERRUPTED = """
+try:
+    begun = lambda state: say("begun") if state.iteration == 2 else None
+    SGD(step_size=1e-9, max_iterations=10**6).minimize(loss, w, callback=begun)
+except KeyboardInterrupt:
+    say(bits(loss(w)) == first)
+loss.close()
+say(free_slots(spark.sparkContext))
+"""
+
+STOPPED = """
+with LogisticLoss(frame, l2=0.1, mode="resident") as loss:
+    loss(w)
+    spark.stop()
+say("stopped")
+"""
+
+
+def test_killed_tasks_lost_slots_ctrl_c_and_a_spark_that_stops(driver):
+    body = START + KILLED + SLOT_LOST + KILLED_OFTEN + INTERRUPTED + STOPPED
+    process = driver(script(body, "local[2,4]"))
+    assert said(process) == [True, True]
+    assert said(process) == [2, 2], "each of two tasks died once, after it had contributed"
+    assert said(process) == [True, 1], "the other job has one slot, and the tasks are one"
+    assert said(process) == [True, 5], "the job was started again"
+    assert said(process) == "begun"
+    os.killpg(process.pid, signal.SIGINT)
+    assert said(process) is True
+    assert said(process) == 2
+    assert said(process) == "stopped"
+    assert process.wait(timeout=60) == 0, process.stderr.read()
