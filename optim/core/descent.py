@@ -12,7 +12,7 @@ from optim.core.plateau import rounding_of
 from optim.core.problem import Point, Problem
 from optim.core.state import State
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import Pair
+from optim.quasi_newton.history import CurvaturePair
 
 Measure: TypeAlias = Callable[[Array, Array, Array], tuple[Scalar, ...]]
 """Of the new x, the new gradient and its change: rank-0 values to read along."""
@@ -84,7 +84,7 @@ def straight_ray(
             slope,
             foretold=step_size * direction.slope,
             point=Point(new, number, gradient, norm),
-            pair=Pair(s, y, sy, yy),
+            pair=CurvaturePair(s, y, sy, yy),
             measured=tuple(measured),
         )
 

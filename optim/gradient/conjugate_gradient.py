@@ -24,7 +24,7 @@ _ETA = 0.4
 
 
 @dataclass(frozen=True)
-class Memory:
+class ConjugateMemory:
     """The last direction d, with the step size and slope there.
 
     beta    the factor of d in the next direction
@@ -53,11 +53,11 @@ class ConjugateGradient(ToleranceSolver):
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
         point = problem.at(x)
-        return State.start(point, Memory(Plateau.start(point)))
+        return State.start(point, ConjugateMemory(Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the direction misleads the search, another along the gradient."""
-        memory: Memory = state.memory
+        memory: ConjugateMemory = state.memory
         for previous in (memory.direction, None) if memory.beta else (None,):
             direction, squared = _descent(state, previous)
             ray = straight_ray(problem, state, direction, measure=lambda x, g, y: (g @ y,))
@@ -84,7 +84,7 @@ def _descent(state: State, previous: Array | None) -> tuple[Direction, float]:
     return Direction(d, slope, d_norm, x_norm, _first_step(memory, slope)), squared
 
 
-def _first_step(memory: Memory, slope: float) -> float:
+def _first_step(memory: ConjugateMemory, slope: float) -> float:
     """The step size for the same first-order change as in the last iteration.
 
     Equation 3.60 of J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006). At the

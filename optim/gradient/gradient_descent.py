@@ -20,7 +20,7 @@ from optim.line_search import Reference
 
 
 @dataclass(frozen=True)
-class Memory:
+class DescentMemory:
     """What is known at x: the step size to try, g.g, and the max norm of x; and the values."""
 
     plateau: Plateau
@@ -53,7 +53,7 @@ class GradientDescent(SpectralSolver):
         reference = self.search.reference.after(number)
         step_size = self.step_bounds.clipped(1.0 / math.sqrt(squared)) if squared > 0.0 else 1.0
         plateau = Plateau.start(point, PATIENCE)
-        return State.start(point, Memory(plateau, reference, step_size, squared, x_norm))
+        return State.start(point, DescentMemory(plateau, reference, step_size, squared, x_norm))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration."""

@@ -14,7 +14,7 @@ from optim.core.problem import Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
 from optim.line_search import NonMonotone, Ray, Reference
-from optim.quasi_newton.history import Pair
+from optim.quasi_newton.history import CurvaturePair
 
 # Iterations without progress that end a run: values may rise for long before they fall again.
 PATIENCE = 100
@@ -45,7 +45,7 @@ class StepBounds:
         return max(self.shortest, step) if step < self.longest else self.longest
 
     def spectral(
-        self, ss: float, pair: Pair, last: float, gradient_norm: float, x_norm: float
+        self, ss: float, pair: CurvaturePair, last: float, gradient_norm: float, x_norm: float
     ) -> NextStep:
         """s.s / s.y, the inverse of the mean curvature along the last step s, of size `last`.
 

@@ -33,7 +33,7 @@ class Approach:
 
 
 @dataclass(frozen=True)
-class Memory:
+class SpectralMemory:
     """Where to go next, and the values so far."""
 
     plateau: Plateau
@@ -69,7 +69,7 @@ class SpectralProjectedGradient(SpectralSolver):
         point, approach = self._approached(problem.at(x), None)
         plateau = Plateau.start(point, PATIENCE)
         return State.start(
-            point, Memory(plateau, self.search.reference.after(point.value), approach)
+            point, SpectralMemory(plateau, self.search.reference.after(point.value), approach)
         )
 
     def step(self, problem: Problem, state: State) -> State:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from optim.core.problem import Point
-from optim.quasi_newton.history import Pair
+from optim.quasi_newton.history import CurvaturePair
 
 # Relative to the value at the start: above this a change is not taken for noise, whatever its sign.
 # The size that Hager and Zhang recommend.
@@ -42,7 +42,7 @@ class Trial(Sample):
 
     foretold: float
     point: Point
-    pair: Pair
+    pair: CurvaturePair
     measured: tuple[float, ...] = ()
 
 

@@ -17,7 +17,7 @@ from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
-from optim.newton.linear import LinearOutcome, LinearResult, conjugate_gradient
+from optim.newton.linear_systems import LinearOutcome, LinearResult, conjugate_gradient
 from optim.objectives.differences import difference_hessian
 
 HessianProduct = Callable[[Array, Array], Array]
@@ -27,7 +27,7 @@ _ACCEPTED = 1e-4
 
 
 @dataclass(frozen=True)
-class Memory:
+class NewtonMemory:
     """The radius of the trust region in the 2-norm, and how long nothing has improved."""
 
     radius: float
@@ -55,7 +55,7 @@ class TruncatedNewton(ToleranceSolver):
         point = problem.at(x)
         with quiet():
             (squared,) = fetch(point.gradient @ point.gradient)
-        return State.start(point, Memory(math.sqrt(squared), Plateau.start(point)))
+        return State.start(point, NewtonMemory(math.sqrt(squared), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration: Newton's step in the region, and shorter ones until one gains enough.
@@ -112,7 +112,7 @@ class TruncatedNewton(ToleranceSolver):
         return lambda v: hessp(x, v)
 
 
-def _tried(problem: Problem, state: State, solved: LinearResult, step_size: float) -> Trial:
+def _tried(problem: Problem, state: State, solved: LinearResult, step_size: float) -> RegionTrial:
     """The objective at x + step_size * s, for the solution s of Newton's equations."""
     x, g, s = state.x, state.gradient, solved.x
     with quiet():
@@ -128,7 +128,7 @@ def _tried(problem: Problem, state: State, solved: LinearResult, step_size: floa
             max_norm(x),
             also=(new, gradient),
         )
-    return Trial(
+    return RegionTrial(
         step_size,
         point=Point(new, number, gradient, norm),
         change=number - state.value,
@@ -141,7 +141,7 @@ def _tried(problem: Problem, state: State, solved: LinearResult, step_size: floa
 
 
 @dataclass(frozen=True)
-class Trial:
+class RegionTrial:
     """An evaluated step: `step_size` times Newton's, of 2-norm `length`, max norm `max_change`.
 
     change      of the value
@@ -168,7 +168,7 @@ class Trial:
         return (slack - self.change) / (slack + self.foretold)
 
 
-def _radius(radius: float, trial: Trial, slack: float) -> float:
+def _radius(radius: float, trial: RegionTrial, slack: float) -> float:
     """The next radius: about the length that minimises the parabola through what is known."""
     if not trial.point.finite:
         return 0.1 * trial.length
@@ -183,13 +183,13 @@ def _radius(radius: float, trial: Trial, slack: float) -> float:
     return max(radius, min(wanted * length, 4.0 * radius))
 
 
-def _advanced(state: State, trial: Trial, radius: float, foretold: float) -> State:
+def _advanced(state: State, trial: RegionTrial, radius: float, foretold: float) -> State:
     """The state after `trial`; `foretold` is what the first region tried promised to gain."""
     rounding = rounding_of(state.value, machine_epsilon(state.x))
     plateau = state.memory.plateau.after(trial.point, rounding)
     moved = state.moved(
         trial.point,
-        memory=Memory(radius, plateau),
+        memory=NewtonMemory(radius, plateau),
         step_size=trial.step_size,
         step_length=trial.max_change / max(trial.x_norm, 1.0),
         gain=max(-trial.change, 0.5 * foretold),

@@ -21,7 +21,7 @@ from optim.core.problem import Point, Problem
 from optim.core.solver import Solver, ToleranceSolver
 from optim.core.state import State
 from optim.gradient.spectral import lowest
-from optim.proximal.proximal import Proximal, check_proximal
+from optim.proximal.operators import Proximal, check_proximal
 from optim.proximal.residual_balance import Residuals, adapted
 from optim.proximal.smooth_term import last_of, near
 from optim.quasi_newton.lbfgs import LBFGS
@@ -34,7 +34,7 @@ _PLAIN_ITERATIONS = 5
 
 
 @dataclass(frozen=True)
-class Memory:
+class SplittingMemory:
     """The scaled multipliers u_i, one for each term; rho; fun(z) without the penalty.
 
     plateau     the lowest value of the sum so far, and for how long nothing has improved
@@ -102,7 +102,9 @@ class ADMM(ToleranceSolver):
             z = self.penalty.feasible(x)
             point, smooth, _ = self._evaluated(problem, z, also=())
             multipliers = (0.0 * z,) * max(len(self.terms), 1)
-        return State.start(point, Memory(multipliers, self.rho, smooth, Plateau.start(point)))
+        return State.start(
+            point, SplittingMemory(multipliers, self.rho, smooth, Plateau.start(point))
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; where it leads out of fun's domain, another that stays closer to x."""
@@ -143,7 +145,7 @@ class ADMM(ToleranceSolver):
         plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
         return state.moved(
             point,
-            memory=Memory(
+            memory=SplittingMemory(
                 _scaled(multipliers, 1.0 / factor),
                 rho * factor,
                 smooth,

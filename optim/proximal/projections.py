@@ -15,7 +15,7 @@ from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace
 from optim.core.checks import check_positive
-from optim.proximal.proximal import Proximal
+from optim.proximal.operators import Proximal
 
 
 class ConvexSet(Proximal):

@@ -18,7 +18,7 @@ from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
-from optim.proximal.proximal import Proximal, check_proximal
+from optim.proximal.operators import Proximal, check_proximal
 
 # Trials of one iteration at most: enough for a first step that is too long by many orders.
 _MAX_TRIALS = 40
@@ -27,7 +27,7 @@ _FRESH_GROWTH = 10.0
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProximalMemory:
     """What an iteration starts from, beside x.
 
     smooth          fun(x), without the penalty
@@ -48,7 +48,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Trial(Point):
+class ProximalTrial(Point):
     """prox(y - step_size * gradient, step_size), evaluated.
 
     smooth      fun there, without the penalty
@@ -117,7 +117,7 @@ class ProximalGradient(ToleranceSolver):
             )
         point = Point(x, smooth + added, gradient, norm)
         first = 1.0 / math.sqrt(squared) if squared > 0.0 else 1.0
-        return State.start(point, Memory(Plateau.start(point), smooth, x, first))
+        return State.start(point, ProximalMemory(Plateau.start(point), smooth, x, first))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the extrapolated point misleads, another attempt from x."""
@@ -142,7 +142,7 @@ class ProximalGradient(ToleranceSolver):
 
     def _backtracked(
         self, problem: Problem, state: State, base: Point, rounding: float
-    ) -> Trial | None:
+    ) -> ProximalTrial | None:
         """The first step size whose quadratic model lies above fun, or None."""
         step_size = state.memory.step_size
         for _ in range(int(min(_MAX_TRIALS, problem.remaining))):
@@ -156,7 +156,7 @@ class ProximalGradient(ToleranceSolver):
 
     def _trial(
         self, problem: Problem, x: Array, base: Point, step_size: float, rounding: float
-    ) -> Trial:
+    ) -> ProximalTrial:
         """One step from `base`; all that is decided by is read in one message."""
         with quiet():
             new = self.penalty.prox(base.x - step_size * base.gradient, step_size)
@@ -180,7 +180,7 @@ class ProximalGradient(ToleranceSolver):
         if squared > 2.0 * step_size * rounding:
             bent = 2.0 * (value - base.value - foretold)
         # Below the rounding of the values, the gradients' change tells the curvature.
-        return Trial(
+        return ProximalTrial(
             new,
             value + added,
             gradient,
@@ -194,15 +194,17 @@ class ProximalGradient(ToleranceSolver):
             x_norm=x_norm,
         )
 
-    def _advanced(self, state: State, trial: Trial, rounding: float, *, restart: bool) -> State:
-        memory: Memory = state.memory
+    def _advanced(
+        self, state: State, trial: ProximalTrial, rounding: float, *, restart: bool
+    ) -> State:
+        memory: ProximalMemory = state.memory
         step_size = self._next_step(trial, fresh=restart or not memory.extrapolation)
         old = 1.0 if restart else memory.momentum
         momentum = 0.5 + math.sqrt(0.25 + old * old * trial.step_size / step_size)
         plateau = memory.plateau.after(trial, rounding)
         after = state.moved(
             trial,
-            memory=Memory(
+            memory=ProximalMemory(
                 plateau=plateau,
                 smooth=trial.smooth,
                 previous=state.x,
@@ -217,7 +219,7 @@ class ProximalGradient(ToleranceSolver):
         )
         return replace(after, outcome=Outcome.STALLED) if plateau.stalled else after
 
-    def _next_step(self, trial: Trial, *, fresh: bool) -> float:
+    def _next_step(self, trial: ProximalTrial, *, fresh: bool) -> float:
         """As long as the curvature allows; growing slowly unless momentum starts afresh."""
         allowed = 0.9 / trial.curvature if trial.curvature > 0.0 else math.inf
         growth = _FRESH_GROWTH if fresh else self.growth

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from optim.core.arrays import Array, Scalar
 from optim.core.solver import Solver
 from optim.core.state import State
-from optim.proximal.proximal import Proximal
+from optim.proximal.operators import Proximal
 from optim.quasi_newton.lbfgs import LBFGS
 
 Function: TypeAlias = Callable[[Array], tuple[Scalar, Array]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optim.core.arrays import Array, Scalar, persist
-from optim.quasi_newton.history import History, Pair
+from optim.quasi_newton.history import CurvaturePair, History
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class BFGSMatrix:
     """
 
     scale: Scalar
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[CurvaturePair, ...] = ()
     images: tuple[Array, ...] = ()
 
     @classmethod

@@ -12,7 +12,7 @@ from optim.core.arrays import Array, fetch
 
 
 @dataclass(frozen=True)
-class Pair:
+class CurvaturePair:
     """A step s and the gradient's change y along it, with s.y and y.y."""
 
     s: Array
@@ -26,7 +26,7 @@ class History:
     """The last `capacity` pairs, oldest first. Immutable."""
 
     capacity: int
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[CurvaturePair, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
@@ -42,7 +42,7 @@ class History:
         """The vectors of the newest pair, which lazy arrays have yet to compute."""
         return tuple(vector for pair in self.pairs[-1:] for vector in (pair.s, pair.y))
 
-    def push(self, pair: Pair, epsilon: float) -> History:
+    def push(self, pair: CurvaturePair, epsilon: float) -> History:
         """With `pair`, if it has the positive curvature that keeps H positive definite."""
         if self.capacity == 0 or not pair.sy > epsilon * pair.yy > 0.0:
             return self
@@ -58,7 +58,7 @@ class History:
         numbers = iter(fetch(*dots, also=tuple(v for pair in vectors for v in pair)))
         history = History(self.capacity)
         for (s, y), sy, yy in zip(vectors, numbers, numbers, strict=False):
-            history = history.push(Pair(s, y, sy, yy), epsilon)
+            history = history.push(CurvaturePair(s, y, sy, yy), epsilon)
         return history
 
     def inverse_hessian_times(

@@ -12,8 +12,8 @@ from optim.core.problem import Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
 from optim.line_search import Search, StrongWolfe
+from optim.quasi_newton.curvature import PATIENCE, CurvatureMemory, attempts, first_step
 from optim.quasi_newton.history import History
-from optim.quasi_newton.quasi_newton import PATIENCE, Memory, attempts, first_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,9 @@ class LBFGS(ToleranceSolver):
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
         point = problem.at(x)
-        return State.start(point, Memory(History(self.history), Plateau.start(point, PATIENCE)))
+        return State.start(
+            point, CurvatureMemory(History(self.history), Plateau.start(point, PATIENCE))
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""

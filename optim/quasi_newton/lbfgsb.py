@@ -26,8 +26,8 @@ from optim.core.state import State
 from optim.line_search import Ray, Search, StrongWolfe, Trial
 from optim.proximal.projections import Box
 from optim.quasi_newton.bounds import box_like, held, outward, projected_gradient
-from optim.quasi_newton.history import History, Pair
-from optim.quasi_newton.quasi_newton import PATIENCE, Memory, attempts, first_step
+from optim.quasi_newton.curvature import PATIENCE, CurvatureMemory, attempts, first_step
+from optim.quasi_newton.history import CurvaturePair, History
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class BoundedTrial(Trial):
 
     held: Array = None
     changed: float = 0.0
-    free_pair: Pair | None = None
+    free_pair: CurvaturePair | None = None
 
 
 @dataclass(frozen=True)
-class BoundedMemory(Memory):
+class BoundedMemory(CurvatureMemory):
     """The box, the held coordinates, and the pairs on the others."""
 
     box: Box
@@ -144,7 +144,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
                 free_y @ free_y,
                 also=(new, gradient, mask),
             )
-        pair = Pair(s, y, *dots[:2])
+        pair = CurvaturePair(s, y, *dots[:2])
         return BoundedTrial(
             step_size,
             number,
@@ -154,7 +154,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
             pair=pair,
             held=mask,
             changed=changed,
-            free_pair=Pair(free_s, free_y, *dots[2:]) if kept else pair,
+            free_pair=CurvaturePair(free_s, free_y, *dots[2:]) if kept else pair,
         )
 
     return ray_along(problem, state, direction, at)

@@ -13,9 +13,9 @@ from optim.core.problem import Point, Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
 from optim.line_search import Backtracking, Ray, Search, Trial
-from optim.quasi_newton.history import History, Pair
+from optim.quasi_newton.curvature import PATIENCE, CurvatureMemory, attempts, first_step
+from optim.quasi_newton.history import CurvaturePair, History
 from optim.quasi_newton.l1 import L1
-from optim.quasi_newton.quasi_newton import PATIENCE, Memory, attempts, first_step
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class OWLQN(ToleranceSolver):
 
 
 @dataclass(frozen=True)
-class OrthantMemory(Memory):
+class OrthantMemory(CurvatureMemory):
     """The penalty, and the gradient without it, of which the pairs are made."""
 
     penalty: L1
@@ -119,7 +119,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
                 also=(new, gradient, new_pseudo),
             )
         point = PenalisedPoint(new, smooth + added, new_pseudo, norm, gradient)
-        pair = Pair(s, y, sy, yy)
+        pair = CurvaturePair(s, y, sy, yy)
         return Trial(step_size, smooth + added, new_slope, foretold, point, pair)
 
     return ray_along(problem, state, direction, at)

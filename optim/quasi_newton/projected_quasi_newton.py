@@ -21,8 +21,8 @@ from optim.gradient.spectral_projected_gradient import (
 )
 from optim.line_search import Backtracking, Search
 from optim.quasi_newton.bfgs_matrix import BFGSMatrix
+from optim.quasi_newton.curvature import GROWTH, CurvatureMemory, attempts
 from optim.quasi_newton.history import History
-from optim.quasi_newton.quasi_newton import GROWTH, Memory, attempts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
         with quiet():
             x = self.projection(x)
         point = self._measured(problem.at(x))
-        return State.start(point, Memory(History(self.history), Plateau.start(point)))
+        return State.start(point, CurvatureMemory(History(self.history), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from optim.core.arrays import Array
 from optim.core.checks import check_positive
-from optim.proximal.proximal import ElasticNet
-from optim.stochastic.stochastic import StochasticSolver, Vectors, zeros_like
+from optim.proximal.operators import ElasticNet
+from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
 
 
 @dataclass(frozen=True, kw_only=True)

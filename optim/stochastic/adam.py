@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from optim.core.arrays import Array
 from optim.core.checks import check_fraction, check_positive
+from optim.stochastic.base import StochasticSolver, Vectors
 from optim.stochastic.schedules import Schedule
-from optim.stochastic.stochastic import StochasticSolver, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)

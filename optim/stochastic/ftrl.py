@@ -8,8 +8,8 @@ from typing import Any
 
 from optim.core.arrays import Array, namespace
 from optim.core.checks import check_positive
-from optim.proximal.proximal import L1Norm
-from optim.stochastic.stochastic import StochasticSolver, Vectors, zeros_like
+from optim.proximal.operators import L1Norm
+from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
 
 
 @dataclass(frozen=True, kw_only=True)

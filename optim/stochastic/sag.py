@@ -13,14 +13,14 @@ from typing import Any
 from optim.core.arrays import Array
 from optim.core.problem import Problem
 from optim.core.state import State
-from optim.proximal.proximal import ElasticNet
+from optim.proximal.operators import ElasticNet
+from optim.stochastic.base import StochasticSolver, zeros_like
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import FiniteSum, Order
-from optim.stochastic.stochastic import StochasticSolver, zeros_like
 
 
 @dataclass(frozen=True)
-class Table:
+class GradientTable:
     """The last gradient of each term seen so far, by its number, and their sum.
 
     `order` tells which term an iteration sees.
@@ -72,15 +72,17 @@ class SAG(StochasticSolver):
         vectors = replace(state.memory.vectors, order=terms.order)
         return replace(state, memory=replace(state.memory, vectors=vectors))
 
-    def init_memory(self, x: Array) -> Table:
+    def init_memory(self, x: Array) -> GradientTable:
         """No gradient yet."""
-        return Table(zeros_like(x))
+        return GradientTable(zeros_like(x))
 
-    def fresh(self, memory: Table) -> tuple[Array, ...]:
+    def fresh(self, memory: GradientTable) -> tuple[Array, ...]:
         """The sum: the gradients were computed as such."""
         return (memory.total,)
 
-    def update(self, memory: Table, x: Array, gradient: Array, k: int) -> tuple[Array, Table]:
+    def update(
+        self, memory: GradientTable, x: Array, gradient: Array, k: int
+    ) -> tuple[Array, GradientTable]:
         """The next x and table."""
         i = memory.order.at(k)
         total = memory.total + gradient
@@ -89,4 +91,4 @@ class SAG(StochasticSolver):
         gradients: dict[int, Any] = {**memory.gradients, i: gradient}
         step_size = self.step_size_at(k)
         x = (1.0 - step_size * self.l2) * x - (step_size / len(gradients)) * total
-        return x, Table(total, gradients, memory.order)
+        return x, GradientTable(total, gradients, memory.order)

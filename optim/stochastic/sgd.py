@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optim.core.arrays import Array
-from optim.stochastic.stochastic import StochasticSolver, Vectors
+from optim.stochastic.base import StochasticSolver, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)

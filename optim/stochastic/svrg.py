@@ -9,9 +9,9 @@ from optim.core.arrays import Array
 from optim.core.outcome import Outcome
 from optim.core.problem import Problem
 from optim.core.state import State
+from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import Evaluation
-from optim.stochastic.stochastic import StochasticSolver, Vectors, zeros_like
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 import optim
 from optim import Box, ElasticNet, Solver
 from optim.core.arrays import namespace
-from optim.stochastic.stochastic import StochasticSolver
+from optim.stochastic.base import StochasticSolver
 
 _BOX = Box(-1.5, 0.5)  # its upper bound is active at the minimum of `ill_conditioned`
 

@@ -25,7 +25,7 @@ from optim import (
 )
 from optim.gradient.spectral import NextStep
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import Pair
+from optim.quasi_newton.history import CurvaturePair
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.line_search.test_line_search import ray_of
 from tests.optim.problems import NAMED, breeze_start, quadratic, quartic, rosenbrock, start_of
@@ -185,7 +185,7 @@ def test_step_bounds():
     bounds = StepBounds(shortest=1e-3, longest=1e3)
 
     def first(ss, sy, yy, gradient_norm=1e-3):
-        pair = Pair(None, None, sy, yy)
+        pair = CurvaturePair(None, None, sy, yy)
         return bounds.spectral(ss, pair, last=2.0, gradient_norm=gradient_norm, x_norm=5.0)
 
     assert first(2.0, 4.0, 9.0) == NextStep(0.5, sure=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from optim import Backtracking, HagerZhang, StrongWolfe
 from optim.core.problem import Point
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import History, Pair
+from optim.quasi_newton.history import CurvaturePair, History
 
 EPSILON = 2.0**-52
 
@@ -25,7 +25,7 @@ def ray_of(phi, first=1.0, budget=math.inf):
     def at(t):
         tried.append(t)
         v, s = phi(t)
-        return Trial(t, v, s, t * slope, Point(t, v, s, abs(s)), Pair(t, s, 1.0, 1.0))
+        return Trial(t, v, s, t * slope, Point(t, v, s, abs(s)), CurvaturePair(t, s, 1.0, 1.0))
 
     ray = Ray(Sample(0.0, value, slope), first, at, EPSILON * abs(value), 1.0, 1.0, EPSILON, budget)
     return ray, tried
@@ -178,7 +178,7 @@ def test_two_loop_recursion_is_the_bfgs_matrix(seed, n):
     history = History(5)
     for s in rng.normal(size=(3, n)):
         y = hessian @ s
-        history = history.push(Pair(s, y, float(s @ y), float(y @ y)), EPSILON)
+        history = history.push(CurvaturePair(s, y, float(s @ y), float(y @ y)), EPSILON)
     h = history.scale * np.eye(n)
     for pair in history.pairs:
         v = np.eye(n) - np.outer(pair.y, pair.s) / pair.sy
@@ -188,11 +188,11 @@ def test_two_loop_recursion_is_the_bfgs_matrix(seed, n):
 
 
 def test_history_keeps_positive_curvature_only_and_forgets_the_oldest():
-    pair, bad = Pair(1.0, 1.0, 1.0, 1.0), Pair(1.0, -1.0, -1.0, 1.0)
+    pair, bad = CurvaturePair(1.0, 1.0, 1.0, 1.0), CurvaturePair(1.0, -1.0, -1.0, 1.0)
     assert not History(3).push(bad, EPSILON)
-    assert not History(3).push(Pair(0.0, 0.0, 0.0, 0.0), EPSILON)
+    assert not History(3).push(CurvaturePair(0.0, 0.0, 0.0, 0.0), EPSILON)
     assert not History(0).push(pair, EPSILON)
     history = History(2)
     for sy in (1.0, 2.0, 3.0):
-        history = history.push(Pair(1.0, 1.0, sy, 1.0), EPSILON)
+        history = history.push(CurvaturePair(1.0, 1.0, sy, 1.0), EPSILON)
     assert [pair.sy for pair in history.pairs] == [2.0, 3.0]

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.test_problems import problems
 from optim import ADMM, LBFGS, LBFGSB, Box, L1Norm, Outcome, Simplex, SmoothTerm
-from optim.proximal.proximal import Proximal
+from optim.proximal.operators import Proximal
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
 

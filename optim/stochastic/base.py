@@ -13,7 +13,7 @@ from optim.core.problem import Point, Problem
 from optim.core.solver import Solver
 from optim.core.state import State
 from optim.core.watch import Watch
-from optim.proximal.proximal import ElasticNet
+from optim.proximal.operators import ElasticNet
 from optim.quasi_newton.l1 import L1
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import Evaluation
@@ -23,7 +23,7 @@ Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the 
 
 
 @dataclass(frozen=True)
-class Memory:
+class StochasticMemory:
     """What a stochastic solver keeps: its own vectors, the mean of the iterates, the best point."""
 
     vectors: Any
@@ -111,7 +111,9 @@ class StochasticSolver(Solver):
                 "gradient of a batch does not vanish at the minimum; stop by value_tolerance and "
                 "window, which look at the whole objective"
             )
-        point, memory, _ = self._look(problem, 0, x, Memory(self.init_memory(x), None, Watch()))
+        point, memory, _ = self._look(
+            problem, 0, x, StochasticMemory(self.init_memory(x), None, Watch())
+        )
         return State.start(point, memory)
 
     def step(self, problem: Problem, state: State) -> State:
@@ -180,8 +182,8 @@ class StochasticSolver(Solver):
         return tuple(memory)
 
     def _look(
-        self, problem: Problem, k: int, x: Array, memory: Memory, *others: Scalar
-    ) -> tuple[Point, Memory, tuple[float, ...]]:
+        self, problem: Problem, k: int, x: Array, memory: StochasticMemory, *others: Scalar
+    ) -> tuple[Point, StochasticMemory, tuple[float, ...]]:
         """What iteration k sees at `x`, read in one message with `others`."""
         with quiet():
             seen, full, vectors = self._evaluated(problem, k, x, memory.vectors)
@@ -194,7 +196,7 @@ class StochasticSolver(Solver):
         read = zip(views, numbers[:count:2], numbers[1:count:2], strict=True)
         points = [Point(x, value, gradient, norm) for (_, gradient), value, norm in read]
         watch = memory.watch.seen(points[-1], k, self.value_tolerance) if full else memory.watch
-        return points[0], Memory(vectors, memory.mean, watch), numbers[count:]
+        return points[0], StochasticMemory(vectors, memory.mean, watch), numbers[count:]
 
     def _evaluated(
         self, problem: Problem, k: int, x: Array, vectors: Any

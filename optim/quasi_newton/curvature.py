@@ -10,7 +10,7 @@ from optim.quasi_newton.history import History
 
 
 @dataclass(frozen=True)
-class Memory:
+class CurvatureMemory:
     """The pairs, and how long nothing has improved."""
 
     history: History
