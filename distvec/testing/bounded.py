@@ -132,7 +132,7 @@ class Bounded(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul:
-            return bounded_reductions.dot(*inputs)
+            return Bounded(*bounded_reductions.dot(*inputs))
         name = _NAMES.get(ufunc)
         if name is None or method != "__call__":
             return NotImplemented
@@ -149,12 +149,22 @@ class Bounded(NDArrayOperatorsMixin):
         if func is np.where:
             given = [x.value if isinstance(x, Bounded) else x for x in args]
             return _with_bound("where", args, np.where(*given))
-        reduction: Callable[..., Bounded] | None = bounded_reductions.BY_FUNCTION.get(func)
-        return NotImplemented if reduction is None else reduction(*args, **kwargs)
+        if func is np.linalg.norm:
+            return _norm(*args)
+        reduction = bounded_reductions.BY_FUNCTION.get(func)
+        return NotImplemented if reduction is None else Bounded(*reduction(*args, **kwargs))
 
     def _become(self, other: Bounded) -> Self:
         self.value, self.error, self.magnitude = other.value, other.error, other.magnitude
         return self
+
+
+def _norm(x: Bounded) -> Bounded:
+    """The Euclidean norm, which is 0 or safely not."""
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    doubles = x.astype(np.float64)
+    wide: Bounded = np.sqrt(Bounded(*bounded_reductions.dot(doubles, doubles)))
+    return wide if wide.dtype == dtype else wide.astype(dtype)
 
 
 def _with_bound(name: str, inputs: Sequence[Any], value: npt.NDArray[Any]) -> Bounded:

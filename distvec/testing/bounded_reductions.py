@@ -1,12 +1,13 @@
 """Reductions of ``Bounded`` arrays: NumPy's values, and how far the servers' may be from them.
 
-Servers accumulate floats in float64, so that is what NumPy is asked for here as well.
+Servers accumulate floats in float64, so that is what NumPy is asked for here as well. Each returns
+the value and the bound of its error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,83 +21,99 @@ from distvec.testing.error_bounds import (
     unit_in_last_place,
 )
 
-if TYPE_CHECKING:
-    from distvec.testing.bounded import Bounded
-
 _WIDEST_EXPONENT = 900.0
 
+Estimate = tuple[npt.NDArray[Any], Any]
+"""A value, and how far that of the servers may be from it."""
 
-def sum(x: Bounded) -> Bounded:
+
+class Bounded(Protocol):
+    """What is reduced: see ``distvec.testing.bounded``."""
+
+    value: npt.NDArray[Any]
+    error: npt.NDArray[np.float64]
+    magnitude: npt.NDArray[np.float64]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the servers have the very same bits."""
+
+
+def sum(x: Bounded) -> Estimate:
     """``np.sum``."""
     if x.dtype.kind != "f":
-        return _bounded(np.sum(x.value))
+        return np.sum(x.value), 0.0
     wide = x.value.astype(np.float64)
     return _rounded(np.sum(wide), total(wide, x.error, np.abs(wide)), x.dtype)
 
 
-def mean(x: Bounded) -> Bounded:
+def mean(x: Bounded) -> Estimate:
     """``np.mean``."""
-    if not len(x):
+    if not x.value.size:
         raise Undecidable("the mean of nothing is a warning on NumPy")
     wide = x.value.astype(np.float64)
-    error = total(wide, x.error, np.abs(wide)) / len(x)
+    error = total(wide, x.error, np.abs(wide)) / x.value.size
     return _rounded(np.mean(wide), error, x.dtype if x.dtype.kind == "f" else wide.dtype)
 
 
-def prod(x: Bounded) -> Bounded:
+def prod(x: Bounded) -> Estimate:
     """``np.prod``, of floats whose product cannot leave the range of float64 on the way."""
     if x.dtype.kind != "f":
-        return _bounded(np.prod(x.value))
+        return np.prod(x.value), 0.0
     wide = x.value.astype(np.float64)
     with np.errstate(all="ignore"):
         exponents = np.abs(np.log2(np.abs(wide))).sum()
     if not x.exact or not exponents < _WIDEST_EXPONENT:
         raise Undecidable("a product that may overflow on the way, or of factors that may be off")
     value = np.prod(wide)
-    return _rounded(value, rounding(len(x)) * abs(value), x.dtype)
+    return _rounded(value, rounding(x.value.size) * abs(value), x.dtype)
 
 
-def extreme(name: str) -> Callable[[Bounded], Bounded]:
+def extreme(name: str) -> Callable[[Bounded], Estimate]:
     """``np.min`` or ``np.max``."""
 
-    def reduction(x: Bounded) -> Bounded:
+    def reduction(x: Bounded) -> Estimate:
         value = getattr(np, name)(x.value)
-        return _bounded(value, x.error.max() if np.isfinite(value) else 0.0)
+        return value, x.error.max() if np.isfinite(value) else 0.0
 
     return reduction
 
 
-def where_extreme(name: str) -> Callable[[Bounded], Bounded]:
+def where_extreme(name: str) -> Callable[[Bounded], Estimate]:
     """``np.argmin`` or ``np.argmax``, where the winner is clear."""
 
-    def reduction(x: Bounded) -> Bounded:
+    def reduction(x: Bounded) -> Estimate:
         winner = getattr(np, name)(x.value)
         if not x.exact:
             with np.errstate(all="ignore"):
                 distance = np.abs(x.value - x.value[winner])
             if not np.count_nonzero(distance <= x.error + x.error[winner]) == 1:
                 raise Undecidable(f"{name} of values that may be off")
-        return _bounded(winner)
+        return winner, 0.0
 
     return reduction
 
 
-def truth(name: str) -> Callable[[Bounded], Bounded]:
+def truth(name: str) -> Callable[[Bounded], Estimate]:
     """``np.any``, ``np.all`` or ``np.count_nonzero``."""
 
-    def reduction(x: Bounded) -> Bounded:
+    def reduction(x: Bounded) -> Estimate:
         if not x.exact and unclear_truth(x.value, x.error).any():
             raise Undecidable(f"{name} of values that may be 0")
-        return _bounded(np.asarray(getattr(np, name)(x.value)))
+        return np.asarray(getattr(np, name)(x.value)), 0.0
 
     return reduction
 
 
-def dot(x: Bounded, y: Bounded) -> Bounded:
+def dot(x: Bounded, y: Bounded) -> Estimate:
     """The inner product of two vectors; of scalars, a ``ValueError`` as NumPy's."""
     natural = np.matmul(x.value, y.value)
     if natural.dtype.kind != "f":
-        return _bounded(natural)
+        return natural, 0.0
     a, b = x.value.astype(np.float64), y.value.astype(np.float64)
     with np.errstate(all="ignore"):
         terms = a * b
@@ -105,34 +122,21 @@ def dot(x: Bounded, y: Bounded) -> Bounded:
         return _rounded(a @ b, total(terms, errors, magnitudes), natural.dtype)
 
 
-def norm(x: Bounded) -> Bounded:
-    """The Euclidean norm, which is 0 or safely not."""
-    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
-    wide: Bounded = np.sqrt(dot(x.astype(np.float64), x.astype(np.float64)))
-    return wide if wide.dtype == dtype else wide.astype(dtype)
-
-
 def _times(magnitude: npt.NDArray[np.float64], error: npt.NDArray[np.float64]) -> Any:
     return np.where(error > 0, magnitude * error, 0.0)
 
 
-def _rounded(value: Any, error: Any, dtype: np.dtype[Any]) -> Bounded:
+def _rounded(value: Any, error: Any, dtype: np.dtype[Any]) -> Estimate:
     """``value``, accumulated in float64, in the dtype of the result."""
     with np.errstate(all="ignore"):
         result = np.asarray(value).astype(dtype)
     if error > 0 and np.isinf(result):
         raise Undecidable("a result near the greatest number")
     narrow = unit_in_last_place(result) if dtype.itemsize < 8 and error > 0 else 0.0
-    return _bounded(result, error + narrow + EPSILON * (error > 0) * abs(float(value)))
+    return result, error + narrow + EPSILON * (error > 0) * abs(float(value))
 
 
-def _bounded(value: Any, error: Any = 0.0) -> Bounded:
-    from distvec.testing.bounded import Bounded
-
-    return Bounded(value, error)
-
-
-BY_FUNCTION: dict[Any, Callable[..., Bounded]] = {
+BY_FUNCTION: dict[Any, Callable[..., Estimate]] = {
     np.sum: sum,
     np.mean: mean,
     np.prod: prod,
@@ -143,6 +147,5 @@ BY_FUNCTION: dict[Any, Callable[..., Bounded]] = {
     np.any: truth("any"),
     np.all: truth("all"),
     np.count_nonzero: truth("count_nonzero"),
-    np.linalg.norm: norm,
 }
 """What stands for NumPy's functions."""

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from optim.core.arrays import Array, as_start, machine_epsilon
 from optim.core.outcome import Outcome
@@ -18,9 +18,6 @@ from optim.core.plateau import rounding_of
 from optim.core.problem import Problem
 from optim.core.result import Records, Result, record_of
 from optim.core.state import State
-
-if TYPE_CHECKING:
-    from optim.core.solver import Solver
 
 # A fall of the value by so many times the value and the gradient at the start, and 1: about the
 # inverse of the precision, squared. No minimum that is so far away could be found.
@@ -30,7 +27,20 @@ Callback: TypeAlias = Callable[[State], Any]
 Progress: TypeAlias = bool | Callable[[State], Any]
 
 
-def states(solver: Solver, problem: Problem, start: Array | State) -> Iterator[State]:
+class Method(Protocol):
+    """What the loop needs of a solver: see `Solver`."""
+
+    @property
+    def max_iterations(self) -> int: ...
+    @property
+    def max_seconds(self) -> float | None: ...
+    def init(self, problem: Problem, x: Array) -> State: ...
+    def step(self, problem: Problem, state: State) -> State: ...
+    def done(self, state: State) -> Outcome | None: ...
+    def finish(self, problem: Problem, best: State, last: State) -> State: ...
+
+
+def states(solver: Method, problem: Problem, start: Array | State) -> Iterator[State]:
     """Run `solver` lazily; ends after the first state with an outcome.
 
     From a state, the run goes on as if it had never been interrupted: the same steps bit for bit,
@@ -48,7 +58,7 @@ def states(solver: Solver, problem: Problem, start: Array | State) -> Iterator[S
         state = solver.step(problem, state)
 
 
-def _begun(solver: Solver, problem: Problem, start: Array | State) -> State:
+def _begun(solver: Method, problem: Problem, start: Array | State) -> State:
     name = type(solver).__name__
     if not isinstance(start, State):
         return replace(solver.init(problem, as_start(start)), solver=name)
@@ -61,7 +71,7 @@ def _begun(solver: Solver, problem: Problem, start: Array | State) -> State:
     return replace(start, outcome=None)
 
 
-def _outcome(solver: Solver, problem: Problem, state: State) -> Outcome | None:
+def _outcome(solver: Method, problem: Problem, state: State) -> Outcome | None:
     """Why to stop at `state`, if at all. A stall for want of evaluations is a limit."""
     if state.iteration and _bottomless(state):
         return Outcome.UNBOUNDED
@@ -88,7 +98,7 @@ def _over(seconds: float, limit: float | None) -> bool:
 
 
 def run(
-    solver: Solver,
+    solver: Method,
     problem: Problem,
     start: Array | State,
     callback: Callback | None = None,
