@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from ps_backend.arguments import server_count
 from ps_backend.client import Client
 from ps_backend.memory_sizes import default_budget
-from ps_backend.server.commands.data import Payload
+from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport.base import Answer
 from ps_backend.wire import ps_pb2 as pb
@@ -29,11 +29,11 @@ class InProcess:
     ) -> Answer:
         """Send and wait, on the calling thread."""
         size = request.payload = sum(map(len, payload))
-        outcome = self.service.handle(request, Payload(size, payload))
-        received = outcome.reply.ByteSize()
-        if into is not None and not outcome.reply.HasField("error"):
-            received += copy_chunks(outcome.parts, into)
-        return Answer(outcome.reply, request.ByteSize() + size, received)
+        response = self.service.handle(request, Payload(size, payload))
+        received = response.reply.ByteSize()
+        if into is not None and not response.reply.HasField("error"):
+            received += copy_chunks(response.parts, into)
+        return Answer(response.reply, request.ByteSize() + size, received)
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None

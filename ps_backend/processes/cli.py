@@ -19,7 +19,8 @@ from ps_backend.errors import PSError
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.grpc_server import Server
-from ps_backend.server.service import VERSION, Service
+from ps_backend.server.service import Service
+from ps_backend.server.sessions import VERSION
 
 _MOST_FILES = 16_384
 """Open at once: four times the connections that are let in."""

@@ -16,7 +16,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ps_backend.server import door
-from ps_backend.server.commands.data import Outcome, Payload
+from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.door import MOST_SILENT, Door, Patience
 from ps_backend.server.pipes import MOST_PIPES, Pipes
 from ps_backend.server.service import Service
@@ -130,15 +130,15 @@ class _Handler:
         if request.HasField("segment"):
             return answer_whole(self._service, self._segments, request, context.is_active)
         payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
-        outcome = self._service.handle(request, payload)
-        reply: bytes = outcome.reply.SerializeToString()
-        return reply + chunk_field(outcome.parts) if outcome.parts else reply
+        response = self._service.handle(request, payload)
+        reply: bytes = response.reply.SerializeToString()
+        return reply + chunk_field(response.parts) if response.parts else reply
 
     def _stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         frames = self.patience.each(messages, context)
         request = _parse(next(frames, b""), context)
-        outcome = self._service.handle(request, Payload(request.payload, _chunks(frames)))
-        return _reply_frames(outcome)
+        response = self._service.handle(request, Payload(request.payload, _chunks(frames)))
+        return _reply_frames(response)
 
     def _shared(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         signs = self.patience.each(messages, context)
@@ -153,9 +153,9 @@ def _chunks(frames: Iterator[bytes]) -> Iterator[memoryview]:
         raise PayloadBroken("the sender left before all of its payload had come") from None
 
 
-def _reply_frames(outcome: Outcome) -> Iterator[bytes]:
-    frames = chain((outcome.reply.SerializeToString(),), chunk_frames(outcome.parts))
-    yield from frames  # a generator: it holds `outcome`, and so the memory, until all is sent
+def _reply_frames(response: Response) -> Iterator[bytes]:
+    frames = chain((response.reply.SerializeToString(),), chunk_frames(response.parts))
+    yield from frames  # a generator: it holds `response`, and so the memory, until all is sent
 
 
 def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:

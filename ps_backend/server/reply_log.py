@@ -19,7 +19,7 @@ _FEW = 2
 """Small replies that every client has: they are counted with the client."""
 
 
-class Record:
+class ReplyLog:
     """The replies to one client's latest state-changing requests, by number. Thread-safe."""
 
     def __init__(self, memory: Memory) -> None:

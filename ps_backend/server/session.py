@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.program.space import DenseSpace
 from ps_backend.program.sweep import Sweep, ValueType, verify_sweep
 from ps_backend.server.lease import Lease
-from ps_backend.server.reply_log import Record
+from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.board import Board, WaitingRoom
 from ps_backend.server.state.clocks import Loops
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store
+from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_sweep, dtype_of
 from ps_backend.wire.errors import UnknownSweep
@@ -37,15 +37,24 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
+@dataclass(slots=True)
+class Host:
+    """What the sessions of a server share."""
+
+    memory: Memory
+    room: WaitingRoom
+    turns: Turns
+
+
 @dataclass(frozen=True, slots=True)
 class _Member:
     number: int
-    record: Record
+    replies: ReplyLog
     kept: Reservation
     key: bytes
 
 
-class Session:
+class ServerSession:
     """What one session has on this server, which is number ``index`` of its ``servers``."""
 
     def __init__(
@@ -53,25 +62,25 @@ class Session:
         name: str,
         index: int,
         servers: int,
-        memory: Memory,
-        room: WaitingRoom,
-        first_number: int = 0,
-        lease: Lease | None = None,
+        host: Host,
+        first_number: int,
+        lease: Lease,
     ) -> None:
         """``first_number``: of its clients, all of which get other numbers."""
         self.name = name
         self.index = index
         self.servers = servers
         self.closed = False
-        self.lease = lease or Lease(math.inf)
-        self.store = Store(memory)
-        self.rounds = Rounds(memory)
-        self.board = Board(room, memory, first_number << CLIENT_BITS)
-        self.loops = Loops(room, memory)
-        self._memory = memory
+        self.lease = lease
+        self.host = host
+        self.store = Store(host.memory)
+        self.rounds = Rounds(host.memory)
+        self.board = Board(host.room, host.memory, first_number << CLIENT_BITS)
+        self.loops = Loops(host.room, host.memory)
+        self._memory = host.memory
         self.attached: dict[str, object] = {}
         """What is held for a client besides, such as the memory that it shares."""
-        self._kept = [memory.reserve(_SESSION_BYTES, "a new session")]
+        self._kept = [host.memory.reserve(_SESSION_BYTES, "a new session")]
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
         self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
@@ -92,7 +101,7 @@ class Session:
                 if number is None:
                     raise PSError("too many clients have joined the session; open a new one")
                 kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
-                self._members[client] = _Member(number, Record(self._memory), kept, key)
+                self._members[client] = _Member(number, ReplyLog(self._memory), kept, key)
             return self._members[client].number
 
     def leave(self, client: str) -> None:
@@ -108,14 +117,20 @@ class Session:
             raise SessionUnknown("this server does not know the client of the session: reconnect")
         check_key(member.key, key)
 
-    def record(self, client: str) -> Record:
-        """The replies on record for ``client``; ``SessionUnknown`` if it never joined here."""
+    def receive(self, request: pb.Request) -> None:
+        """Admit the sender, and free what came along."""
+        self.admit(request.client, request.key)
+        if request.frees:
+            self.store.free(request.frees)
+
+    def reply_log(self, client: str) -> ReplyLog:
+        """What ``client`` was answered lately; ``SessionUnknown`` if it never joined here."""
         member = self._members.get(client)
         if member is None:
             raise SessionUnknown(
                 f"this server does not know client {client!r} of the session: reconnect"
             )
-        return member.record
+        return member.replies
 
     def part(self, array: pb.Array) -> Part:
         """This server's part of ``array``; ``TypeError`` for an unknown dtype."""

@@ -21,6 +21,8 @@ class Turns:
     """The turns of all programs of a server. Thread-safe."""
 
     def __init__(self) -> None:
+        self.stopped = False
+        """Whether all programs are to end as soon as they look up, and those to come."""
         self._busy = False
         self._line: dict[object, deque[threading.Lock]] = {}  # by session, the next one first
         self._lock = threading.Lock()

@@ -113,7 +113,7 @@ def test_a_server_that_is_stopped_ends(servers):
 @pytest.mark.parametrize("pipe", [False, True])
 def test_it_ends_when_the_connection_of_its_sender_does(pipe):
     with served(1) as (server,):
-        turns = server.service._runner._turns
+        turns = server.service._host.turns
         transport = OverGrpc(server.address, token=TOKEN, pipe=pipe)
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
         name = session_name("s")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ps_backend.program.space import DenseSpace
 from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall, ValueType
-from ps_backend.server.commands.data import Outcome, Payload
+from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call
@@ -31,7 +31,7 @@ class Sender:
         reply = self.send(open=opening)
         assert not reply.HasField("error"), reply.error.message
 
-    def outcome(self, payload: bytes = b"", **body) -> Outcome:
+    def outcome(self, payload: bytes = b"", **body) -> Response:
         number = next(self._numbers)
         request = pb.Request(
             session=self.session,

@@ -17,7 +17,7 @@ from ps_backend.errors import PSError
 from ps_backend.in_process import InProcess
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.space import DenseSpace
-from ps_backend.server.commands.data import Payload
+from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport import OverGrpc, Unavailable
 from ps_backend.wire import ps_pb2 as pb
@@ -93,7 +93,7 @@ class _Good:
 def _in_process(count: int) -> Row:
     service = Service(memory=MEMORY)
     watch = _Watch()
-    logging.getLogger("ps_backend.server.grpc_server.service").addHandler(watch)
+    logging.getLogger("ps_backend.server.service").addHandler(watch)
 
     def send(request: pb.Request, payload: bytes) -> pb.Reply:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -116,8 +116,8 @@ def _in_process(count: int) -> Row:
             good = _Good(client)
             failures, slowest = _send_all(count, send, looks)
     finally:
-        logging.getLogger("ps_backend.server.grpc_server.service").removeHandler(watch)
-    for session in service._sessions.values():  # some are of other servers than we can say
+        logging.getLogger("ps_backend.server.service").removeHandler(watch)
+    for session in service.sessions.all():  # some are of other servers than we can say
         session.close()
     if service.memory.used:
         failures.append(f"{service.memory.used} bytes are left when all sessions are closed")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 
-from ps_backend.server.commands.data import (
-    INDEX_BYTES,
-    Command,
-    Outcome,
-    Payload,
-    localize,
-    loose_rows,
-)
-from ps_backend.server.session import Session
+from ps_backend import limits
+from ps_backend.limits import check, check_name
+from ps_backend.server.checks import name_within_bounds, verify_array
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.commands.contributions import INDEX_BYTES, localize, loose_rows
+from ps_backend.server.session import ServerSession
 from ps_backend.server.state.lockstep import Addition
 from ps_backend.server.state.memory import Block
 from ps_backend.server.state.rounds import Contribution
@@ -24,33 +20,56 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 
 
-def open_loop(session: Session, request: pb.Request, _: Payload) -> Outcome:
+def _join_bounds(body: pb.JoinLoop) -> None:
+    check_name("loop", body.loop)
+    check("clock to go on at", body.at, 0, limits.MOST_CLOCK)
+
+
+def _tick_bounds(body: pb.Tick) -> None:
+    check_name("loop", body.loop)
+    check("clock", body.clock, 0, limits.MOST_CLOCK - 1)
+    check("additions of a tick", len(body.additions), 0, limits.MOST_TOTALS)
+    for addition in body.additions:
+        verify_array(addition.array)
+
+
+def _pull_bounds(body: pb.Pull) -> None:
+    check_name("loop", body.loop)
+    check("clock", body.clock, 0, limits.MOST_CLOCK)
+    check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
+    verify_array(body.array)
+
+
+@command(name_within_bounds("loop"), repeatable=True)
+def open_loop(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A loop with all its ranks at clock 0."""
     body = request.open_loop
     bound = body.staleness if body.HasField("staleness") else None
     session.loops.open(body.loop, body.ranks, bound)
-    return Outcome(pb.Reply())
+    return Response(pb.Reply())
 
 
-def join_loop(session: Session, request: pb.Request, _: Payload) -> Outcome:
+@command(_join_bounds, repeatable=True)
+def join_loop(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Where a rank goes on, and who speaks for it from now on."""
     body = request.join_loop
     at = body.at if body.HasField("at") else None
     joined = session.loops.get(body.loop).join(body.rank, body.attempt, at)
-    return Outcome(pb.Reply(clocks=pb.Clocks(clocks=[joined.clock], out=joined.out)))
+    return Response(pb.Reply(clocks=pb.Clocks(clocks=[joined.clock], out=joined.out)))
 
 
-def tick(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+@command(_tick_bounds, repeatable=True)
+def tick(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """The end of a rank's clock, with what it adds."""
     body = request.tick
     loop = session.loops.get(body.loop)
     additions = _additions(session, body.additions, payload, keep=loop.in_lockstep)
     loop.tick(body.rank, body.attempt, body.clock, additions, leave=body.leave)
-    return Outcome(pb.Reply())
+    return Response(pb.Reply())
 
 
 def _additions(
-    session: Session, given: Sequence[pb.Addition], payload: Payload, *, keep: bool
+    session: ServerSession, given: Sequence[pb.Addition], payload: Payload, *, keep: bool
 ) -> list[Addition]:
     """The additions of a tick, and room for what they change if that is to be kept."""
     parts = [session.part(one.array) for one in given]
@@ -95,7 +114,8 @@ def _cut(
     return found
 
 
-def pull(session: Session, request: pb.Request, payload: Payload) -> Outcome:
+@command(_pull_bounds, repeatable=True, waits=True)
+def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Elements of an array once the ranks are near enough, with the rank's own ticks in them."""
     body = request.pull
     memory, part = session.store.memory, session.part(body.array)
@@ -118,36 +138,26 @@ def pull(session: Session, request: pb.Request, payload: Payload) -> Outcome:
         body.rank, body.attempt, body.clock, body.seconds, buffer, wanted, room_for
     )
     reply = pb.Reply(payload=rows.nbytes, clocks=pb.Clocks(clocks=[own]))
-    return Outcome(reply, [byte_view(found)], blocks)
+    return Response(reply, [byte_view(found)], blocks)
 
 
-def exclude_rank(session: Session, request: pb.Request, _: Payload) -> Outcome:
+@command(name_within_bounds("loop"), repeatable=True)
+def exclude_rank(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Let nobody wait for a rank that was not heard of."""
     body = request.exclude_rank
     session.loops.get(body.loop).exclude(body.rank, body.attempt)
-    return Outcome(pb.Reply())
+    return Response(pb.Reply())
 
 
-def read_clocks(session: Session, request: pb.Request, _: Payload) -> Outcome:
+@command(name_within_bounds("loop"), repeatable=True)
+def read_clocks(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """How many clocks each rank has ended."""
     clocks = session.loops.get(request.read_clocks.loop).clocks
-    return Outcome(pb.Reply(clocks=pb.Clocks(clocks=clocks)))
+    return Response(pb.Reply(clocks=pb.Clocks(clocks=clocks)))
 
 
-def close_loop(session: Session, request: pb.Request, _: Payload) -> Outcome:
+@command(name_within_bounds("loop"), repeatable=True)
+def close_loop(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """End a loop and all waits in it."""
     session.loops.close_loop(request.close_loop.loop)
-    return Outcome(pb.Reply())
-
-
-COMMANDS: Mapping[str, Command] = MappingProxyType(
-    {
-        "open_loop": open_loop,
-        "join_loop": join_loop,
-        "tick": tick,
-        "pull": pull,
-        "exclude_rank": exclude_rank,
-        "read_clocks": read_clocks,
-        "close_loop": close_loop,
-    }
-)
+    return Response(pb.Reply())

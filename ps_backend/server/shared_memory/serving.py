@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import grpc
 
 from ps_backend.errors import PSError
-from ps_backend.server.commands.data import Outcome, Payload
+from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.service import Service
 from ps_backend.server.shared_memory.segments import Segments
 from ps_backend.transport.shared_memory.segment import (
@@ -33,12 +33,12 @@ def answer_whole(
         if segment is None:
             raise NothingShared("no memory is shared with the client")
         here = segment.view_whole(request.payload)
-        outcome = service.handle(request, Payload(request.payload, (here,), wanted))
-        size = sum(map(len, outcome.parts))
+        response = service.handle(request, Payload(request.payload, (here,), wanted))
+        size = sum(map(len, response.parts))
         if size > WHOLE_BYTES:
             raise ValueError(f"the answer has {size} bytes, a segment holds {WHOLE_BYTES}")
-        segment.fill_whole(outcome.parts)
-        reply = outcome.reply
+        segment.fill_whole(response.parts)
+        reply = response.reply
     except (PSError, ValueError) as error:
         reply = encode_error(error)
     data: bytes = reply.SerializeToString()
@@ -60,7 +60,7 @@ def serve_shared(
         return
     if segment is None:
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no memory is shared with the client")
-    events: SimpleQueue[bytes | Outcome] = SimpleQueue()
+    events: SimpleQueue[bytes | Response] = SimpleQueue()
 
     def handle() -> None:  # beside this generator, which has to say meanwhile what slots are free
         chunks = _chunks(segment, request.payload, signs, events)
@@ -78,7 +78,7 @@ def serve_shared(
 
 
 def _chunks(
-    segment: Segment, size: int, signs: Iterator[bytes], events: SimpleQueue[bytes | Outcome]
+    segment: Segment, size: int, signs: Iterator[bytes], events: SimpleQueue[bytes | Response]
 ) -> Iterator[memoryview]:
     """The payload of a request, each piece as it comes."""
     try:

@@ -87,7 +87,7 @@ def test_a_repeat_is_answered_while_the_first_still_runs():
     (transport,) = in_process(1)
     with Client([transport]) as client:
         x = put(client, SPACE, X)
-        session = transport.service._sessions[client.session]
+        session = transport.service.sessions.get(client.session)
         request = client._compose.scatter_add(x, 77, SPACE, float, [0], [1.0], True)[0].request
         payload = [np.zeros(1, np.int64).view(np.uint8).data, np.ones(1).view(np.uint8).data]
         request.sequence = 1000

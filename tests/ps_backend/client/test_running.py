@@ -122,7 +122,7 @@ def test_a_program_that_fails_on_one_server_leaves_no_output():
     transports = in_process(2)
     with Client(transports) as client:
         x, out = put(client, SPACE, values()), client.new_id()
-        transports[1].service._sessions[client.session].store.free([x])
+        transports[1].service.sessions.get(client.session).store.free([x])
         with pytest.raises(BufferLost, match=f"buffer {x} .*in-process:1"):
             client.run(axpy(SPACE, 1.0, x, x, out, frees=[x]))
         assert [server.buffers for server in client.status()] == [1, 0]

@@ -43,7 +43,7 @@ class WatchedRoom(WaitingRoom):
 
 def watched(service, client):
     """The waiting room of the client's session, in which all waits will be."""
-    room = service._room = service._sessions[client.session].board._room = WatchedRoom()
+    room = service._host.room = service.sessions.get(client.session).board._room = WatchedRoom()
     return room
 
 
@@ -150,7 +150,7 @@ def test_more_waits_than_places(workers):
     """Those who find no place ask again and again, and nobody is left out."""
     transports = in_process(1)
     with Client(transports) as client:
-        transports[0].service._sessions[client.session].board._room = WaitingRoom(places=2)
+        transports[0].service.sessions.get(client.session).board._room = WaitingRoom(places=2)
         topic = client.topic("t")
         version = topic.post(b"")
         assert topic.wait(version, 0.0) is None

@@ -25,7 +25,7 @@ SUM = Sweep((F8,), (), (), (), (Reduction("sum", 0),))
 @pytest.fixture
 def service(caplog):
     made = Service(memory=256 * MB)
-    with caplog.at_level(logging.ERROR, "ps_backend.server.grpc_server.service"):
+    with caplog.at_level(logging.ERROR, "ps_backend.server.service"):
         yield made
     made.end_waits()
     assert not caplog.records, "an exception that nobody expected"
@@ -48,7 +48,7 @@ def in_thread(work):
 
 def begun(service: Service) -> None:
     """Wait until a program computes."""
-    while not service._runner._turns._busy:
+    while not service._host.turns._busy:
         time.sleep(0)
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from ps_backend.errors import StaleRequest
-from ps_backend.server.reply_log import WINDOW, Record
+from ps_backend.server.reply_log import WINDOW, ReplyLog
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire import ps_pb2 as pb
 
@@ -22,21 +22,21 @@ class Work:
 
 
 def test_a_repeat_is_not_run():
-    record, work = Record(MEMORY), Work()
+    record, work = ReplyLog(MEMORY), Work()
     assert record.once(1, 1, work) == record.once(1, 1, work) == pb.Reply(payload=1)
     assert record.once(2, 1, work) == pb.Reply(payload=2)
     assert work.runs == 2
 
 
 def test_what_is_not_to_be_kept_runs_again():
-    record, work = Record(MEMORY), Work(keep=False)
+    record, work = ReplyLog(MEMORY), Work(keep=False)
     record.once(1, 1, work)
     record.once(1, 1, work)
     assert work.runs == 2
 
 
 def test_a_repeat_waits_for_the_one_that_runs():
-    record, started, go_on = Record(MEMORY), threading.Event(), threading.Event()
+    record, started, go_on = ReplyLog(MEMORY), threading.Event(), threading.Event()
     replies = []
 
     def slow():
@@ -60,7 +60,7 @@ def test_a_repeat_waits_for_the_one_that_runs():
 
 
 def test_the_record_is_bounded():
-    record, work = Record(MEMORY), Work()
+    record, work = ReplyLog(MEMORY), Work()
     for number in range(1, WINDOW + 11):
         record.once(number, 1, work)
     assert len(record) == WINDOW
@@ -70,7 +70,7 @@ def test_the_record_is_bounded():
 
 
 def test_settled_replies_are_dropped():
-    record, work = Record(MEMORY), Work()
+    record, work = ReplyLog(MEMORY), Work()
     for number in (1, 2, 3):
         record.once(number, 1, work)
     record.once(5, 4, work)
@@ -81,7 +81,7 @@ def test_settled_replies_are_dropped():
 
 
 def test_a_failure_of_the_record_lets_repeats_run():
-    record = Record(MEMORY)
+    record = ReplyLog(MEMORY)
 
     def broken():
         raise KeyboardInterrupt
@@ -93,7 +93,7 @@ def test_a_failure_of_the_record_lets_repeats_run():
 
 def test_replies_count_as_memory():
     memory = Memory(1 << 20)
-    record = Record(memory)
+    record = ReplyLog(memory)
     for number in range(1, 11):
         record.once(number, 1, lambda: (pb.Reply(partials=[bytes(1000)]), True))
     assert 10_000 < memory.used < 20_000

@@ -114,7 +114,7 @@ def test_a_winner_missing_on_one_server_changes_nothing_on_the_others():
     with Client(transports) as client:
         stage(client, 0)
         stage(client, 1)
-        rounds = transports[1].service._sessions[client.session].rounds
+        rounds = transports[1].service.sessions.get(client.session).rounds
         lost = rounds._open["r"].contributions.pop(Key(1, 0))
         with pytest.raises(PSError, match=r"\(1, 0\).*in-process:1"):
             committed(client, [(0, 0), (1, 0)])

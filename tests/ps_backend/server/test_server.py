@@ -13,7 +13,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.space import DenseSpace
-from ps_backend.server.commands.data import Payload
+from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY

@@ -24,7 +24,7 @@ from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.space import DenseSpace
 from ps_backend.server import grpc_server as server_module
-from ps_backend.server.commands.data import Payload
+from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import _Handler
 from ps_backend.server.shared_memory import serving as sharing
 from ps_backend.transport import OverGrpc

@@ -1,19 +1,20 @@
-"""How a server runs programs."""
+"""Programs: sweeps over the arrays of a session, in turns with those of others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
-from ps_backend.limits import MOST_PARTIAL_BYTES
+from ps_backend.limits import MOST_PARTIAL_BYTES, check
 from ps_backend.program.sweep import SweepCall, ValueType, verify_call
-from ps_backend.server.commands.data import Outcome, Payload
-from ps_backend.server.session import Session
+from ps_backend.server.checks import verify_row
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Buffer, Part
-from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_call
 from ps_backend.wire.errors import Abandoned
@@ -36,51 +37,71 @@ class _Ready:
     here: Part
 
 
-class Runner:
-    """Runs the programs of all sessions of a server; they take turns."""
+_MOST_DIGEST = 64
+_FEW_BYTES = 1 << 12
+"""A program of no more bytes has no more values than are allowed; its lengths are checked where it
+is decoded. (To look costs a tenth of what a small program does.)"""
 
-    def __init__(self) -> None:
-        self._turns = Turns()
-        self._stopped = False
 
-    def stop(self) -> None:
-        """End all programs as soon as they look up, and those to come."""
-        self._stopped = True
+def _bounds(run: pb.Run) -> None:
+    check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
+    values = 0
+    for call in run.calls:
+        check("length of a space", call.length, 0, limits.MOST_LENGTH)
+        check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
+        values += len(call.inputs) + len(call.outputs) + len(call.donors) + len(call.scalars) // 8
+        check("values of a program", values, 0, limits.MOST_VALUES)
+        if call.HasField("sweep"):
+            values += len(call.sweep.steps) + len(call.sweep.reductions)
+            check("values of a program", values, 0, limits.MOST_VALUES)
+            _sweep_bounds(call.sweep)
 
-    def run(self, session: Session, request: pb.Request, payload: Payload) -> Outcome:
-        """Run the sweeps in order; all their outputs become visible at the end, or none.
 
-        Raises ``Abandoned`` if the server stops, the session is closed or the sender is gone
-        meanwhile, ``ProgramCancelled`` if the sender wants it; but neither for a sender whose
-        repeat would miss what the program was given.
-        """
-        calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
-        donors = _verify(calls)
-        made, ready = _prepare(session, calls)
-        working = _working_memory(session.store.memory, ready)
-        record = session.record(request.client)
+def _sweep_bounds(sweep: pb.Sweep) -> None:
+    for name in ("inputs", "scalars", "outputs"):
+        check(f"{name} of a sweep", len(getattr(sweep, name)), 0, limits.MOST_VALUES)
+    for value in (*sweep.inputs, *sweep.scalars):
+        verify_row(value.row)
+    for step in sweep.steps:
+        check("arguments of a step", len(step.args), 0, limits.MOST_ARGUMENTS)
+        verify_row(step.type.row)
 
-        def look() -> None:
-            if self._stopped:
-                raise Abandoned("the server was stopped before the program had ended")
-            if session.closed:
-                raise Abandoned("the session was closed before the program had ended")
-            if donors:
-                return
-            if record.cancelled >= request.sequence:
-                raise ProgramCancelled("the program was cancelled; it has changed nothing")
-            if not payload.wanted():
-                raise Abandoned("the client left before the program had ended")
 
-        partials: list[bytes] = []
-        with self._turns.taken(session.name, look) as turn:
-            if donors:  # from here on they are lost, whatever happens
-                session.store.give_up(donors)
-            for one in ready:
-                partials += _sweep(one, turn.pause)
-        del working
-        session.store.put(made)
-        return Outcome(pb.Reply(partials=partials))
+@command(_bounds, small=_FEW_BYTES)
+def run(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Run the sweeps in order; all their outputs become visible at the end, or none.
+
+    Raises ``Abandoned`` if the server stops, the session is closed or the sender is gone
+    meanwhile, ``ProgramCancelled`` if the sender wants it; but neither for a sender whose
+    repeat would miss what the program was given.
+    """
+    calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
+    donors = _verify(calls)
+    made, ready = _prepare(session, calls)
+    working = _working_memory(session.store.memory, ready)
+    turns, log = session.host.turns, session.reply_log(request.client)
+
+    def look() -> None:
+        if turns.stopped:
+            raise Abandoned("the server was stopped before the program had ended")
+        if session.closed:
+            raise Abandoned("the session was closed before the program had ended")
+        if donors:
+            return
+        if log.cancelled >= request.sequence:
+            raise ProgramCancelled("the program was cancelled; it has changed nothing")
+        if not payload.wanted():
+            raise Abandoned("the client left before the program had ended")
+
+    partials: list[bytes] = []
+    with turns.taken(session.name, look) as turn:
+        if donors:  # from here on they are lost, whatever happens
+            session.store.give_up(donors)
+        for one in ready:
+            partials += _sweep(one, turn.pause)
+    del working
+    session.store.put(made)
+    return Response(pb.Reply(partials=partials))
 
 
 def _verify(calls: Sequence[SweepCall]) -> list[int]:
@@ -109,7 +130,7 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
 
 
 def _prepare(
-    session: Session, calls: Sequence[SweepCall]
+    session: ServerSession, calls: Sequence[SweepCall]
 ) -> tuple[dict[int, Buffer], list[_Ready]]:
     """All that the calls write, and all that can fail; ``OutOfBudget`` if it is too large.
 
@@ -145,7 +166,7 @@ def _prepare(
     return made, ready
 
 
-def _refuse_large_partials(session: Session, calls: Sequence[SweepCall]) -> None:
+def _refuse_large_partials(session: ServerSession, calls: Sequence[SweepCall]) -> None:
     total = 0
     for call in calls:
         if call.sweep.reductions:

@@ -1,0 +1,70 @@
+"""Rows at indices: read, added to a new array, added in place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ps_backend.limits import MOST_FORCED_BYTES
+from ps_backend.server.checks import array_within_bounds
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.commands.contributions import INDEX_BYTES, localize, loose_rows, pairs
+from ps_backend.server.session import ServerSession
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.rounds import Winner
+
+
+@command(array_within_bounds, repeatable=True)
+def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """The rows at the indices that came along, in their order."""
+    body = request.gather
+    part = session.part(body.array)
+    buffer = session.store.get(body.array.buffer, part)
+    rows = loose_rows(part, body.count)
+    payload.expect(body.count * INDEX_BYTES)
+    blocks = session.store.memory.allocate(
+        [body.count * INDEX_BYTES, rows.nbytes], "gathering from an array"
+    )
+    payload.into(byte_view(blocks[0].bytes))
+    indices = blocks[0].array(np.dtype(np.int64), (body.count,))
+    localize(indices, part)
+    found = blocks[1].array(np.dtype(part.type.dtype), rows.shape)
+    np.take(buffer.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
+    return Response(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
+
+
+@command(array_within_bounds)
+def scatter_add(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """A new buffer: the source with rows added at indices, in the order given."""
+    body = request.scatter_add
+    store, part = session.store, session.part(body.array)
+    source = store.get(body.array.buffer, part)
+    store.refuse_taken([body.target])
+    if body.round:
+        (given,) = session.rounds.winners(body.round, 0, [Winner(0, 0)], part.space.length)
+    else:
+        # Where the other servers gave the source away, this one must not refuse for so little.
+        force = body.donate and payload.size <= MOST_FORCED_BYTES
+        given = pairs(store.memory, part, body.count, payload, "adding to an array", force=force)
+    if body.donate:
+        target = source
+    else:
+        (target,) = store.new([part], "adding to an array")
+        np.copyto(target.array, source.array)
+    given.combine_into(target.array, np.add)
+    if body.round:
+        session.rounds.drop(body.round)
+    store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
+    return Response(pb.Reply())
+
+
+@command(array_within_bounds, keeps_undo=True)
+def update(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Add rows to a buffer in place, one request at a time: it is one that programs never read."""
+    body = request.update
+    store, part = session.store, session.part(body.array)
+    buffer = store.get(body.array.buffer, part)
+    given = pairs(store.memory, part, body.count, payload, "adding to an array")
+    with store.updating:
+        given.combine_into(buffer.array, np.add)
+    return Response(pb.Reply())
