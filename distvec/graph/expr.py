@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,27 +187,27 @@ class Graph:
             self._nodes.setdefault(node.key, node)
 
 
-def topological(roots: Iterable[Node], stop: Callable[[Node], bool]) -> list[Node]:
+def topological(
+    roots: Iterable[Node], stop: Callable[[Node], bool], done: set[int] | None = None
+) -> Iterator[Node]:
     """All nodes below ``roots``, arguments first; nodes for which ``stop`` holds are not entered.
 
-    Iterative, so a chain of any depth is walked without recursion.
+    Nodes whose ids are in ``done`` are left out; it is kept up to date. Iterative, so a chain of
+    any depth is walked without recursion.
     """
-    order: list[Node] = []
-    seen: set[int] = set()
+    done = set() if done is None else done
     for root in roots:
-        stack: list[tuple[Node, bool]] = [(root, False)]
+        stack = [root]
         while stack:
-            node, expanded = stack.pop()
-            if expanded:
-                order.append(node)
-                continue
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            stack.append((node, True))
-            if not stop(node):
-                stack.extend((arg, False) for arg in reversed(node.args) if id(arg) not in seen)
-    return order
+            node = stack[-1]
+            if id(node) not in done:
+                waiting = [] if stop(node) else [arg for arg in node.args if id(arg) not in done]
+                if waiting:
+                    stack += reversed(waiting)
+                    continue
+                done.add(id(node))
+                yield node
+            stack.pop()
 
 
 def space_of(args: Sequence[Node]) -> DenseSpace | None:

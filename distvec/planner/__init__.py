@@ -1,14 +1,16 @@
-"""The planner: ``plan(nodes) = emit(schedule(fuse(expand(simplify(nodes)))))``.
+"""The planner: from nodes that are asked for to the programs that compute them.
 
-Passes over nodes, each in a file of its own. Nothing here talks to a server.
+Passes over nodes, each in a file of its own, in this order. Nothing here talks to a server.
 
-=========  =============================================================================
-simplify   what the client can tell by itself gets its value: known products, arithmetic
-expand     inner products of linear combinations, where that lets a scalar be known earlier
-fuse       which vectors are stored, and which stores and reductions share one traversal
-schedule   traversals into programs: one program is one message per server
-emit       programs in the form that servers run (``ps_backend.program``)
-=========  =============================================================================
+===========  ===========================================================================
+walk         the graph as one list, arguments first, and how many answers each node needs
+simplify     what the client can tell by itself gets its value: known products, arithmetic
+free_riders  what comes along because it reads nothing new: pending arrays, squared norms
+linear       inner products of linear combinations, where a scalar is known earlier so
+fuse         which vectors are stored, and which stores and reductions share one traversal
+schedule     traversals into programs: one program is one message per server
+emit         programs in the form that servers run (``ps_backend.program``)
+===========  ===========================================================================
 
 A graph of the same shape over other buffers and scalars gets the same programs, so the last three
 passes run once per shape: ``Planner`` keeps what they made.
@@ -17,10 +19,11 @@ passes run once per shape: ``Planner`` keeps what they made.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from distvec.graph.expr import Graph, Node, topological
+from distvec.graph.expr import Graph, Node
 from distvec.planner.emit import emit
 from distvec.planner.free_riders import free_riders, own_products
 from distvec.planner.fuse import fuse
@@ -28,6 +31,7 @@ from distvec.planner.linear import Expansion
 from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
+from distvec.planner.walk import Walk
 
 __all__ = ["Plan", "Planner", "Template"]
 
@@ -54,59 +58,51 @@ class Planner:
         ``pending`` are nodes that a user holds as well. Those that lie on the way are stored where
         they are computed, and the latest of the others come along where that reads nothing new.
         """
-        simplify(self._graph, targets)
-        riders = free_riders(targets, pending[-_MOST_RIDERS:])
+        walk = Walk()
+        walk.add(targets, partial(simplify, self._graph))
+        riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
         roots = list(dict.fromkeys(goals))
         kept = {id(node) for node in pending if node.space is not None}
-        order = topological(roots, _is_known)
+        order = walk.below(roots)
         replaced: dict[int, Node] = {}
-        if _depth(order) > 1 and self.cancellation_limit >= 1:
+        depth = max([walk.levels[id(node)] for node in order], default=0)
+        if depth > 1 and self.cancellation_limit >= 1:
             stored = {id(root) for root in roots} | kept
-            expansion = Expansion(self._graph, stored, self._exact, self.cancellation_limit)
+            expansion = Expansion(self._graph, walk, stored, self._exact, self.cancellation_limit)
             replaced = expansion.run(order)
             if expansion.expanded:
                 notes.append(_EXPANDED.format(expansion.expanded))
             kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
             roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
-            order = topological(roots, _is_known)
+            order = walk.below(roots)
         extra = own_products(self._graph, order, {id(root) for root in roots} | kept)
         if extra:
-            order = topological([*roots, *extra], _is_known)
+            walk.add(extra)
+            order = walk.below([*roots, *extra])
         aliases = [(node, replaced[id(node)]) for node in goals if id(node) in replaced]
         if self._exact and (direct := sum(node in self._exact for node in order)):
             notes.append(_DIRECT.format(direct))
-        template = self._template(order, {id(root) for root in roots}, kept)
+        template = self._template(order, walk.levels, {id(root) for root in roots}, kept)
         return Plan(template.with_notes(notes), order, aliases)
 
     def compute_directly(self, product: Node) -> None:
         """Never again expand this inner product: its terms cancel."""
         self._exact.add(product)
 
-    def _template(self, order: Sequence[Node], goals: set[int], kept: set[int]) -> Template:
+    def _template(
+        self, order: Sequence[Node], levels: Mapping[int, int], goals: set[int], kept: set[int]
+    ) -> Template:
         shape = _shape(order, goals, kept)
         found = self._templates.get(shape)
         if found is None:
             if len(self._templates) >= _MOST_TEMPLATES:
                 self._templates.clear()
-            fused = fuse(order, goals, kept)
-            found = emit(order, schedule(fused)).with_notes(fused.notes)
+            fused = fuse(order, levels, goals, kept)
+            found = emit(order, schedule(fused, levels)).with_notes(fused.notes)
             self._templates[shape] = found
         return found
-
-
-def _depth(order: Sequence[Node]) -> int:
-    """How many answers must follow one another."""
-    levels: dict[int, int] = {}
-    for node in order:
-        below = 0 if node.known else max([levels[id(arg)] for arg in node.args], default=0)
-        levels[id(node)] = below + (node.value is None and node.is_reduction)
-    return max(levels.values(), default=0)
-
-
-def _is_known(node: Node) -> bool:
-    return node.value is not None
 
 
 def _shape(order: Sequence[Node], goals: set[int], kept: set[int]) -> Any:

@@ -1,4 +1,4 @@
-"""Fourth pass: loops into sweeps, the form that servers run."""
+"""Loops into sweeps, the form that servers run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSwe
         return node.space is not None and (node.known or id(node) in stored)
 
     roots = [*loop.stores, *(reduction.args[0] for reduction in loop.reductions)]
-    order = topological(roots, lambda node: node.known or node.space is None or is_input(node))
+    order = list(topological(roots, lambda node: node.space is None or is_input(node)))
     inputs = [node for node in order if is_input(node)]
     steps = [node for node in order if node.space is not None and not is_input(node)]
     scalars, slot = _scalar_slots(steps, len(inputs))

@@ -5,17 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Graph, Node
-from distvec.planner.fuse import buffers
 from distvec.planner.simplify import inner_of, product_of
+from distvec.planner.walk import Walk
 
 
-def free_riders(goals: Sequence[Node], pending: Sequence[Node]) -> list[Node]:
-    """Those ``pending`` nodes that are computed from no other vectors than the goals are."""
-    missing = [node for node in pending if not node.known and node not in goals]
+def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> list[Node]:
+    """Those ``pending`` nodes that are computed from no other vectors than the goals are.
+
+    They join the goals in ``walk``.
+    """
+    missing = [node for node in pending if node.value is None and node not in goals]
     if not missing:
         return []
-    read = buffers(goals)
-    return [node for node in missing if (needs := buffers([node])) and needs <= read]
+    reads = {
+        id(node): _READS for node in walk.below(goals) if node.known and node.space is not None
+    }
+    _follow(walk.nodes, reads)
+    riders = []
+    for node in missing:
+        before = len(walk.nodes)
+        walk.add((node,))
+        _follow(walk.nodes[before:], reads)
+        if reads[id(node)] == _READS:
+            riders.append(node)
+        else:
+            walk.forget(before)
+    return riders
+
+
+_NOTHING, _READS, _READS_MORE = range(3)
+"""What a node is computed from: no stored vector, some that the goals read too, others."""
+
+
+def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
+    """Add to ``reads``, by id, what is true of ``nodes`` (arguments first)."""
+    for node in nodes:
+        if node.value is None:
+            reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
+        elif id(node) not in reads:
+            reads[id(node)] = _NOTHING if node.space is None else _READS_MORE
 
 
 def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[Node]:

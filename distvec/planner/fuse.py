@@ -1,17 +1,16 @@
-"""Second pass: which vectors are stored, and what shares one traversal of memory.
+"""Which vectors are stored, and what shares one traversal of memory.
 
-The *level* of a node is the number of answers from the servers that must be known before it can be
-computed: a reduction is one level above its argument. All stores and reductions of one level over
-one space make one ``Loop``: its inputs are read once, however many results there are.
+All stores and reductions of one level (see ``walk``) over one space make one ``Loop``: its inputs
+are read once, however many results there are.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from distvec.graph.expr import Node, topological
+from distvec.graph.expr import Node
 from ps_backend.program import ops
 from ps_backend.program.space import DenseSpace
 
@@ -34,18 +33,18 @@ class Fused:
 
     loops: list[Loop]
     scalars: list[Node]
-    levels: dict[int, int]
     notes: list[str]
     """Why vectors that several programs need are not stored."""
 
 
-def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
+def fuse(
+    order: Sequence[Node], levels: Mapping[int, int], goals: set[int], kept: set[int]
+) -> Fused:
     """Loops that compute the nodes of ``order`` (arguments first).
 
     The vectors whose ids are in ``goals`` are stored; so are those in ``kept``, which a user holds,
     where storing them saves a later read.
     """
-    levels = _levels(order)
     wanted = {
         id(node): "asked for" for node in order if id(node) in goals and node.space is not None
     }
@@ -94,25 +93,13 @@ def fuse(order: Sequence[Node], goals: set[int], kept: set[int]) -> Fused:
         one.stores.reverse()
         one.reductions.reverse()
     scalars = [n for n in order if n.space is None and not n.known and not n.is_reduction]
-    return Fused(ordered, scalars, levels, notes)
-
-
-def _is_known(node: Node) -> bool:
-    return node.known
+    return Fused(ordered, scalars, notes)
 
 
 def _space(node: Node) -> DenseSpace:
     if node.space is None:
         raise TypeError(f"{node!r} is a scalar where a vector is needed")
     return node.space
-
-
-def _levels(order: Sequence[Node]) -> dict[int, int]:
-    levels: dict[int, int] = {}
-    for node in order:
-        level = max((levels[id(arg)] for arg in node.args), default=0) if not node.known else 0
-        levels[id(node)] = level + node.is_reduction if not node.known else 0
-    return levels
 
 
 Source = tuple[tuple[int, ...], bool]
@@ -141,8 +128,3 @@ def _is_worth_storing(source: Source) -> bool:
     """Whether reading the stored value back costs less than computing it again."""
     inputs, costly = source
     return costly or len(inputs) > 1
-
-
-def buffers(roots: Sequence[Node]) -> set[int]:
-    """Ids of the stored vectors that ``roots`` are computed from."""
-    return {id(n) for n in topological(roots, _is_known) if n.known and n.space is not None}

@@ -23,6 +23,7 @@ import numpy as np
 
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.simplify import inner_of, product_of
+from distvec.planner.walk import Walk
 from ps_backend.program import ops
 
 _MOST_TERMS = 400
@@ -53,17 +54,18 @@ class Expansion:
     """One walk over a graph, from its leaves up; what depends on expanded products is rebuilt."""
 
     def __init__(
-        self, graph: Graph, stored: Set[int], exact: MutableSet[Node], limit: float
+        self, graph: Graph, walk: Walk, stored: Set[int], exact: MutableSet[Node], limit: float
     ) -> None:
-        """``stored``: ids of vectors that will be stored; ``exact``: products not to expand."""
+        """``stored``: ids of vectors that will be stored; ``exact``: products not to expand.
+
+        What is made is added to ``walk``.
+        """
         self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
+        self._level = walk.level
         self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
         self._new: dict[int, Node] = {}
         self._order: Sequence[Node] = ()
-        self._levels: dict[int, int] = {}
         self._forms: dict[int, Form] = {}
-        # Ids are keys here: what they name must live as long.
-        self._made: list[Node] = []
         self.expanded = 0
         """How many inner products were expanded."""
 
@@ -73,7 +75,7 @@ class Expansion:
         for node in order:
             new = node if node.known else self._rebuilt(node)
             self._new[id(node)] = new
-            self._level(new)  # from the leaves up, so that no recursion goes deep
+            self._level(new)  # so ``walk`` has it
             if new.space is not None and new.dtype in (_FLOAT, _SINGLE):
                 self._forms[id(new)] = self._form(node, new)
         return self._new
@@ -89,17 +91,6 @@ class Expansion:
         if node.space is None and not node.is_reduction and all(arg.known for arg in args):
             return self._folded(node, args)
         return node if args == node.args else self._make(node.op, args, node.dtype, node.space)
-
-    # --- levels: how many answers must come before a node can be computed ---
-
-    def _level(self, node: Node) -> int:
-        if node.known:
-            return 0
-        found = self._levels.get(id(node))
-        if found is None:
-            found = max(map(self._level, node.args), default=0) + node.is_reduction
-            self._levels[id(node)] = found
-        return found
 
     # --- linear forms ---
 
@@ -211,9 +202,7 @@ class Expansion:
             known = first.products.get(second.id)
             if known is not None:
                 return self._graph.number(known)
-        product = inner_of(self._graph, a, b)
-        self._made.append(product)
-        return product
+        return inner_of(self._graph, a, b)
 
     # --- scalars ---
 
@@ -245,8 +234,7 @@ class Expansion:
 
     def _make(self, op: str, args: tuple[Node, ...], dtype: Any, space: Any) -> Node:
         node = self._graph.make(op, args, dtype, space)
-        self._made.append(node)
-        self._level(node)  # its arguments have theirs, so this goes one step deep
+        self._level(node)  # so ``walk`` has it
         return node
 
 

@@ -1,7 +1,8 @@
-"""Third pass: loops into programs. One program is one message to each server that holds data."""
+"""Loops into programs. One program is one message to each server that holds data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from distvec.graph.expr import Node
@@ -24,14 +25,14 @@ class Schedule:
     before: list[Node]
 
 
-def schedule(fused: Fused) -> Schedule:
+def schedule(fused: Fused, levels: Mapping[int, int]) -> Schedule:
     """One stage per level that has loops; a scalar goes to the stage after which it is known."""
     by_level: dict[int, Stage] = {}
     for loop in fused.loops:
         by_level.setdefault(loop.level, Stage()).loops.append(loop)
     before: list[Node] = []
     for scalar in fused.scalars:
-        level = fused.levels[id(scalar)]
+        level = levels[id(scalar)]
         earlier = [known for known in by_level if known < level]
         (by_level[max(earlier)].scalars if earlier else before).append(scalar)
     return Schedule([by_level[level] for level in sorted(by_level)], before)

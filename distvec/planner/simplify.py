@@ -1,25 +1,24 @@
-"""First pass: what the client can tell by itself gets its value, without a bit changed."""
+"""What the client can tell by itself gets its value, without a bit changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
 
-from distvec.graph.expr import Buffer, Graph, Node, topological
+from distvec.graph.expr import Buffer, Graph, Node
 from ps_backend.program import ops
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
-def simplify(graph: Graph, roots: Sequence[Node]) -> None:
-    """Settle the nodes below ``roots`` that are known already or follow from known scalars."""
-    for node in topological(roots, lambda n: n.value is not None):
-        if node.value is None and node.space is None:
-            value = _known_product(node) if node.is_reduction else _folded(node)
-            if value is not None:
-                graph.settle(node, value, None)
+def simplify(graph: Graph, node: Node) -> None:
+    """Settle a scalar that is known already or follows from known scalars."""
+    if node.value is None and node.space is None:
+        value = _known_product(node) if node.is_reduction else _folded(node)
+        if value is not None:
+            graph.settle(node, value, None)
 
 
 def _known_product(node: Node) -> Any:
