@@ -4,6 +4,7 @@ Open a session with ``local`` or ``connect``, make arrays with its methods, writ
 they cost is known before they run (``x.explain()``) and counted when they do (``ps.counters``).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from distvec.neighbours import check_neighbours
@@ -51,7 +52,6 @@ from ps_backend.errors import (
 )
 
 vdot = dot
-globals().update(TABLE)
 
 __version__ = "0.1.0"
 
@@ -99,5 +99,12 @@ for _name in ("array", "random", "session"):
 del _name
 
 
-def __getattr__(name: str) -> Any:  # the elementwise functions come from the op table
+def __getattr__(name: str) -> Callable[..., Any]:
+    """The elementwise function ``name``: a row of the op table is all that one takes."""
+    if name in TABLE:
+        return TABLE[name]
     raise AttributeError(hints.of_module(name), name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *TABLE))

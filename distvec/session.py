@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distvec.array import hints
-from distvec.array.creation import length_of, shape_of
+from distvec.array.creation import filled, length_of, put
+from distvec.array.dist_array import DistArray
+from distvec.array.functions import where
+from distvec.array.handle import Home, check_session
+from distvec.array.namespace import FUNCTIONS, Namespace
 from distvec.array.random import Random
-from distvec.diagnostics.profile import measured
-from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
-from distvec.runtime.evaluation import Evaluator
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
 from ps_backend.in_process import connect_in_process
@@ -24,12 +24,8 @@ from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.space import DenseSpace
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
-    from distvec.array.namespace import Namespace
 
-
-class Session(Evaluator):
+class Session(Home):
     """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
 
     Close it, or use it as a context manager: closing frees its arrays and stops the servers that it
@@ -74,36 +70,14 @@ class Session(Evaluator):
 
     def array(self, values: Any, dtype: Any = None) -> DistArray:
         """A copy of ``values`` (rank 0 or 1) on the servers. One message per server, at once."""
-        from distvec.array.dist_array import DistArray
-
-        if isinstance(values, DistArray):
-            build.check_session(self, values, "array")
-            return values.astype(values.dtype if dtype is None else dtype)
-        host = np.asarray(values, None if dtype is None else check_dtype(dtype))
-        check_dtype(host.dtype)
-        if host.ndim > 1:
-            raise NotImplementedError(
-                f"arrays of rank {host.ndim} are not supported yet; "
-                f"pass a vector, for instance values.ravel()"
-            )
-        if host.ndim == 0:
-            return self.wrap(self.graph.constant(host[()], host.dtype))
-        buffer = self.new_buffer(DenseSpace(len(host)), host.dtype)
-        with measured(self.counters):
-            self.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
-        return self.wrap(self.graph.leaf(buffer))
+        if not isinstance(values, DistArray):
+            return DistArray(self, put(self, values, dtype))
+        check_session(self, values, "array")
+        return values.astype(values.dtype if dtype is None else dtype)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
         """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""
-        value = np.asarray(fill_value)
-        if value.ndim:
-            raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
-        kind = check_dtype(dtype if dtype is not None else value.dtype)
-        constant = self.graph.constant(np.asarray(fill_value, kind)[()], kind)
-        extents = shape_of(shape)
-        if not extents:
-            return self.wrap(constant)
-        return self.wrap(self.graph.make("fill", (constant,), kind, DenseSpace(*extents)))
+        return DistArray(self, filled(self.graph, shape, fill_value, dtype))
 
     def zeros(self, shape: Any, dtype: Any = None) -> DistArray:
         """Zeros; lazy as ``full``."""
@@ -140,8 +114,6 @@ class Session(Evaluator):
     ) -> DistArray:
         """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
         num = length_of(num, "num")
-        from distvec.array.functions import where
-
         kind = check_dtype(dtype if dtype is not None else np.float64)
         gaps = num - 1 if endpoint else num
         index = self._iota(num).astype(np.float64)
@@ -155,23 +127,12 @@ class Session(Evaluator):
         return values.astype(kind)
 
     def _iota(self, length: int) -> DistArray:
-        return self.wrap(self.graph.make("iota", (), np.dtype(np.int64), DenseSpace(length)))
-
-    # --- nodes and buffers --------------------------------------------------------------------
-
-    def wrap(self, node: Node) -> DistArray:
-        """An array over ``node``."""
-        from distvec.array.dist_array import DistArray
-
+        node = self.graph.make("iota", (), np.dtype(np.int64), DenseSpace(length))
         return DistArray(self, node)
-
-    # --- the rest -----------------------------------------------------------------------------
 
     @cached_property
     def namespace(self) -> Namespace:
         """The array API namespace whose creation functions put arrays into this session."""
-        from distvec.array.namespace import Namespace
-
         return Namespace(self)
 
     def close(self) -> None:
@@ -194,7 +155,7 @@ class Session(Evaluator):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(hints.of_session(name), name=name, obj=self)
+            raise AttributeError(hints.of_session(name, FUNCTIONS), name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"

@@ -10,25 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
+from distvec.array.handle import Handle
 from distvec.graph.expr import Buffer
 from distvec.runtime.donation import references
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
-
-
-def first_turn(x: DistArray) -> threading.RLock:
-    """The lock of an array that had none: most are never changed."""
-    with x.session.turns:
-        if x._turn is None:
-            x._turn = threading.RLock()
-        return x._turn
-
 
 @contextmanager
-def turns_of(arrays: Iterable[DistArray]) -> Iterator[None]:
+def turns_of(arrays: Iterable[Handle]) -> Iterator[None]:
     """The turns of several arrays, always taken in the same order."""
     with ExitStack() as held:
         for array in sorted(arrays, key=id):
@@ -37,7 +26,7 @@ def turns_of(arrays: Iterable[DistArray]) -> Iterator[None]:
 
 
 @contextmanager
-def moving(x: DistArray) -> Iterator[tuple[Buffer, bool]]:
+def moving(x: Handle) -> Iterator[tuple[Buffer, bool]]:
     """The buffer of a vector that has its value, and whether nobody else holds it.
 
     If so its memory may be given away within the block, which ends with ``x.become``. Other threads

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from distvec.array.handle import Handle, check_session
+from distvec.diagnostics.profile import measured
 from distvec.graph import build
-from distvec.graph.expr import space_of
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Graph, Node, space_of
+from distvec.runtime.evaluation import Evaluator
 from ps_backend.program.space import DenseSpace
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
+H = TypeVar("H", bound=Handle)
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
@@ -44,7 +47,35 @@ def length_of(length: Any, name: str) -> int:
     return result
 
 
-def reshape(x: DistArray, /, shape: Any, *, copy: bool | None = None) -> DistArray:
+def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
+    """``values`` of rank 0 or 1, in ``dtype`` or their own: on the servers, at once."""
+    host = np.asarray(values, None if dtype is None else check_dtype(dtype))
+    check_dtype(host.dtype)
+    if host.ndim > 1:
+        raise NotImplementedError(
+            f"arrays of rank {host.ndim} are not supported yet; "
+            f"pass a vector, for instance values.ravel()"
+        )
+    if host.ndim == 0:
+        return session.graph.constant(host[()], host.dtype)
+    buffer = session.new_buffer(DenseSpace(len(host)), host.dtype)
+    with measured(session.counters):
+        session.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
+    return session.graph.leaf(buffer)
+
+
+def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node:
+    """``fill_value`` everywhere, in ``dtype`` or its own."""
+    value = np.asarray(fill_value)
+    if value.ndim:
+        raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
+    kind = check_dtype(dtype if dtype is not None else value.dtype)
+    constant = graph.constant(np.asarray(fill_value, kind)[()], kind)
+    extents = shape_of(shape)
+    return graph.make("fill", (constant,), kind, DenseSpace(*extents)) if extents else constant
+
+
+def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
     """``x`` in ``shape``, which holds as many elements: its own, or ``()`` and ``(1,)``; lazy."""
     wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     wanted = (x.size,) if wanted == (-1,) else wanted
@@ -53,11 +84,11 @@ def reshape(x: DistArray, /, shape: Any, *, copy: bool | None = None) -> DistArr
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
     if not wanted:
-        return x.session.wrap(build.scalar_of(x.session, x.node))
-    return x.session.wrap(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
+        return x.like(build.scalar_of(x.session.graph, x.node))
+    return x.like(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
 
 
-def squeeze(x: DistArray, /, axis: Any = None) -> DistArray:
+def squeeze(x: H, /, axis: Any = None) -> H:
     """``x`` without its axis, which must be of length 1; lazy."""
     axes = (0,) * x.ndim if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if axes and x.shape != (1,):
@@ -65,22 +96,23 @@ def squeeze(x: DistArray, /, axis: Any = None) -> DistArray:
     return reshape(x, ()) if axes else x.copy()
 
 
-def broadcast_to(x: DistArray, /, shape: Any) -> DistArray:
+def broadcast_to(x: H, /, shape: Any) -> H:
     """``x`` in ``shape``: a scalar or a vector of length 1 repeated; lazy."""
     wanted = shape_of(shape)
     if wanted == x.shape:
         return x.copy()
     if not wanted or x.shape not in ((), (1,)):
         raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
-    scalar = build.scalar_of(x.session, x.node) if x.ndim else x.node
-    return x.session.wrap(x.session.graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
+    graph = x.session.graph
+    scalar = build.scalar_of(graph, x.node) if x.ndim else x.node
+    return x.like(graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
 
 
-def broadcast_arrays(*arrays: DistArray) -> list[DistArray]:
+def broadcast_arrays(*arrays: H) -> list[H]:
     """``arrays`` in their common shape: scalars and vectors of length 1 repeated; lazy."""
     if not arrays:
         return []
     for array in arrays:
-        build.check_session(arrays[0].session, array, "broadcast_arrays")
-    space = space_of(build.broadcast(arrays[0].session, [array.node for array in arrays]))
+        check_session(arrays[0].session, array, "broadcast_arrays")
+    space = space_of(build.broadcast(arrays[0].session.graph, [array.node for array in arrays]))
     return [broadcast_to(array, () if space is None else (space.length,)) for array in arrays]

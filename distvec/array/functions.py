@@ -7,58 +7,63 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
-from distvec.graph import build
-from distvec.session import Session
+from distvec.array.creation import filled
+from distvec.array.operators import Arithmetic, elementwise
 from ps_backend.program import ops
 
+A = TypeVar("A", bound=Arithmetic)
 
-def _session_of(name: str, operands: tuple[Any, ...]) -> Session:
+
+def apply(name: str, *operands: Any) -> Any:
+    """The lazy result of the elementwise op ``name``. ``TypeError`` if no operand is an array."""
+    return elementwise(array_among(name, operands), name, *operands)
+
+
+def array_among(name: str, operands: tuple[Any, ...]) -> Arithmetic:
+    """The first array among the operands of ``name``."""
     for operand in operands:
-        if isinstance(operand, DistArray):
-            return operand.session
+        if isinstance(operand, Arithmetic):
+            return operand
     kinds = ", ".join(type(operand).__name__ for operand in operands)
     raise TypeError(
         f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those"
     )
 
 
-def _function(op: ops.Op) -> Callable[..., DistArray]:
+def _function(op: ops.Op) -> Callable[..., Any]:
     """The function of one row, with the parameters that the array API gives it."""
     name = op.name
 
-    def unary(x: Any, /) -> DistArray:
-        return build.elementwise(_session_of(name, (x,)), name, x)
+    def unary(x: Any, /) -> Any:
+        return apply(name, x)
 
-    def binary(x1: Any, x2: Any, /) -> DistArray:
-        return build.elementwise(_session_of(name, (x1, x2)), name, x1, x2)
+    def binary(x1: Any, x2: Any, /) -> Any:
+        return apply(name, x1, x2)
 
-    function: Callable[..., DistArray] = unary if op.arity == 1 else binary
+    function: Callable[..., Any] = unary if op.arity == 1 else binary
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Elementwise ``{name}``, with the meaning of ``numpy``'s; lazy."
     return function
 
 
-TABLE: dict[str, Callable[..., DistArray]] = {
-    name: _function(op) for name, op in ops.PUBLIC.items()
-}
+TABLE: dict[str, Callable[..., Any]] = {name: _function(op) for name, op in ops.PUBLIC.items()}
 """A function for every row of the op table that users call by name."""
 
 cos, exp, floor, log = TABLE["cos"], TABLE["exp"], TABLE["floor"], TABLE["log"]
 maximum, minimum, sqrt = TABLE["maximum"], TABLE["minimum"], TABLE["sqrt"]
-_rint = TABLE["round"]
+_rint: Callable[[A], A] = TABLE["round"]
 
 
-def round(x: DistArray, decimals: int = 0) -> DistArray:
+def round(x: A, decimals: int = 0) -> A:
     """Rounded half to even at ``decimals`` decimal places; integers stay as they are.
 
     Source: ``numpy.round``, which scales, rounds and scales back.
     """
-    _session_of("round", (x,))
+    array_among("round", (x,))
     decimals = operator.index(decimals)
     if x.dtype.kind == "i" and decimals >= 0:
         return x.copy()
@@ -69,20 +74,21 @@ def round(x: DistArray, decimals: int = 0) -> DistArray:
             f"round: {x.dtype} to {decimals} decimals; cast first: x.astype('float64').round(...)"
         )
     scale = 10.0 ** abs(decimals)
-    return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale
+    enlarge, reduce = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return elementwise(x, reduce, _rint(elementwise(x, enlarge, x, scale)), scale)
 
 
 TABLE["round"] = round
 
 
-def where(condition: Any, x: Any, y: Any) -> DistArray:
+def where(condition: Any, x: Any, y: Any) -> Any:
     """``x`` where ``condition`` is true, ``y`` elsewhere."""
-    return build.elementwise(_session_of("where", (condition, x, y)), "where", condition, x, y)
+    return apply("where", condition, x, y)
 
 
-def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
+def clip(x: A, min: Any = None, max: Any = None) -> A:
     """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
-    _session_of("clip", (x,))
+    array_among("clip", (x,))
     if x.dtype.kind == "i":  # as NumPy, whatever cannot be exceeded is no limit
         limits = np.iinfo(x.dtype)
         min = None if type(min) is int and min <= limits.min else min
@@ -95,39 +101,39 @@ def clip(x: DistArray, min: Any = None, max: Any = None) -> DistArray:
     return result if result is not x else x.copy()
 
 
-def full_like(x: DistArray, fill_value: Any, dtype: Any = None) -> DistArray:
+def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
     """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
-    return _session_of("full_like", (x,)).full(
-        x.shape, fill_value, x.dtype if dtype is None else dtype
-    )
+    array_among("full_like", (x,))
+    kind = x.dtype if dtype is None else dtype
+    return x.like(filled(x.session.graph, x.shape, fill_value, kind))
 
 
-def zeros_like(x: DistArray, dtype: Any = None) -> DistArray:
+def zeros_like(x: A, dtype: Any = None) -> A:
     """Zeros in the shape of ``x``."""
     return full_like(x, 0, dtype)
 
 
-def ones_like(x: DistArray, dtype: Any = None) -> DistArray:
+def ones_like(x: A, dtype: Any = None) -> A:
     """Ones in the shape of ``x``."""
     return full_like(x, 1, dtype)
 
 
-def empty_like(x: DistArray, dtype: Any = None) -> DistArray:
+def empty_like(x: A, dtype: Any = None) -> A:
     """Zeros in the shape of ``x``: lazily made, they cost no more than memory without values."""
     return full_like(x, 0, dtype)
 
 
-def astype(x: DistArray, dtype: Any, *, copy: bool = True) -> DistArray:
+def astype(x: A, dtype: Any, *, copy: bool = True) -> A:
     """``x`` in another dtype."""
-    _session_of("astype", (x,))
+    array_among("astype", (x,))
     return x.astype(dtype, copy)
 
 
-def evaluate(*arrays: DistArray) -> None:
+def evaluate(*arrays: Arithmetic) -> None:
     """Compute several arrays at once: what they share is computed once, in common messages."""
-    by_session: dict[int, list[DistArray]] = {}
+    by_session: dict[int, list[Arithmetic]] = {}
     for array in arrays:
-        if isinstance(array, DistArray):
+        if isinstance(array, Arithmetic):
             by_session.setdefault(id(array.session), []).append(array)
         elif not isinstance(array, np.generic | np.ndarray | bool | int | float):
             hint = "; write evaluate(*arrays)" if isinstance(array, list | tuple) else ""

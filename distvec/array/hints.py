@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import numpy as np
 
 _CREATION = frozenset("array asarray zeros ones empty full arange linspace".split())
@@ -26,14 +28,12 @@ def of_module(name: str) -> str:
     return missing
 
 
-def of_session(name: str) -> str:
-    """For ``ps.NAME``."""
-    import distvec
-
+def of_session(name: str, functions: Set[str]) -> str:
+    """For ``ps.NAME``; ``functions`` are distvec's."""
     missing = f"'Session' object has no attribute {name!r}"
     if name.startswith("_"):
         return missing
-    if name in distvec.__all__:
+    if name in functions:
         return f"{missing}: write distvec.{name}(...)"
     if name in _OF_CONTEXT:
         return (

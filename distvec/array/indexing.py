@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.changing import moving
+from distvec.array.creation import put
+from distvec.array.handle import Handle
+from distvec.array.operators import elementwise
+from distvec.array.values import buffer_of, numpy, persist, scalar
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer
 from distvec.runtime.pending import Flight
 from ps_backend.client import uninterrupted
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
+H = TypeVar("H", bound=Handle)
 
 
-def pull(x: DistArray, indices: Any = None) -> npt.NDArray[Any]:
+def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
     """The elements at ``indices`` (any order, repeats allowed), or all of them.
 
     Evaluation if need be, then one message to each server that holds some.
     """
     if indices is None:
-        return x.numpy()
+        return numpy(x)
     wanted = as_indices(indices, _length(x))
-    source = x.buffer
+    source = buffer_of(x)
     with measured(x.session.counters):
         return x.session.client.gather(source.id, source.space, source.dtype, wanted)
 
 
-def push(x: DistArray, indices: Any, values: Any) -> DistArray:
+def push(x: H, indices: Any, values: Any) -> H:
     """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
 
     Returns the array. One message to each server. Other arrays that share the old values keep them.
@@ -47,21 +50,21 @@ def push(x: DistArray, indices: Any, values: Any) -> DistArray:
             f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
         )
     if where is None:
-        everywhere = x.session.array(given, x.dtype)
+        everywhere = x.like(put(x.session, given, x.dtype))
         with x.turn:
-            return x.assign(x + everywhere, "push")
+            return x.assign(elementwise(x, "add", x, everywhere), "push")
     if not len(where):
-        return x.persist()
+        return persist(x)
     added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
     with x.turn:
-        x.persist()
+        persist(x)
         with measured(x.session.counters), uninterrupted(), moving(x) as (source, is_alone):
             _add(x, source, where, added, donate=is_alone)
     return x
 
 
 def _add(
-    x: DistArray,
+    x: Handle,
     source: Buffer,
     where: npt.NDArray[np.int64],
     added: npt.NDArray[Any],
@@ -88,15 +91,22 @@ SHOWN = 3
 """So many elements at each end are printed."""
 
 
-def shown(x: DistArray, at_each_end: int = SHOWN) -> str:
+def shown(x: Handle, at_each_end: int = SHOWN) -> str:
     """The first and last elements in print: a sparse pull, whatever the length."""
     if x.size <= 2 * at_each_end:
-        return ", ".join(str(value) for value in x.numpy())
+        return ", ".join(str(value) for value in numpy(x))
     ends = [str(v) for v in pull(x, [*range(at_each_end), *range(-at_each_end, 0)])]
     return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
 
 
-def _length(x: DistArray) -> int:
+def inner_text(x: Handle, what: str) -> str:
+    """The values in print; of a vector the ends only, an implicit transfer of these."""
+    x.session.transfer_implicitly(x.node, what, min(x.size, 2 * SHOWN))
+    x.session.evaluate_implicitly(x.node, what)
+    return f"[{shown(x)}]" if x.ndim else str(scalar(x, what))
+
+
+def _length(x: Handle) -> int:
     if not x.ndim:
         raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")
     return len(x)

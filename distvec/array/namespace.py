@@ -12,18 +12,16 @@ import numpy as np
 
 from distvec.array import creation as shapes
 from distvec.array import functions, reductions
-from distvec.array.dist_array import DistArray
+from distvec.array.handle import Home
+from distvec.array.operators import Arithmetic
 from ps_backend.program.sweep import DTYPES
-
-if TYPE_CHECKING:
-    from distvec.session import Session
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: each holds what the ones before it do."""
 
 _REDUCTIONS = (
     "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "count_nonzero",
-    "vecdot",
+    "matmul", "vecdot",
 )  # fmt: skip
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
@@ -31,14 +29,17 @@ _COMPOSED = ("where", "clip", "evaluate")
 _SHAPES = ("broadcast_arrays", "broadcast_to", "reshape", "squeeze")
 _DEVICE = "servers"
 
+FUNCTIONS = frozenset((*functions.TABLE, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
+"""Of the same names as those of ``distvec``."""
+
 
 class _Linalg:
     """The part of the ``linalg`` extension that vectors have."""
 
     @staticmethod
     def vector_norm(
-        x: DistArray, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
-    ) -> DistArray:
+        x: Arithmetic, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+    ) -> Arithmetic:
         """Vector norm; see ``reductions.norm``."""
         return reductions.norm(x, ord, axis, keepdims=keepdims)
 
@@ -88,7 +89,7 @@ def _check_device(device: Any) -> None:
 
 def _dtype_of(one: Any) -> Any:
     """The dtype of an array; all else is what NumPy understands by itself."""
-    return one.dtype if isinstance(one, DistArray | np.ndarray | np.generic) else one
+    return one.dtype if isinstance(one, Arithmetic | np.ndarray | np.generic) else one
 
 
 def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +122,7 @@ class Namespace:
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
     linalg = _Linalg()
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Home) -> None:
         self._session = session
         for name, function in functions.TABLE.items():
             setattr(self, name, function)
@@ -145,23 +146,19 @@ class Namespace:
 
     def asarray(
         self, obj: Any, /, dtype: Any = None, *, device: Any = None, copy: Any = None
-    ) -> DistArray:
+    ) -> Any:
         """``obj`` as an array of this session: itself if it is one, in that dtype.
 
         ``ValueError`` with ``copy=False`` where it would have to be copied.
         """
         _check_device(device)
-        here = isinstance(obj, DistArray) and obj.session is self._session
+        here = isinstance(obj, Arithmetic) and obj.session is self._session
         if here and copy is not True and (dtype is None or np.dtype(dtype) == obj.dtype):
-            return obj  # type: ignore[no-any-return]
+            return obj
         if copy is False:
             why = f"from {obj.dtype} to {dtype}" if here else f"of a {type(obj).__name__}"
             raise ValueError(f"asarray: {why} needs a copy; leave out copy=False")
         return self._session.array(obj, dtype)
-
-    def matmul(self, x1: DistArray, x2: DistArray, /) -> DistArray:
-        """Inner product of two vectors."""
-        return x1 @ x2
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
         """Whether ``dtype`` is of ``kind``, as in NumPy."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array import creation, functions, reductions
+from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
@@ -48,14 +50,12 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
 
 def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     """What computes a ufunc, in the session of ``operands``; None if nothing does."""
-    from distvec.array import reductions
-    from distvec.array.functions import _session_of
-    from distvec.graph import build
-
     if function is np.matmul or function is np.vecdot:
         return lambda *inputs: reductions.dot(*_as_arrays(inputs))
     name = _ufuncs().get(function)
-    return None if name is None else partial(build.elementwise, _session_of(name, operands), name)
+    if name is None:
+        return None
+    return partial(elementwise, functions.array_among(name, operands), name)
 
 
 def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
@@ -73,9 +73,7 @@ def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any
 
 
 def _store(out: Any, result: Any, name: str) -> Any:
-    from distvec.array.dist_array import DistArray
-
-    if not isinstance(out, DistArray):
+    if not isinstance(out, Arithmetic):
         raise TypeError(
             f"numpy.{name}: out is a {type(out).__name__} on the client; "
             f"write out[...] = numpy.{name}(...).numpy() to pull the result"
@@ -84,10 +82,8 @@ def _store(out: Any, result: Any, name: str) -> Any:
 
 
 def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    from distvec.array.dist_array import DistArray
-
     for operand in inputs:
-        if not isinstance(operand, DistArray):
+        if not isinstance(operand, Arithmetic):
             raise TypeError(
                 f"needs arrays on the servers, got {type(operand).__name__}; "
                 f"put it there with session.array(...)"
@@ -136,8 +132,6 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 @cache
 def _functions() -> dict[Any, Callable[..., Any]]:
-    from distvec.array import functions, reductions
-
     def shape(x: Any) -> Any:
         return x.shape
 
@@ -183,12 +177,11 @@ def _like(
     shape: Any = None, *, device: Any = None,
 ) -> Any:  # fmt: skip
     kind = x.dtype if dtype is None else dtype
-    return x.session.full(x.shape if shape is None else shape, fill_value, kind)
+    extents = x.shape if shape is None else shape
+    return x.like(creation.filled(x.session.graph, extents, fill_value, kind))
 
 
 def _dot(a: Any, b: Any) -> Any:
-    from distvec.array import reductions
-
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return a * b
     return reductions.dot(*_as_arrays((a, b)))
@@ -205,8 +198,6 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 def _where(condition: Any, *choices: Any) -> Any:
-    from distvec.array import functions
-
     if len(choices) != 2:
         raise TypeError(
             "numpy.where(condition) alone gives indices, whose number is not known here; "
@@ -216,8 +207,6 @@ def _where(condition: Any, *choices: Any) -> Any:
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    from distvec.array import functions
-
     low = min if a_min is None or a_min is np._NoValue else a_min
     high = max if a_max is None or a_max is np._NoValue else a_max
     (array,) = _as_arrays((x,))

@@ -1,53 +1,147 @@
-"""Operators of arrays, made from the names of ops: each returns the method of one operator."""
+"""Elementwise operations on arrays, and Python's operators made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, TypeVar
 
+import numpy as np
+
+from distvec.array.handle import Handle, check_session
 from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
+H = TypeVar("H", bound=Handle)
+
+_FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}
 
 
-def binary(name: str) -> Callable[[DistArray, Any], DistArray]:
+def elementwise(like: H, name: str, *operands: Any) -> H:
+    """The lazy result of op ``name``, in the session of ``like``, one of its operands.
+
+    Costs no message. Errors as NumPy's for the same operands.
+    """
+    session = like.session
+    session.flush_if_overdue()
+    given = [_operand(like, name, operand) for operand in operands]
+    return like.like(build.elementwise(session.graph, name, given))
+
+
+def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:
+    """A node, or a Python scalar (whose dtype is weak)."""
+    if isinstance(operand, Handle):
+        check_session(like.session, operand, name)
+        return operand.node
+    if isinstance(operand, np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
+        value: Any = operand[()]  # type: ignore[index]
+        return like.session.graph.constant(value, check_dtype(value.dtype))
+    if isinstance(operand, bool):
+        return like.session.graph.constant(operand, np.dtype(np.bool_))
+    if isinstance(operand, int | float):
+        return operand if type(operand) in (int, float) else float(operand)
+    if isinstance(operand, np.ndarray | list | tuple):
+        raise TypeError(
+            f"{name}: a {type(operand).__name__} of {np.size(operand)} elements lives on the "
+            f"client; put it on the servers first, with session.array(...)"
+        )
+    raise TypeError(f"{name}: unsupported operand of type {type(operand).__name__}")
+
+
+def _binary(name: str) -> Callable[[H, Any], H]:
     """``x OP other``."""
 
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.elementwise(self.session, name, self, other)
+    def operator(self: H, other: Any) -> H:
+        return elementwise(self, name, self, other)
 
     return operator
 
 
-def reflected(name: str) -> Callable[[DistArray, Any], DistArray]:
+def _reflected(name: str) -> Callable[[H, Any], H]:
     """``other OP x``."""
 
-    def operator(self: DistArray, other: Any) -> DistArray:
-        return build.elementwise(self.session, name, other, self)
+    def operator(self: H, other: Any) -> H:
+        return elementwise(self, name, other, self)
 
     return operator
 
 
-def in_place(name: str) -> Callable[[DistArray, Any], DistArray]:
+def _in_place(name: str) -> Callable[[H, Any], H]:
     """``x OP= other``: the handle stands for the result, in its own dtype."""
 
-    def operator(self: DistArray, other: Any) -> DistArray:
+    def operator(self: H, other: Any) -> H:
         with self.turn:
-            return updated(self, build.elementwise(self.session, name, self, other), name)
+            return _updated(self, elementwise(self, name, self, other), name)
 
     return operator
 
 
-def updated(x: DistArray, result: DistArray, name: str) -> DistArray:
+def _updated(x: H, result: H, name: str) -> H:
     """What ``x OP= other`` leaves in x; a scalar never changes, as in NumPy: the name moves on."""
     return x.assign(result, name) if x.ndim else result
 
 
-def unary(name: str) -> Callable[[DistArray], DistArray]:
+def _unary(name: str) -> Callable[[H], H]:
     """``OP x``."""
 
-    def operator(self: DistArray) -> DistArray:
-        return build.elementwise(self.session, name, self)
+    def operator(self: H) -> H:
+        return elementwise(self, name, self)
 
     return operator
+
+
+class Arithmetic(Handle):
+    """A handle with Python's operators. They build a graph and cost no message."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
+
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __isub__ = _in_place("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __imul__ = _in_place("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __itruediv__ = _in_place("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __imod__ = _in_place("remainder")
+    __rpow__ = _reflected("pow")
+    __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
+    __invert__ = _unary("bitwise_invert")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __iand__, __ior__ = _in_place("bitwise_and"), _in_place("bitwise_or")
+    __ixor__ = _in_place("bitwise_xor")
+    __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return elementwise(self, "floor_divide", self, other), elementwise(
+            self, "remainder", self, other
+        )
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        return elementwise(self, "floor_divide", other, self), elementwise(
+            self, "remainder", other, self
+        )
+
+    def __pow__(self, exponent: Any) -> Self:
+        # As NumPy's operator (not its function), for the exponents that have an exact shortcut.
+        if type(exponent) in (int, float) and exponent in _FAST_POWERS:
+            is_square_of_number = exponent == 2 and type(exponent) is int and self.dtype.kind != "b"
+            if self.dtype.kind == "f" or is_square_of_number:
+                return elementwise(self, _FAST_POWERS[exponent], self)
+        return elementwise(self, "pow", self, exponent)
+
+    def __ipow__(self, exponent: Any) -> Self:
+        with self.turn:
+            result: Self = self**exponent
+            return _updated(self, result, "pow")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import operator
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from distvec.array.creation import shape_of
+from distvec.array.dist_array import DistArray
+from distvec.array.functions import cos, floor, log, sqrt
+from distvec.array.handle import Home
 from ps_backend.program.space import DenseSpace
-
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
-    from distvec.session import Session
 
 
 class Random:
@@ -22,7 +21,7 @@ class Random:
     that uses them, and again with the same values in any other.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Home) -> None:
         self._session = session
 
     def uniform(
@@ -36,11 +35,11 @@ class Random:
         self, size: int, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
-        from distvec.array.functions import cos, log, sqrt
-
         seed = secrets.randbits(62) if seed is None else seed
         radius = sqrt(-2.0 * log(1.0 - self._unit(size, _key(seed, 1))))
-        return loc + scale * (radius * cos(2.0 * math.pi * self._unit(size, _key(seed, 2))))
+        angle = 2.0 * math.pi * self._unit(size, _key(seed, 2))
+        result: DistArray = loc + scale * (radius * cos(angle))
+        return result
 
     def integers(
         self, low: int, high: int | None = None, size: int | None = None, *, seed: int | None = None
@@ -53,9 +52,9 @@ class Random:
         low, high = operator.index(low), operator.index(high)
         if not low < high <= low + 2**53:
             raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
-        from distvec.array.functions import floor
-
-        return low + floor(self._unit(size, _key(seed, 3)) * float(high - low)).astype(np.int64)
+        steps = floor(self._unit(size, _key(seed, 3)) * float(high - low))
+        result: DistArray = low + steps.astype(np.int64)
+        return result
 
     def _unit(self, size: int, key: int) -> DistArray:
         graph, int64 = self._session.graph, np.dtype(np.int64)
@@ -65,7 +64,8 @@ class Random:
         space = DenseSpace(*shape)
         index = graph.make("iota", (), int64, space)
         arguments = (graph.constant(key, int64), index)
-        return self._session.wrap(graph.make("uniform", arguments, np.dtype(np.float64), space))
+        node = graph.make("uniform", arguments, np.dtype(np.float64), space)
+        return DistArray(self._session, node)
 
 
 def _key(seed: Any, stream: int) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from distvec.array.handle import check_session
+from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
+from distvec.graph.expr import Graph, Node
 from ps_backend.program.space import DenseSpace
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
+A = TypeVar("A", bound=Arithmetic)
 
 _FLOAT = np.dtype(np.float64)
 _INT = np.dtype(np.int64)
@@ -24,20 +25,17 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _FLOAT if dtype.kind == "f" else _INT
 
 
-def _reduce(x: DistArray, op: str, node: Node, dtype: np.dtype[Any]) -> Node:
+def _reduce(graph: Graph, op: str, node: Node, dtype: np.dtype[Any]) -> Node:
     """The rank-0 node of ``op`` over ``node``, in ``dtype``."""
-    graph = x.session.graph
     if node.space is None:
-        return build.cast(x.session, node, dtype)
+        return build.cast(graph, node, dtype)
     accumulator = _INT if op in ("any", "all", "argmin", "argmax") else _accumulator(node.dtype)
-    return build.cast(x.session, graph.make(op, (node,), accumulator, None), dtype)
+    return build.cast(graph, graph.make(op, (node,), accumulator, None), dtype)
 
 
-def _covers(x: DistArray, name: str, axis: Any) -> bool:
+def _covers(x: Arithmetic, name: str, axis: Any) -> bool:
     """Whether ``axis`` names all there is to reduce; False for ``()``, which names nothing."""
-    from distvec.array.dist_array import DistArray
-
-    if not isinstance(x, DistArray):
+    if not isinstance(x, Arithmetic):
         raise TypeError(
             f"{name}: needs an array on the servers, got {type(x).__name__}; "
             f"use numpy.{name}, or put it there with session.array(...)"
@@ -50,24 +48,21 @@ def _covers(x: DistArray, name: str, axis: Any) -> bool:
     return axis != () or x.ndim == 0
 
 
-def _kept(x: DistArray, result: DistArray, keepdims: bool) -> DistArray:
+def _kept(x: A, result: A, keepdims: bool) -> A:
     """``result`` of a reduction of ``x``, as a vector of length 1 if its axis is to be kept."""
     if not keepdims or x.ndim == 0 or result.ndim:
         return result
-    node = x.session.graph.make("fill", (result.node,), result.dtype, DenseSpace(1))
-    return x.session.wrap(node)
+    return x.like(x.session.graph.make("fill", (result.node,), result.dtype, DenseSpace(1)))
 
 
-def _reduced(
-    x: DistArray, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bool
-) -> DistArray:
+def _reduced(x: A, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bool) -> A:
     """``op`` over ``axis`` in ``dtype``, that of ``x`` if None."""
     if not _covers(x, op, axis):
         return x.astype(dtype or x.dtype)
     empty = _EMPTY.get(op)
     if empty is not None and x.size == 0:
         raise ValueError(empty)
-    return _kept(x, x.session.wrap(_reduce(x, op, x.node, dtype or x.dtype)), keepdims)
+    return _kept(x, x.like(_reduce(x.session.graph, op, x.node, dtype or x.dtype)), keepdims)
 
 
 _EMPTY = {
@@ -78,7 +73,7 @@ _EMPTY = {
 }
 
 
-def _accumulated(x: DistArray, op: str, axis: Any, dtype: Any, keepdims: bool) -> DistArray:
+def _accumulated(x: A, op: str, axis: Any, dtype: Any, keepdims: bool) -> A:
     """A sum or product, in ``dtype`` if given."""
     covered = _covers(x, op, axis)
     if dtype is not None:
@@ -86,75 +81,79 @@ def _accumulated(x: DistArray, op: str, axis: Any, dtype: Any, keepdims: bool) -
     result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
     if not covered:
         return x.astype(result)
-    return _kept(x, x.session.wrap(_reduce(x, op, x.node, result)), keepdims)
+    return _kept(x, x.like(_reduce(x.session.graph, op, x.node, result)), keepdims)
 
 
-def sum(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
+def sum(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
     """Sum of the elements: float64 and float32 as they are, integers and booleans as int64."""
     return _accumulated(x, "sum", axis, dtype, keepdims)
 
 
-def prod(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
+def prod(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
     """Product of the elements; dtypes as for ``sum``."""
     return _accumulated(x, "prod", axis, dtype, keepdims)
 
 
-def min(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def min(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Smallest element; NaN if there is one."""
     return _reduced(x, "min", axis, None, keepdims)
 
 
-def max(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def max(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Largest element; NaN if there is one."""
     return _reduced(x, "max", axis, None, keepdims)
 
 
-def any(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def any(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Whether any element is true (not zero)."""
     return _reduced(x, "any", axis, _BOOL, keepdims)
 
 
-def all(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def all(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Whether all elements are true (not zero)."""
     return _reduced(x, "all", axis, _BOOL, keepdims)
 
 
-def argmin(x: DistArray, axis: int | None = None, *, keepdims: bool = False) -> DistArray:
+def argmin(x: A, axis: int | None = None, *, keepdims: bool = False) -> A:
     """Index of the first smallest element, or of the first NaN."""
     return _where_extreme(x, "argmin", axis, keepdims)
 
 
-def argmax(x: DistArray, axis: int | None = None, *, keepdims: bool = False) -> DistArray:
+def argmax(x: A, axis: int | None = None, *, keepdims: bool = False) -> A:
     """Index of the first largest element, or of the first NaN."""
     return _where_extreme(x, "argmax", axis, keepdims)
 
 
-def _where_extreme(x: DistArray, op: str, axis: Any, keepdims: bool) -> DistArray:
+def _where_extreme(x: A, op: str, axis: Any, keepdims: bool) -> A:
     if axis is not None:
         axis = operator.index(axis)
     if _covers(x, op, axis) and x.ndim == 0:
-        return x.session.wrap(x.session.graph.constant(0, _INT))
+        return x.like(x.session.graph.constant(0, _INT))
     return _reduced(x, op, axis, _INT, keepdims)
 
 
-def mean(x: DistArray, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> DistArray:
+def mean(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
     """Arithmetic mean, accumulated in float64; NaN for an empty array."""
     covered = _covers(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
     result = natural if dtype is None else check_dtype(dtype)
     if not covered:
         return x.astype(result)
-    exact = x.session.wrap(_reduce(x, "sum", build.cast(x.session, x.node, _FLOAT), _FLOAT))
-    return _kept(x, (exact / np.float64(x.size)).astype(result), keepdims)
+    graph = x.session.graph
+    exact = x.like(_reduce(graph, "sum", build.cast(graph, x.node, _FLOAT), _FLOAT))
+    mean = elementwise(x, "divide", exact, np.float64(x.size))
+    return _kept(x, mean.astype(result), keepdims)
 
 
-def count_nonzero(x: DistArray, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
     _covers(x, "count_nonzero", axis)
-    return sum(x != 0 if x.dtype != _BOOL else x, axis, keepdims=keepdims)
+    return sum(
+        elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x, axis, keepdims=keepdims
+    )
 
 
-def dot(x: DistArray, y: DistArray) -> DistArray:
+def dot(x: A, y: A) -> A:
     """Inner product of two vectors, accumulated in float64 (int64); a scalar operand multiplies.
 
     Source: NumPy's ``dot`` for ranks 0 and 1. One pass, no temporary; lazy.
@@ -162,13 +161,35 @@ def dot(x: DistArray, y: DistArray) -> DistArray:
     for operand in (x, y):
         _covers(operand, "dot", None)
     if x.ndim == 0 or y.ndim == 0:
-        return x * y
+        return elementwise(x, "multiply", x, y)
     _check_same_length("dot", x, y)
     result = x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
-    return x.session.wrap(_inner(x, y, result))
+    return x.like(_inner(x, y, result))
 
 
-def vecdot(x: DistArray, y: DistArray, *, axis: int = -1) -> DistArray:
+def matmul(x: A, y: Any) -> A:
+    """``x @ y``: the inner product of two vectors."""
+    return dot(x, _vector(x, y))
+
+
+def matmul_reflected(x: A, y: Any) -> A:
+    """``y @ x``."""
+    return dot(_vector(x, y), x)
+
+
+def _vector(x: A, other: Any) -> A:
+    """``other``, if it can stand beside ``x`` and ``@``."""
+    if not isinstance(other, type(x)):
+        raise TypeError(
+            f"@ needs two arrays on the servers, got {type(other).__name__}; "
+            f"put it there with session.array(...)"
+        )
+    if x.ndim == 0 or other.ndim == 0:
+        raise ValueError("@ needs two vectors; multiply by a scalar with *")
+    return other
+
+
+def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     """Inner product of two vectors (array API)."""
     for operand in (x, y):
         if _covers(operand, "vecdot", None) and operand.ndim == 0:
@@ -177,23 +198,23 @@ def vecdot(x: DistArray, y: DistArray, *, axis: int = -1) -> DistArray:
     return dot(x, y)
 
 
-def _check_same_length(name: str, x: DistArray, y: DistArray) -> None:
+def _check_same_length(name: str, x: Arithmetic, y: Arithmetic) -> None:
     if x.shape != y.shape:
         raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
 
 
-def _inner(x: DistArray, y: DistArray, result: np.dtype[Any]) -> Node:
-    session = x.session
-    build.check_session(session, y, "dot")
+def _inner(x: Arithmetic, y: Arithmetic, result: np.dtype[Any]) -> Node:
+    check_session(x.session, y, "dot")
+    graph = x.session.graph
     if result == _BOOL:
-        both = build.elementwise(session, "logical_and", x, y)
-        return _reduce(x, "any", both.node, _BOOL)
+        both = build.elementwise(graph, "logical_and", (x.node, y.node))
+        return _reduce(graph, "any", both, _BOOL)
     wide = _accumulator(result)
-    first, second = build.cast(session, x.node, wide), build.cast(session, y.node, wide)
-    return build.cast(session, session.graph.inner(first, second), result)
+    first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
+    return build.cast(graph, graph.inner(first, second), result)
 
 
-def norm(x: DistArray, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> DistArray:
+def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 
     float32 stays float32 (accumulated in float64), other dtypes give float64.
@@ -207,23 +228,22 @@ def norm(x: DistArray, ord: Any = None, axis: Any = None, *, keepdims: bool = Fa
     return _kept(x, _norm(x, ord, result), keepdims)
 
 
-def _norm(x: DistArray, ord: Any, result: np.dtype[Any]) -> DistArray:
+def _norm(x: A, ord: Any, result: np.dtype[Any]) -> A:
     wide = x.astype(_FLOAT)
     if ord is None or ord == 2:
-        return _root(x, wide).astype(result)
+        return elementwise(x, "sqrt", x.like(_inner(wide, wide, _FLOAT))).astype(result)
     if ord == np.inf and x.size == 0:
-        return x.session.full((), 0.0, result)
+        return x.like(x.session.graph.constant(0.0, result))
     if ord in (np.inf, -np.inf):
-        return (max if ord > 0 else min)(abs(x.astype(result)))
+        return (max if ord > 0 else min)(_magnitude(x.astype(result)))
     if ord == 1:
-        return sum(abs(wide)).astype(result)
+        return sum(_magnitude(wide)).astype(result)
     if ord == 0:
         return count_nonzero(x).astype(result)
     if not isinstance(ord, int | float):
         raise ValueError(f"norm: ord must be a number, inf or -inf, got {ord!r}")
-    return (sum(abs(wide) ** float(ord)) ** (1.0 / ord)).astype(result)
+    return (sum(_magnitude(wide) ** float(ord)) ** (1.0 / ord)).astype(result)
 
 
-def _root(x: DistArray, wide: DistArray) -> DistArray:
-    squared = x.session.wrap(_inner(wide, wide, _FLOAT))
-    return build.elementwise(x.session, "sqrt", squared)
+def _magnitude(x: A) -> A:
+    return elementwise(x, "abs", x)

@@ -6,21 +6,38 @@ what is read is the array's value of one moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array import indexing as elements
+from distvec.array.handle import Handle
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.expr import Buffer
 
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
+H = TypeVar("H", bound=Handle)
 
 
-def numpy(x: DistArray) -> npt.NDArray[Any]:
+def persist(x: H) -> H:
+    """Compute the array, keep it on the servers, and return it. One message per program."""
+    x.session.evaluate(x)
+    return x
+
+
+def buffer_of(x: Handle) -> Buffer:
+    """The buffer that holds the vector; evaluates it first if need be.
+
+    Hold it as long as its id is in use: what nobody holds is freed, or written over.
+    """
+    node = x.node
+    x.session.compute([node])
+    if not isinstance(node.value, Buffer):
+        raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
+    return node.value
+
+
+def numpy(x: Handle) -> npt.NDArray[Any]:
     """The values, pulled to the client: evaluation, then one message per server."""
     node = x.node
     x.session.compute([node])
@@ -31,14 +48,14 @@ def numpy(x: DistArray) -> npt.NDArray[Any]:
         return x.session.client.read(buffer.id, buffer.space, buffer.dtype)
 
 
-def item(x: DistArray) -> Any:
+def item(x: Handle) -> Any:
     """The value of an array with one element as a Python scalar."""
     if x.size != 1:
         raise ValueError("can only convert an array of size 1 to a Python scalar")
     return numpy(x).reshape(()).item()
 
 
-def scalar(x: DistArray, what: str) -> Any:
+def scalar(x: Handle, what: str) -> Any:
     """The value of a rank-0 array, for ``what``; an implicit evaluation."""
     if x.ndim:
         raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
@@ -47,10 +64,10 @@ def scalar(x: DistArray, what: str) -> Any:
     return node.value
 
 
-def truth(x: DistArray) -> bool:
+def truth(x: Handle) -> bool:
     """``bool(x)``; ``ValueError`` unless there is one element."""
     if x.size == 1 and x.ndim:
-        return bool(x.session.wrap(build.scalar_of(x.session, x.node)))
+        return truth(x.like(build.scalar_of(x.session.graph, x.node)))
     if x.ndim:
         raise ValueError(
             "The truth value of an array with more than one element is ambiguous. "
@@ -59,18 +76,11 @@ def truth(x: DistArray) -> bool:
     return bool(scalar(x, "bool()"))
 
 
-def as_array(x: DistArray, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
     """What ``np.asarray(x)`` gets; for a vector an implicit transfer of all of it."""
     if copy is False:
         raise ValueError("values on the servers cannot become a NumPy array without a copy")
-    x.session.transfer_implicitly(x, "np.asarray()", x.size)
+    x.session.transfer_implicitly(x.node, "np.asarray()", x.size)
     x.session.evaluate_implicitly(x.node, "np.asarray()")
     values = numpy(x)
     return values if dtype is None else values.astype(dtype, copy=False)
-
-
-def inner_text(x: DistArray, what: str) -> str:
-    """The values in print; of a vector the ends only, an implicit transfer of these."""
-    x.session.transfer_implicitly(x, what, min(x.size, 2 * elements.SHOWN))
-    x.session.evaluate_implicitly(x.node, what)
-    return f"[{elements.shown(x)}]" if x.ndim else str(scalar(x, what))

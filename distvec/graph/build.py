@@ -1,71 +1,56 @@
-"""From what a user wrote to nodes: operands coerced, dtypes resolved, shapes checked."""
+"""From operands to nodes: dtypes resolved, shapes checked."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from distvec.graph import dtypes
-from distvec.graph.expr import Node, space_of
+from distvec.graph.expr import Graph, Node, space_of
 from ps_backend.program import ops
-
-if TYPE_CHECKING:
-    from distvec.array.dist_array import DistArray
-    from distvec.session import Session
 
 _TO_INDEX = {True: np.inf, False: -np.inf}
 
 
-def elementwise(session: Session, name: str, *operands: Any) -> DistArray:
-    """The lazy result of op ``name``. Costs no message. Errors as NumPy's for the same operands."""
-    session.flush_if_overdue()
-    nodes = [_operand(session, name, operand) for operand in operands]
-    kinds = tuple(node.dtype if isinstance(node, Node) else type(node) for node in nodes)
+def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float]) -> Node:
+    """The node of op ``name``; a Python number's dtype is weak. Errors as NumPy's."""
+    nodes = list(operands)
+    kinds = tuple([node.dtype if isinstance(node, Node) else type(node) for node in nodes])
     if ops.TABLE[name].compares:
         nodes, kinds = _clamp_out_of_range(nodes, kinds)
     op, resolved = dtypes.resolve(name, kinds)
     if op == "int_pow":
         _check_integer_exponent(nodes[1])
     arguments = [
-        cast(session, node, dtype)
-        if isinstance(node, Node)
-        else session.graph.constant(node, dtype)
+        cast(graph, node, dtype) if isinstance(node, Node) else graph.constant(node, dtype)
         for node, dtype in zip(nodes, resolved[:-1], strict=True)
     ]
-    return session.wrap(apply(session, op, broadcast(session, arguments), resolved[-1]))
+    return apply(graph, op, broadcast(graph, arguments), resolved[-1])
 
 
-def check_session(session: Session, operand: DistArray, name: str) -> None:
-    """``ValueError`` if ``operand`` belongs to another session."""
-    if operand.session is not session:
-        raise ValueError(
-            f"{name}: the operands belong to two sessions ({session!r} and {operand.session!r}); "
-            f"pull one with .numpy() and put it with session.array(...)"
-        )
-
-
-def apply(session: Session, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node:
+def apply(graph: Graph, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node:
     """The node of ``op`` on nodes that already have the dtypes and shapes it works on."""
     if op in ("copy", "positive"):
         return args[0]
     if args and all(arg.space is None and arg.known for arg in args):
         with np.errstate(all="ignore"):
             value = ops.TABLE[op].numpy(*(arg.value for arg in args))
-        return session.graph.constant(value, dtype)
-    return session.graph.make(op, tuple(args), dtype, space_of(args))
+        return graph.constant(value, dtype)
+    return graph.make(op, tuple(args), dtype, space_of(args))
 
 
-def cast(session: Session, node: Node, dtype: np.dtype[Any]) -> Node:
+def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
     """``node`` converted to ``dtype``; itself where it has it."""
     if node.dtype == dtype:
         return node
     if node.space is None and node.known:
-        return session.graph.constant(node.value, dtype)
-    return session.graph.make("cast", (node,), dtype, node.space)
+        return graph.constant(node.value, dtype)
+    return graph.make("cast", (node,), dtype, node.space)
 
 
-def broadcast(session: Session, nodes: list[Node]) -> list[Node]:
+def broadcast(graph: Graph, nodes: list[Node]) -> list[Node]:
     """Arguments of one common shape. Scalars stay scalars; a vector of length 1 becomes one."""
     lengths = {node.space.length for node in nodes if node.space is not None}
     if len(lengths) <= 1:
@@ -76,35 +61,13 @@ def broadcast(session: Session, nodes: list[Node]) -> list[Node]:
             f"operands could not be broadcast together with shapes {shapes}: "
             f"vectors of different length live in different spaces"
         )
-    return [scalar_of(session, node) if node.shape == (1,) else node for node in nodes]
+    return [scalar_of(graph, node) if node.shape == (1,) else node for node in nodes]
 
 
-def scalar_of(session: Session, node: Node) -> Node:
+def scalar_of(graph: Graph, node: Node) -> Node:
     """The only element of a vector of length 1 as a rank-0 node."""
     accumulator = np.dtype(np.float64 if node.dtype.kind == "f" else np.int64)
-    return cast(session, session.graph.make("max", (node,), accumulator, None), node.dtype)
-
-
-def _operand(session: Session, name: str, operand: Any) -> Any:
-    """A node, or a Python scalar (whose dtype is weak)."""
-    from distvec.array.dist_array import DistArray
-
-    if isinstance(operand, DistArray):
-        check_session(session, operand, name)
-        return operand.node
-    if isinstance(operand, np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
-        value: Any = operand[()]  # type: ignore[index]
-        return session.graph.constant(value, dtypes.check_dtype(value.dtype))
-    if isinstance(operand, bool):
-        return session.graph.constant(operand, np.dtype(np.bool_))
-    if isinstance(operand, int | float):
-        return operand if type(operand) in (int, float) else float(operand)
-    if isinstance(operand, np.ndarray | list | tuple):
-        raise TypeError(
-            f"{name}: a {type(operand).__name__} of {np.size(operand)} elements lives on the "
-            f"client; put it on the servers first, with session.array(...)"
-        )
-    raise TypeError(f"{name}: unsupported operand of type {type(operand).__name__}")
+    return cast(graph, graph.make("max", (node,), accumulator, None), node.dtype)
 
 
 def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[Any], Any]:

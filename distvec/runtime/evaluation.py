@@ -6,23 +6,31 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from distvec.diagnostics.callsite import call_site
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner import Plan, Planner, Template
-from distvec.runtime.execute import Cancelled, execute
+from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.pending import Flight
-from ps_backend.client import Client, uninterrupted
+from ps_backend.client import Client, Counters, uninterrupted
 from ps_backend.errors import OutOfBudget, PSError
+from ps_backend.program.space import DenseSpace
 
-if TYPE_CHECKING:
-    import numpy as np
 
-    from distvec.array.dist_array import DistArray
-    from ps_backend.client import Counters
-    from ps_backend.program.space import DenseSpace
+class Holder(Protocol):
+    """What stands for a node as long as somebody holds it: an array."""
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+
+    @property
+    def pending_node(self) -> Node | None:
+        """The node if it has no value yet. Never waits."""
 
 
 class Evaluator:
@@ -43,8 +51,7 @@ class Evaluator:
         """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
         self.cancellations = 0
         """How often an expanded inner product lost digits and was computed anew, directly."""
-        self.flights: list[Flight] = []
-        """Programs whose answers nobody has waited for yet."""
+        self._executor = Executor(client, self.graph)
         self._strict = False
         self._overdue = False
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
@@ -53,7 +60,7 @@ class Evaluator:
         """Held for a moment by who makes the ``turn`` of an array."""
         # Arrays without a value yet. They are found here by a later evaluation, which takes along
         # what it can; weak, since what nobody holds need never be computed.
-        self._pending: weakref.WeakValueDictionary[int, DistArray] = weakref.WeakValueDictionary()
+        self._pending: weakref.WeakValueDictionary[int, Holder] = weakref.WeakValueDictionary()
         self._refused: weakref.WeakSet[Node] = weakref.WeakSet()
         """Nodes that could not be computed when nobody had asked: not tried again until asked."""
 
@@ -64,11 +71,9 @@ class Evaluator:
 
     def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
-        if space is None:
-            raise TypeError("scalars are kept by the client and need no buffer")
-        return Buffer(self.client.new_id(), space, dtype, self.client.free)
+        return self._executor.new_buffer(space, dtype)
 
-    def note_pending(self, array: DistArray) -> None:
+    def note_pending(self, array: Holder) -> None:
         """Called for every array that has no value yet."""
         self._pending[id(array)] = array
         deep = array.node.depth >= self._slack * self.pending_depth
@@ -86,7 +91,7 @@ class Evaluator:
             nodes = [node for node in nodes if 2 * node.depth >= self.pending_depth]
         self._send_off(nodes)
 
-    def evaluate(self, *arrays: DistArray) -> None:
+    def evaluate(self, *arrays: Holder) -> None:
         """Compute ``arrays``, in as few messages as their dependencies allow."""
         self.compute([array.node for array in arrays])
 
@@ -98,7 +103,7 @@ class Evaluator:
         """
         self._send_off(self._alive())
 
-    def plan(self, *arrays: DistArray) -> Template:
+    def plan(self, *arrays: Holder) -> Template:
         """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
         return self._plan([array.node for array in arrays]).template
 
@@ -114,13 +119,13 @@ class Evaluator:
         self.implicit_evaluations += 1
         self.compute([node])
 
-    def transfer_implicitly(self, array: DistArray, what: str, count: int) -> None:
+    def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
         """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
-        if not array.ndim:
+        if node.space is None:
             return  # scalars come with their evaluation
         if self._strict:
             raise RuntimeError(
-                f"{what} at {call_site()} brings {count} elements ({count * array.dtype.itemsize} "
+                f"{what} at {call_site()} brings {count} elements ({count * node.dtype.itemsize} "
                 f"bytes) from the servers, which session.strict() forbids; write x.numpy() or "
                 f"x.pull(indices) where you want that"
             )
@@ -146,7 +151,7 @@ class Evaluator:
             node = array.pending_node
             if node is not None:
                 alive.append(node)
-            elif not self.flights:  # else it may be pending again
+            elif not self._executor.flights:  # else it may be pending again
                 self._pending.pop(id(array), None)
         return alive
 
@@ -161,7 +166,7 @@ class Evaluator:
         """Give ``nodes`` their values, on the servers or here; waits for all programs under way."""
         targets = list(dict.fromkeys(nodes))
         with self._evaluating:
-            if not self.flights and all(node.known for node in targets):
+            if not self._executor.flights and all(node.known for node in targets):
                 return
             with measured(self.counters), uninterrupted() as hold:
                 try:
@@ -191,12 +196,13 @@ class Evaluator:
         while True:
             missing = [node for node in targets if not node.known]
             plan = self._plan(missing, alone=alone) if missing else None
-            if self.flights and self._land():
+            if self._executor.flights and self._land():
                 continue  # what the plan builds upon was taken back
             if plan is None:
                 return
             try:
-                execute(self, plan, wait=wait, between=hold.check)
+                limit = self.planner.cancellation_limit
+                execute(self._executor, plan, limit, wait=wait, between=hold.check)
             except Cancelled as cancelled:
                 self.cancellations += 1
                 self.planner.compute_directly(cancelled.product)
@@ -206,12 +212,12 @@ class Evaluator:
     def leave(self, flight: Flight) -> None:
         """Let the next evaluation ask how a request ended whose wait was broken off."""
         with self._evaluating:
-            self.flights.append(flight)
+            self._executor.flights.append(flight)
 
     def _land(self) -> bool:
         """Wait for all programs under way; whether one was taken back."""
         self.client.wait()
-        flights, self.flights = self.flights, []
+        flights, self._executor.flights = self._executor.flights, []
         failed = [node for flight in reversed(flights) for node in flight.take_back(self.graph)]
         if failed:
             self._refuse(failed)

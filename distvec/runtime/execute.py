@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
-from distvec.graph.expr import Buffer, Node
+from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
 from distvec.runtime.donation import find_donors
 from distvec.runtime.pending import Flight
-from ps_backend.client import Ended
+from ps_backend.client import Client, Ended
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.space import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
-
-if TYPE_CHECKING:
-    from distvec.runtime.evaluation import Evaluator
 
 
 class Cancelled(Exception):
@@ -31,34 +29,54 @@ class Cancelled(Exception):
         self.product = product
 
 
+class Executor:
+    """Runs plans on the servers of one session."""
+
+    def __init__(self, client: Client, graph: Graph) -> None:
+        self.client, self.graph = client, graph
+        self.flights: list[Flight] = []
+        """Programs whose answers nobody has waited for yet."""
+
+    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
+        """A fresh buffer id with its finalizer; nothing is sent."""
+        if space is None:
+            raise TypeError("scalars are kept by the client and need no buffer")
+        return Buffer(self.client.new_id(), space, dtype, self.client.free)
+
+
 def execute(
-    session: Evaluator, plan: Plan, *, wait: bool = True, between: Callable[[], None] | None = None
+    executor: Executor,
+    plan: Plan,
+    limit: float,
+    *,
+    wait: bool = True,
+    between: Callable[[], None] | None = None,
 ) -> None:
     """Give every node that ``plan`` computes its value. One message per program and server.
 
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
-    it: it is one of the session's flights. A failure leaves every node as it was; after
+    it: it is one of the executor's flights. A failure leaves every node as it was; after
     ``Cancelled`` the inner products that were computed are remembered, so that another plan does
-    not ask for them again. ``between`` is called between programs, and may raise.
+    not ask for them again. ``limit``: how far one of them may cancel. ``between`` is called between
+    programs, and may raise.
     """
     values = [node.value for node in plan.nodes]
     programs = plan.template.programs
-    limit = session.planner.cancellation_limit
     _compute_scalars(plan, plan.template.before, values, limit)
     for program in programs[:-1]:
-        _run(session, plan, program, values, {}, wait=True)
+        _run(executor, plan, program, values, {}, wait=True)
         _note(plan, program, values, limit)
         if between is not None:
             between()
     if programs:
-        _run_last(session, plan, programs[-1], values, limit, wait=wait)
+        _run_last(executor, plan, programs[-1], values, limit, wait=wait)
     else:
-        _settle(session, plan, values)
+        _settle(executor, plan, values)
     note_plan(plan.template)
 
 
 def _run_last(
-    session: Evaluator,
+    executor: Executor,
     plan: Plan,
     program: PlannedProgram,
     values: list[Any],
@@ -69,19 +87,19 @@ def _run_last(
     donors, flight = find_donors(plan, values), Flight()
     awaited = wait or any(sweep.reductions for sweep in program.sweeps)
     try:
-        _run(session, plan, program, values, donors, wait=awaited, ended=flight.end)
+        _run(executor, plan, program, values, donors, wait=awaited, ended=flight.end)
         _note(plan, program, values, limit)
     except KeyboardInterrupt:
         # Whether it ran is not known, and it may have written over what its nodes are computed
         # from: so they get their values as if it had, until the next evaluation has asked.
-        session.flights.append(flight)
-        _settle(session, plan, values, flight, program)
+        executor.flights.append(flight)
+        _settle(executor, plan, values, flight, program)
         raise
     if awaited:
-        _settle(session, plan, values)
+        _settle(executor, plan, values)
     else:
-        session.flights.append(flight)
-        _settle(session, plan, values, flight, program)
+        executor.flights.append(flight)
+        _settle(executor, plan, values, flight, program)
 
 
 def _note(plan: Plan, program: PlannedProgram, values: list[Any], limit: float) -> None:
@@ -91,14 +109,14 @@ def _note(plan: Plan, program: PlannedProgram, values: list[Any], limit: float) 
 
 
 def _settle(
-    session: Evaluator,
+    executor: Executor,
     plan: Plan,
     values: Sequence[Any],
     flight: Flight | None = None,
     program: PlannedProgram | None = None,
 ) -> None:
     """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
-    graph = session.graph
+    graph = executor.graph
     awaited = set()
     if flight is not None and program is not None:
         awaited = {position for sweep in program.sweeps for position in sweep.stores}
@@ -117,7 +135,7 @@ def _settle(
 
 
 def _run(
-    session: Evaluator,
+    executor: Executor,
     plan: Plan,
     program: PlannedProgram,
     values: list[Any],
@@ -130,7 +148,7 @@ def _run(
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
-            values[position] = session.new_buffer(node.space, node.dtype)
+            values[position] = executor.new_buffer(node.space, node.dtype)
         calls.append(
             SweepCall(
                 sweep=sweep.structure,
@@ -141,7 +159,7 @@ def _run(
                 donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
             )
         )
-    partials = session.client.run(Program(tuple(calls)), wait=wait, ended=ended)
+    partials = executor.client.run(Program(tuple(calls)), wait=wait, ended=ended)
     if partials is not None:
         for sweep, parts in zip(program.sweeps, partials, strict=True):
             _combine_all(plan, sweep, parts, values)

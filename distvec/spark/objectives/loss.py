@@ -229,7 +229,7 @@ class LogisticLoss:
             abandon(client, round_name, error)
             raise
         value = math.fsum(one.loss for one in outcomes)
-        return value, self.ps.wrap(self.ps.graph.leaf(gradient))
+        return value, DistArray(self.ps, self.ps.graph.leaf(gradient))
 
     def _run(self, request: Evaluation) -> list[Outcome]:
         if self._residents is not None:

@@ -82,7 +82,7 @@ class SharedVector:
         if self._session is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
         owned = _copy(self._session, self._buffer, self._space, self.dtype)
-        return self._session.wrap(self._session.graph.leaf(owned))
+        return DistArray(self._session, self._session.graph.leaf(owned))
 
     def _check_open(self) -> None:
         if self.is_over:

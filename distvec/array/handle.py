@@ -1,0 +1,152 @@
+"""What every array is: a handle on a node of its session's graph."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Self
+
+import numpy as np
+
+from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
+from distvec.runtime.evaluation import Evaluator
+from ps_backend.program.space import DenseSpace
+
+
+class Home(Evaluator):
+    """A session as its arrays know it: an evaluator, and where others of their kind are made."""
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of ``values`` on the servers."""
+        raise NotImplementedError
+
+    @property
+    def namespace(self) -> Any:
+        """The array API namespace whose creation functions put arrays here."""
+        raise NotImplementedError
+
+
+class Handle:
+    """Stands for a node: the value that the array has, or will have once it is evaluated.
+
+    Operations make other handles. To change an array is to let its handle stand for another node.
+    """
+
+    __slots__ = ("__weakref__", "_moving", "_node", "_turn", "session")
+
+    def __init__(self, session: Home, node: Node) -> None:
+        self.session = session
+        self._node = node
+        self._moving: threading.Lock | None = None
+        self._turn: threading.RLock | None = None
+        if not node.known:
+            session.note_pending(self)
+
+    def like(self, node: Node) -> Self:
+        """Another array of this session: ``node``."""
+        return type(self)(self.session, node)
+
+    @property
+    def node(self) -> Node:
+        """The expression this array stands for."""
+        node = self._node  # first: who gives its memory away after that sees that it is held
+        while (moving := self._moving) is not None:
+            with moving:  # until another thread has changed the array
+                node = self._node
+        return node
+
+    @property
+    def pending_node(self) -> Node | None:
+        """The expression if it has no value yet. Never waits."""
+        node = self._node
+        return None if node.known else node
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self._node.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``()`` or ``(n,)``."""
+        return self._node.shape
+
+    @property
+    def ndim(self) -> int:
+        """0 or 1."""
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._node.shape[0] if self._node.shape else 1
+
+    @property
+    def space(self) -> DenseSpace:
+        """The index set that the vector is defined on. ``TypeError`` for a scalar."""
+        if self._node.space is None:
+            raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+        return self._node.space
+
+    def __len__(self) -> int:
+        if not self._node.shape:
+            raise TypeError("len() of unsized object")
+        return self._node.shape[0]
+
+    def astype(self, dtype: Any, copy: bool = True) -> Self:
+        """The array in another dtype; lazy."""
+        kind = check_dtype(dtype)
+        return self.like(build.cast(self.session.graph, self._node, kind))
+
+    def copy(self) -> Self:
+        """Another handle on the same value: buffers never change, so nothing is copied."""
+        return self.like(self._node)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> threading.RLock:
+        """Held by the thread that changes the array, from reading the old value to the new one."""
+        if self._turn is None:  # most arrays are never changed
+            with self.session.turns:
+                self._turn = self._turn or threading.RLock()
+        return self._turn
+
+    def become(self, node: Node) -> Self:
+        """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
+        self._node = node
+        if not node.known:
+            self.session.note_pending(self)
+        return self
+
+    def assign(self, value: Handle, name: str = "assign") -> Self:
+        """Let this handle stand for ``value`` cast to its own dtype, as ``out=`` and ``+=`` do.
+
+        ``TypeError`` where NumPy refuses the cast, ``ValueError`` where the shape would change.
+        """
+        if not np.can_cast(value.dtype, self.dtype, "same_kind"):
+            raise TypeError(
+                f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
+                f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
+            )
+        graph, node = self.session.graph, value.node
+        if value.shape != self.shape:
+            if value.ndim and not (value.shape == (1,) and self.ndim):
+                raise ValueError(
+                    f"non-broadcastable output operand with shape {self.shape} doesn't match "
+                    f"the broadcast shape {value.shape}"
+                )
+            scalar = build.scalar_of(graph, node) if value.ndim else node
+            node = graph.make("fill", (scalar,), value.dtype, self._node.space)
+        with self.turn:
+            return self.become(build.cast(graph, node, self.dtype))
+
+
+def check_session(session: Evaluator, operand: Handle, name: str) -> None:
+    """``ValueError`` if ``operand``, of the operation ``name``, belongs to another session."""
+    if operand.session is not session:
+        raise ValueError(
+            f"{name}: the operands belong to two sessions ({session!r} and {operand.session!r}); "
+            f"pull one with .numpy() and put it with session.array(...)"
+        )
