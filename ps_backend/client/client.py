@@ -158,7 +158,7 @@ class Client(Connection):
 
     def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
         """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
-        self._send(self._compose.write(buffer, space, values), made=buffer)
+        self._send(self._requests.write(buffer, space, values), made=buffer)
         self.counters.count_vectors(written=1)
 
     def read(
@@ -180,7 +180,7 @@ class Client(Connection):
                 f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
                 f"shape {target.shape}"
             )
-        self._send(self._compose.read(buffer, space, target), recorded=False)
+        self._send(self._requests.read(buffer, space, target), recorded=False)
         self.counters.count_vectors(read=1)
         return target
 
@@ -196,7 +196,7 @@ class Client(Connection):
         """
         wanted = check_indices(indices, space.length)
         found = np.empty(len(wanted), dtype_of(np.dtype(dtype).name))
-        messages, scattered = self._compose.gather(buffer, space, wanted, found)
+        messages, scattered = self._requests.gather(buffer, space, wanted, found)
         self._send(messages, recorded=False)
         for selection, values in scattered:
             found[selection] = values
@@ -222,7 +222,7 @@ class Client(Connection):
         lacks the memory for it refuses before another has given anything away. ``ended``: as in
         ``run``.
         """
-        messages = self._compose.scatter_add(source, target, space, dtype, indices, values, donate)
+        messages = self._requests.scatter_add(source, target, space, dtype, indices, values, donate)
         large = max(sum(map(len, message.payload)) for message in messages.values())
         if donate and large > MOST_FORCED_BYTES:
             messages = self._staged(f"push {target}", messages)
@@ -230,7 +230,7 @@ class Client(Connection):
 
     def _staged(self, round: str, messages: Messages) -> Messages:
         """Stage the pairs, which a server may refuse; returns the messages without them."""
-        staged, bare = self._compose.in_two_steps(round, messages)
+        staged, bare = self._requests.in_two_steps(round, messages)
         try:
             self._send(staged)
         except Exception:
@@ -252,7 +252,7 @@ class Client(Connection):
         the order in which it comes. Programs take a buffer's values for final: never name in one a
         buffer that was updated.
         """
-        self._send(self._compose.update(buffer, space, dtype, indices, values))
+        self._send(self._requests.update(buffer, space, dtype, indices, values))
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Client(Connection):
         ``RoundClosed`` if the round is over.
         """
         key = Key(partition, attempt, slot, number)
-        self._send(self._compose.stage(round, key, space, indices, values))
+        self._send(self._requests.stage(round, key, space, indices, values))
 
     def commit(
         self,
@@ -307,27 +307,44 @@ class Client(Connection):
         with uninterrupted():
             try:
                 replies = self._fan_out.send(
-                    self._compose.commit(round, totals),
+                    self._requests.commit(round, totals),
                     after=lambda replies, error: done.extend(replies if error else ()),
                 )
             except Exception:
                 targets = [total.target for total in totals]
-                self._send(self._compose.reopen(round, targets, done))
+                self._send(self._requests.reopen(round, targets, done))
                 raise
             large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
             if large:  # all have agreed: nothing will be taken back
-                self._fan_out.send_unawaited(self._compose.nothing(large))
+                self._fan_out.send_unawaited(self._requests.nothing(large))
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""
-        self._send(self._compose.drop_round(round))
+        self._send(self._requests.drop_round(round))
 
     # --- the board --------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
         """The topic ``name`` of the session's board: small values to wait for. No message."""
-        return Topic(name, self.servers, self._compose.request, self._send)
+        return Topic(name, self.servers, self._requests.request, self._send)
 
     def loop(self, name: str) -> Loop:
         """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
-        return Loop(name, self.servers, self._compose.request, self._send)
+        return Loop(name, self.servers, self._requests.request, self._send)
+
+    # --- commands that a program registered with the servers --------------------------------------
+
+    def call(
+        self,
+        name: str,
+        body: bytes = b"",
+        arrays: Iterable[tuple[int, Space, npt.DTypeLike]] = (),
+    ) -> list[bytes]:
+        """Run the command ``name``, which is none of the servers' own: ``Service(commands=...)``.
+
+        It gets ``body`` as it is, and the buffers that it reads as ``arrays``: id, space, dtype.
+        Returns each server's answer, in order of the servers. One message to each; repeated where
+        an answer is lost, it runs once.
+        """
+        replies = self._send(self._requests.call(name, body, arrays))
+        return [replies[server].custom for server in range(self.servers)]

@@ -17,8 +17,8 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut, Replies
 from ps_backend.client.lease import renew_in_background
 from ps_backend.client.programs import Dispatcher, Ended
-from ps_backend.client.requests import Composer, Messages
-from ps_backend.client.server_link import Diagnose, Link, RetryPolicy
+from ps_backend.client.requests import Messages, Requests
+from ps_backend.client.server_link import Diagnose, RetryPolicy, ServerLink
 from ps_backend.client.status import ServerStatus, decode_status
 from ps_backend.errors import PSError
 from ps_backend.transport import Transport
@@ -63,7 +63,7 @@ class Connection:
         self.closed_message = "the client is closed; connect again"
         """What ``PSError`` says to those who use it all the same; its owner may know better."""
         self._transports = transports
-        self._compose = Composer(
+        self._requests = Requests(
             self.session,
             self.client_id,
             self.servers,
@@ -79,11 +79,11 @@ class Connection:
             raise PSError("the first server of the session was replaced too often; open a new one")
         self._numbers = itertools.count(number << _COUNTER_BITS)
         self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
-        self._programs = Dispatcher(self._compose, self._fan_out, self.counters)
+        self._programs = Dispatcher(self._requests, self._fan_out, self.counters)
         self.counters.reset()
         leases = [reply.opened.lease for reply in opened.values() if reply.opened.lease]
         if self._owner and leases:
-            renew = partial(_renew, tuple(transports), self._compose)
+            renew = partial(_renew, tuple(transports), self._requests)
             renew_in_background(min(leases), self, renew, self._ended)
 
     @property
@@ -98,7 +98,7 @@ class Connection:
 
     def status(self) -> list[ServerStatus]:
         """What each server holds. One message a server."""
-        replies = self._send(self._compose.status(), recorded=False)
+        replies = self._send(self._requests.status(), recorded=False)
         return [decode_status(self.addresses[k], replies[k].status) for k in range(self.servers)]
 
     def wait(self) -> None:
@@ -116,7 +116,7 @@ class Connection:
             if os.getpid() == self._pid:
                 self._fan_out.await_all(quietly=True)
                 there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
-                messages = self._compose.close(there, session=self._owner)
+                messages = self._requests.close(there, session=self._owner)
                 self._fan_out.send(messages, recorded=False)
         except PSError:
             pass  # the server is gone, and what it held with it
@@ -145,7 +145,7 @@ class Connection:
         there: list[int] = []
         try:
             return fan_out.send(
-                self._compose.open(
+                self._requests.open(
                     [transport.generation for transport in self._transports], create=self._owner
                 ),
                 recorded=False,
@@ -153,19 +153,19 @@ class Connection:
             )
         except Exception:
             with suppress(PSError):
-                messages = self._compose.close(there, session=self._owner)
+                messages = self._requests.close(there, session=self._owner)
                 fan_out.send(messages, recorded=False)
             raise
 
-    def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[Link]:
+    def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[ServerLink]:
         return [
-            Link(
+            ServerLink(
                 transport,
                 server,
                 self.counters,
                 retry=retry,
                 diagnose=diagnose,
-                reopen=self._compose.reopen_session,
+                reopen=self._requests.reopen_session,
             )
             for server, transport in enumerate(self._transports)
         ]
@@ -196,8 +196,8 @@ class Connection:
             raise PSError("the client was made before a fork; connect again in this process")
 
 
-def _renew(transports: Sequence[Transport], compose: Composer) -> None:
+def _renew(transports: Sequence[Transport], requests: Requests) -> None:
     """Renew the lease of the session on all servers that answer."""
     for transport in transports:
         with suppress(PSError, ConnectionError, ValueError):  # gRPC's ValueError: closed just now
-            transport.call(compose.renew())
+            transport.call(requests.renew())

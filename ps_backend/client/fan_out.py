@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
-from ps_backend.client.server_link import Exchange, Link, Message
+from ps_backend.client.server_link import Exchange, Message, ServerLink
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.wire import ps_pb2 as pb
 
@@ -104,7 +104,7 @@ def _first(errors: Mapping[int, Exception]) -> Exception | None:
 class FanOut:
     """The links of one client to all its servers. Thread-safe."""
 
-    def __init__(self, links: Sequence[Link], counters: Counters) -> None:
+    def __init__(self, links: Sequence[ServerLink], counters: Counters) -> None:
         self.links = links
         self._counters = counters
         self._noted: deque[int] = deque()

@@ -8,7 +8,7 @@ import numpy as np
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import After, FanOut, Replies
-from ps_backend.client.requests import Composer
+from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import Message
 from ps_backend.program.space import Space
 from ps_backend.program.sweep import Program, Sweep, SweepCall, partial_dtypes
@@ -24,9 +24,9 @@ Ended = Callable[[Exception | None], None]
 class Dispatcher:
     """Runs programs over the links of one client."""
 
-    def __init__(self, compose: Composer, fan_out: FanOut, counters: Counters) -> None:
-        self._compose, self._fan_out, self._counters = compose, fan_out, counters
-        self._servers = compose.servers
+    def __init__(self, requests: Requests, fan_out: FanOut, counters: Counters) -> None:
+        self._requests, self._fan_out, self._counters = requests, fan_out, counters
+        self._servers = requests.servers
         self._holders: dict[Space, list[int]] = {}
         self._dtypes: dict[Sweep, tuple[np.dtype, ...]] = {}
 
@@ -56,7 +56,7 @@ class Dispatcher:
 
     def _message(self, server: int, calls: list[SweepCall]) -> Message:
         known = self._fan_out.links[server].known_sweeps
-        request = self._compose.request()
+        request = self._requests.request()
         request.run.calls.extend(
             [encode_call(call, full=call.sweep.digest not in known) for call in calls]
         )

@@ -20,7 +20,7 @@ Messages = dict[int, Message]
 """A message for each server that the request concerns."""
 
 
-class Composer:
+class Requests:
     """Composes the messages of one client of a session with so many servers."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Composer:
         messages = self._to(space.holders(self.servers))
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
-            _fill(message.request.write.array, buffer, space, array.dtype, array.shape[1:])
+            _fill(message.request.write.target, buffer, space, array.dtype, array.shape[1:])
             message.payload = [byte_view(array[low:high])]
         return messages
 
@@ -162,7 +162,7 @@ class Composer:
             body = message.request.scatter_add
             request = self.request()
             request.stage.round, request.stage.count = round, body.count
-            request.stage.array.CopyFrom(body.array)
+            request.stage.type.CopyFrom(body.array)
             staged[server] = Message(request, message.payload)
             body.round, body.count = round, 0
             bare[server] = Message(message.request)
@@ -226,7 +226,7 @@ class Composer:
         body = request.stage
         body.round = round
         body.partition, body.attempt, body.slot, body.number = key
-        _fill(body.array, 0, space, dtype)
+        _fill(body.type, 0, space, dtype)
         return request
 
     def commit(self, round: str, totals: Iterable[Total]) -> Messages:
@@ -264,6 +264,21 @@ class Composer:
         messages = self._to(range(self.servers))
         for message in messages.values():
             message.request.drop_round.round = round
+        return messages
+
+    # --- commands that a program registered with the servers ---
+
+    def call(
+        self, name: str, body: bytes, arrays: Iterable[tuple[int, Space, npt.DTypeLike]]
+    ) -> Messages:
+        """To all servers: run the command ``name``."""
+        given = [(buffer, space, np.dtype(dtype)) for buffer, space, dtype in arrays]
+        messages = self._to(range(self.servers))
+        for message in messages.values():
+            custom = message.request.custom
+            custom.name, custom.body = name, body
+            for array in given:
+                _fill(custom.arrays.add(), *array)
         return messages
 
     def _to(self, servers: Iterable[int]) -> Messages:

@@ -61,7 +61,7 @@ class Message:
 class Exchange:
     """One request to one server and the way to its answer."""
 
-    def __init__(self, link: Link, request: pb.Request, message: Message) -> None:
+    def __init__(self, link: ServerLink, request: pb.Request, message: Message) -> None:
         self.request = request
         self._link, self._payload, self._into = link, message.payload, message.into
         self._complete = message.complete
@@ -146,7 +146,7 @@ class Exchange:
         raise self._link.give_up(self.request, error) from None
 
 
-class Link:
+class ServerLink:
     """The state of one client towards one server. Thread-safe."""
 
     def __init__(
@@ -305,9 +305,8 @@ def _buffers(request: pb.Request) -> str:
     for call in request.run.calls:
         for number in call.outputs:  # made by the request itself
             lengths.pop(number, None)
-    kind = request.WhichOneof("body")
-    if kind in ("read", "gather", "scatter_add", "update", "pull"):
-        array = getattr(request, kind).array
-        lengths[array.buffer] = array.length
+    body = getattr(request, request.WhichOneof("body") or "nothing")
+    arrays = [body.array] if hasattr(body, "array") else getattr(body, "arrays", ())
+    lengths |= {array.buffer: array.length for array in arrays}
     named = [f"{number} (length {length})" for number, length in lengths.items()]
     return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut
-from ps_backend.client.requests import Composer
-from ps_backend.client.server_link import Link, RetryPolicy
+from ps_backend.client.requests import Requests
+from ps_backend.client.server_link import RetryPolicy, ServerLink
 from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 
@@ -80,12 +80,12 @@ def server_status(
     transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
     counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
     links = [
-        Link(transport, k, counters, retry=retry, diagnose=None)
+        ServerLink(transport, k, counters, retry=retry, diagnose=None)
         for k, transport in enumerate(transports)
     ]
     try:
         replies = FanOut(links, counters).send(
-            Composer("", "", len(addresses)).status(), recorded=False
+            Requests("", "", len(addresses)).status(), recorded=False
         )
         return [decode_status(address, replies[k].status) for k, address in enumerate(addresses)]
     finally:

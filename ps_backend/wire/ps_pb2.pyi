@@ -301,10 +301,10 @@ class Run(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ...) -> None: ...
 
 class Write(_message.Message):
-    __slots__ = ("array",)
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    __slots__ = ("target",)
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    target: Array
+    def __init__(self, target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
 class Read(_message.Message):
     __slots__ = ("array",)
@@ -343,12 +343,12 @@ class Update(_message.Message):
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Stage(_message.Message):
-    __slots__ = ("round", "partition", "attempt", "count", "array", "slot", "number", "dense")
+    __slots__ = ("round", "partition", "attempt", "count", "type", "slot", "number", "dense")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DENSE_FIELD_NUMBER: _ClassVar[int]
@@ -356,11 +356,11 @@ class Stage(_message.Message):
     partition: int
     attempt: int
     count: int
-    array: Array
+    type: Array
     slot: int
     number: int
     dense: bool
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: bool = ...) -> None: ...
+    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., type: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: bool = ...) -> None: ...
 
 class Winner(_message.Message):
     __slots__ = ("partition", "attempt", "contributions")

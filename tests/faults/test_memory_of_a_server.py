@@ -76,7 +76,7 @@ def process() -> Iterator[Process]:
 def tiny_buffers(server: Process) -> None:
     for k in range(4000):
         array = pb.Array(buffer=k, length=1, dtype="float64")
-        server.ask(write=pb.Write(array=array), payload=bytes(8))
+        server.ask(write=pb.Write(target=array), payload=bytes(8))
 
 
 def posts(server: Process) -> None:
@@ -107,7 +107,7 @@ def clocks(server: Process) -> None:
     server.ask(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
     server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
     array = pb.Array(buffer=1, length=1, dtype="float64")
-    server.ask(write=pb.Write(array=array), payload=bytes(8))
+    server.ask(write=pb.Write(target=array), payload=bytes(8))
     for k in range(3000):
         add = [pb.Addition(array=array, dense=True)] if k % 2 else []
         tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, additions=add)
@@ -142,7 +142,7 @@ def replies(server: Process) -> None:
 def staged(server: Process) -> None:
     array = pb.Array(length=10, dtype="float64")
     for k in range(3000):
-        stage = pb.Stage(round="r", partition=k, array=array, dense=True)
+        stage = pb.Stage(round="r", partition=k, type=array, dense=True)
         server.ask(stage=stage, payload=bytes(80))
 
 
@@ -198,7 +198,7 @@ def test_what_is_announced_and_does_not_come_takes_nothing(process):
         client="c",
         sequence=99,
         payload=200 * MB,
-        write=pb.Write(array=array),
+        write=pb.Write(target=array),
     )
     streams = [_announce(process, header) for _ in range(4)]
     try:

@@ -55,7 +55,7 @@ class Sender:
 
     def write(self, buffer: int, values: np.ndarray) -> None:
         array = pb.Array(buffer=buffer, length=len(values), dtype=values.dtype.name)
-        reply = self.send(values.tobytes(), write=pb.Write(array=array))
+        reply = self.send(values.tobytes(), write=pb.Write(target=array))
         assert not reply.HasField("error"), reply.error.message
 
     def read(self, buffer: int, length: int, dtype: str = "float64") -> np.ndarray:

@@ -83,13 +83,13 @@ def _work(client: Client) -> None:
         Total(client.new_id(), _SPACE, float, [Winner(1, 0)], op="max", slot=1),
     ]
     client.commit_totals("r", totals)
-    client._send(client._compose.reopen("r", [total.target for total in totals], [0]))
+    client._send(client._requests.reopen("r", [total.target for total in totals], [0]))
     client.drop_round("r")
     _work_on_the_board(client)
     _work_in_a_loop(client, x)
     client.free([z, i])
-    client._send(client._compose.nothing([0]))
-    client._send(client._compose.close([0], session=False))
+    client._send(client._requests.nothing([0]))
+    client._send(client._requests.close([0], session=False))
 
 
 def _work_on_the_board(client: Client) -> None:
@@ -121,7 +121,7 @@ def _work_in_a_loop(client: Client, x: int) -> None:
         ({"read_clocks": pb.ReadClocks(loop="l")}, b""),
         ({"close_loop": pb.CloseLoop(loop="l")}, b""),
     ):
-        request = client._compose.request()
+        request = client._requests.request()
         request.MergeFrom(pb.Request(sequence=0, **body))
         request.sequence = 10_000 + len(client._transports[0].seen)  # type: ignore[attr-defined]
         client._transports[0].call(request, (memoryview(payload),))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ps_backend.server.checks import array_within_bounds
+from ps_backend.server.checks import array_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 
 
-@command(array_within_bounds)
+@command(lambda body: verify_array(body.target))
 def write(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """A new buffer with the values that came along."""
-    part = session.part(request.write.array)
+    part = session.part(request.write.target)
     payload.expect(part.nbytes)
     (buffer,) = session.store.new([part], "writing an array")
     payload.into(byte_view(buffer.array))
-    session.store.put({request.write.array.buffer: buffer})
+    session.store.put({request.write.target.buffer: buffer})
     return Response(pb.Reply())
 
 

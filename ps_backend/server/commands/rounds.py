@@ -17,7 +17,7 @@ from ps_backend.wire.rounds import OPERATIONS, Key, Winner
 
 def _stage_bounds(body: pb.Stage) -> None:
     check_name("round", body.round)
-    verify_array(body.array)
+    verify_array(body.type)
 
 
 def _commit_bounds(body: pb.Commit) -> None:
@@ -31,7 +31,7 @@ def _commit_bounds(body: pb.Commit) -> None:
 def stage(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Keep a contribution to a round until it is committed or dropped."""
     body = request.stage
-    memory, part = session.store.memory, session.part(body.array)
+    memory, part = session.store.memory, session.part(body.type)
     if body.dense:
         contribution = all_rows(memory, part, payload)
     else:

@@ -88,7 +88,7 @@ def test_a_repeat_is_answered_while_the_first_still_runs():
     with Client([transport]) as client:
         x = put(client, SPACE, X)
         session = transport.service.sessions.get(client.session)
-        request = client._compose.scatter_add(x, 77, SPACE, float, [0], [1.0], True)[0].request
+        request = client._requests.scatter_add(x, 77, SPACE, float, [0], [1.0], True)[0].request
         payload = [np.zeros(1, np.int64).view(np.uint8).data, np.ones(1).view(np.uint8).data]
         request.sequence = 1000
         answers = []
@@ -227,7 +227,7 @@ def test_a_fork_is_refused():
 def test_a_broken_payload_changes_nothing_and_is_not_recorded():
     (transport,) = in_process(1)
     with Client([transport]) as client:
-        message = client._compose.write(5, SPACE, X)[0]
+        message = client._requests.write(5, SPACE, X)[0]
         message.request.sequence = 500
         reply = transport.call(message.request, [message.payload[0][:-8]]).reply
         assert reply.error.kind == "PayloadBroken"

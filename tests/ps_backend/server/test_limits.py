@@ -261,13 +261,13 @@ def test_a_clock_is_bounded(sender):
 @pytest.mark.parametrize("row", [[2] * 100_000, [1 << 31, 2]])
 def test_a_row_has_so_many_elements(sender, row):
     array = pb.Array(buffer=1, length=9, dtype="float64", row=row)
-    assert "of a row must be 0 .. " in sender.error(write=pb.Write(array=array)).message
+    assert "of a row must be 0 .. " in sender.error(write=pb.Write(target=array)).message
 
 
 @pytest.mark.parametrize("length", [1 << 53, 2**64 - 1])
 def test_a_space_is_bounded_and_an_array_by_the_budget(sender, length):
     array = pb.Array(buffer=1, length=length, dtype="float64")
-    error = sender.error(write=pb.Write(array=array))
+    error = sender.error(write=pb.Write(target=array))
     assert error.kind in ("ValueError", "PayloadBroken")
 
 
