@@ -17,6 +17,7 @@ _RHO_FACTOR = 2.0
 _BALANCED_ITERATIONS = 100
 # Where fun is not convex, iterates cycle once rho is below its curvature: after so many iterations
 # without progress rho rises by a factor and may not fall below that, until there is progress again.
+# Not where the residuals say that it is too large already: there it would only grow without end.
 _STALLED_ITERATIONS = 10
 _RESCUE = 10.0
 _RESCUED_ITERATIONS = 200
@@ -47,10 +48,11 @@ def adapted(
 ) -> tuple[float, float]:
     """The factor for rho, and the least that it may be from now on."""
     stalled = plateau.length > 0 and plateau.length % _STALLED_ITERATIONS == 0
-    if stalled and iteration < _RESCUED_ITERATIONS:
+    wanted = _rho_factor(residuals)
+    if stalled and iteration < _RESCUED_ITERATIONS and wanted >= 1.0:
         return _RESCUE, _RESCUE * rho
     least = least_rho if plateau.length else least_rho / _RHO_FACTOR
-    factor = _rho_factor(residuals) if iteration < _BALANCED_ITERATIONS else 1.0
+    factor = wanted if iteration < _BALANCED_ITERATIONS else 1.0
     return (1.0 if factor < 1.0 and rho * factor < least else factor), least
 
 

@@ -170,8 +170,14 @@ def test_evaluations_are_counted_up_to_the_minimum():
 
 
 def test_economy_beside_scipy():
-    """In sum over what both solve; `python -m benchmarks.solvers` has more problems, and Breeze."""
+    """In the geometric mean over what both solve, so that each problem counts alike.
+
+    The sum is decided by Watson n=9 alone, where rounding decides the path: 202 to 292 evaluations.
+    `python -m benchmarks.solvers` has the sums, more problems, and Breeze.
+    """
     small = [problem for problem in PROBLEMS.values() if len(problem.start) <= 10]
-    both = economy.ours_and_scipys()
-    (ratio,), _ = economy.compared(economy.run_all(both, small), both, "standard starts")
-    assert ratio.value <= 1.0
+    runs = economy.run_all(economy.ours_and_scipys(), small)
+    solved = [of.values() for of in runs.values() if economy.solved_alike(of)]
+    ratios = [ours.evaluations / scipys.evaluations for ours, scipys in solved]
+    assert len(ratios) >= 40
+    assert np.exp(np.mean(np.log(ratios))) <= 1.0

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from optim import (
@@ -219,6 +219,8 @@ def random_quadratic(seed, n):
 @pytest.mark.parametrize("convex", SETS, ids=repr)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 8))
+@example(seed=30, n=5)
+@example(seed=92, n=3)
 def test_random_quadratics(solver, convex, seed, n):
     fun, x0 = random_quadratic(seed, n)
     result = solver(convex, max_iterations=5000).minimize(fun, x0)
