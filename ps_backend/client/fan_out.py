@@ -6,8 +6,7 @@ import threading
 import time
 from _thread import start_new_thread
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
@@ -42,6 +41,7 @@ class Group:
         self._after = after
         self._replies: Replies = {}
         self._errors: dict[int, Exception] = {}
+        self._patient = True
         self._lock = threading.Lock()
 
     def concerns(self, servers: Iterable[int]) -> bool:
@@ -76,14 +76,15 @@ class Group:
             for server in sorted(self._exchanges, reverse=True):  # the last one is sent only here
                 if server in self._replies or server in self._errors:
                     continue
-                # Another one that is silent, too, had its time while the first was waited for.
-                patient = not any(exchange.gave_up for exchange in self._exchanges.values())
+                exchange = self._exchanges[server]
                 try:
-                    self._replies[server] = self._exchanges[server].result(patient=patient)
+                    self._replies[server] = exchange.result(patient=self._patient)
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
                     self._errors[server] = error
+                    # Another silent one had its time, too, while this one was waited for.
+                    self._patient = self._patient and not exchange.gave_up
             self.finished = True
-            first = _first(self._errors)
+            first = _first(self._errors) if self._errors else None
             self._errors.clear()
             try:
                 if self._after is not None:
@@ -95,10 +96,10 @@ class Group:
             return self._replies
 
 
-def _first(errors: Mapping[int, Exception]) -> Exception | None:
+def _first(errors: Mapping[int, Exception]) -> Exception:
     """That of the first server; but what a lost server caused elsewhere says less than its loss."""
     lost = [server for server, error in errors.items() if isinstance(error, ServerLost)]
-    return errors[min(lost or errors)] if errors else None
+    return errors[min(lost or errors)]
 
 
 class FanOut:
@@ -140,9 +141,7 @@ class FanOut:
         with uninterrupted():
             group = self._prepare(messages, recorded, after)
             try:
-                with self._waiting(), ended_by_ctrl_c(group.cancel):
-                    group.start(sorted(messages)[:-1])
-                    return group.finish()
+                return self._finish(group, messages)
             except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
                 if recorded:
                     group.quiet = True
@@ -187,10 +186,9 @@ class FanOut:
             self._await(messages)
         if self._noted:
             self._hand_out_frees(messages)
-        exchanges = {
-            server: self.links[server].exchange(message, recorded=recorded)
-            for server, message in messages.items()
-        }
+        exchanges = {}
+        for server, message in messages.items():
+            exchanges[server] = self.links[server].exchange(message, recorded=recorded)
         return Group(exchanges, after, quiet=quiet)
 
     def _leave(self, group: Group) -> None:
@@ -202,8 +200,7 @@ class FanOut:
             groups = [group for group in self._unawaited if group.concerns(servers)]
         for group in groups:
             try:
-                with self._waiting(), ended_by_ctrl_c(group.cancel):
-                    group.finish()
+                self._finish(group)
             except Exception:
                 if not group.quiet:
                     raise
@@ -212,11 +209,14 @@ class FanOut:
                     with self._lock:
                         self._unawaited = [one for one in self._unawaited if one is not group]
 
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _finish(self, group: Group, to_start: Iterable[int] = ()) -> Replies:
+        """Wait for the replies to ``group``; of those ``to_start``, the last one is only called."""
         began = time.perf_counter()
         try:
-            yield
+            with ended_by_ctrl_c(group.cancel):
+                if first := sorted(to_start)[:-1]:
+                    group.start(first)
+                return group.finish()
         finally:
             self._counters.count_wait(time.perf_counter() - began)
 

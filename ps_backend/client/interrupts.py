@@ -6,8 +6,7 @@ import threading
 
 # Those of the module ``signal`` take 5 us each, to make enums.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from signal import SIGINT
 from types import FrameType
@@ -37,12 +36,10 @@ class uninterrupted:
     that handles SIGINT other than in Python.
     """
 
-    __slots__ = ("_end", "_held", "_previous")
-
-    def __init__(self) -> None:
-        self._held: list[FrameType | None] = []
-        self._previous: Callable[[int, FrameType | None], Any] | None = None
-        self._end: Callable[[], None] | None = None
+    _previous: Callable[[int, FrameType | None], Any] | None = None
+    """What handles the signal outside of the block, if this one is the outermost."""
+    _end: Callable[[], None] | None = None
+    _held: Sequence[FrameType | None] = ()
 
     def __enter__(self) -> Self:
         if _outermost.get() or threading.current_thread() is not threading.main_thread():
@@ -74,32 +71,36 @@ class uninterrupted:
         """
         if self._held and self._previous is not None:
             frame = self._held[0]
-            self._held.clear()
+            self._held = ()
             self._previous(SIGINT, frame)
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
-        self._held.append(frame)
+        self._held = (*self._held, frame)
         if self._end is not None:
             self._end()
         if len(self._held) >= _BREAKS_OFF and self._previous is not None:
             self._previous(number, frame)
 
 
-@contextmanager
-def ended_by_ctrl_c(end: Callable[[], None]) -> Iterator[None]:
+class ended_by_ctrl_c:
     """Call ``end`` when Ctrl-C is pressed in this block, which is part of an ``uninterrupted`` one.
 
     Also if one is held already. ``end`` is called by the signal's handler: it must neither wait nor
     raise, and use no lock that the block may hold.
     """
-    outermost = _outermost.get()
-    if outermost is None:
-        yield
-        return
-    before, outermost._end = outermost._end, end
-    try:
-        if outermost._held:
-            end()
-        yield
-    finally:
-        outermost._end = before
+
+    __slots__ = ("_before", "_end", "_outermost")
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    def __enter__(self) -> None:
+        self._outermost = outermost = _outermost.get()
+        if outermost is not None:
+            self._before, outermost._end = outermost._end, self._end
+            if outermost._held:
+                self._end()
+
+    def __exit__(self, *_: object) -> None:
+        if self._outermost is not None:
+            self._outermost._end = self._before

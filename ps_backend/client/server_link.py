@@ -66,7 +66,6 @@ class Exchange:
         self._link, self._payload, self._into = link, message.payload, message.into
         self._complete = message.complete
         self._pending: Pending | None = None
-        self._patient = True
         self.gave_up = False
         """Whether the server stayed silent through all repeats."""
 
@@ -81,13 +80,26 @@ class Exchange:
         called again after a KeyboardInterrupt: the server answers a recorded request from its
         record.
         """
-        self._patient = patient
+        link, reopened = self._link, False
         try:
-            reply = self._completed()
+            while True:
+                try:
+                    reply = link.check(self.request, self._deliver(patient))
+                    break
+                except SessionUnknown as error:
+                    if reopened:
+                        raise
+                    link.reopen(error)
+                    reopened = True
+                except UnknownSweep:
+                    if self._complete is None:
+                        raise
+                    self._complete(self.request)
+                    self._complete, reopened = None, False
         except Exception:
-            self._link.settle(self.request)
+            link.settle(self.request)
             raise
-        self._link.settle(self.request)
+        link.settle(self.request)
         return reply
 
     def cancel(self) -> None:
@@ -107,43 +119,23 @@ class Exchange:
         body: str | None = self.request.WhichOneof("body")
         return body == "run"
 
-    def _completed(self) -> pb.Reply:
-        try:
-            return self._reply()
-        except UnknownSweep:
-            if self._complete is None:
-                raise
-            self._complete(self.request)
-            return self._reply()
-
-    def _reply(self) -> pb.Reply:
-        try:
-            return self._link.check(self.request, self._deliver())
-        except SessionUnknown as error:
-            self._link.reopen(error)
-            return self._link.check(self.request, self._deliver())
-
-    def _deliver(self) -> Answer:
-        try:
-            return self._attempt()
-        except Unavailable as error:
-            return self._repeat(error)
-
-    def _attempt(self) -> Answer:
-        if self._pending is None:
-            return self._link.transport.call(self.request, self._payload, self._into)
+    def _deliver(self, patient: bool) -> Answer:
         pending, self._pending = self._pending, None
-        return pending.result()
-
-    def _repeat(self, error: Unavailable) -> Answer:
-        for pause in self._link.patience() if self._patient else (0.0,):
+        try:
+            return self._call() if pending is None else pending.result()
+        except Unavailable as error:
+            silence = error
+        for pause in self._link.patience() if patient else (0.0,):
             time.sleep(pause)
             try:
-                return self._attempt()
-            except Unavailable as again:
-                error = again
+                return self._call()
+            except Unavailable as error:
+                silence = error
         self.gave_up = True
-        raise self._link.give_up(self.request, error) from None
+        raise self._link.give_up(self.request, silence) from None
+
+    def _call(self) -> Answer:
+        return self._link.transport.call(self.request, self._payload, self._into)
 
 
 class ServerLink:
