@@ -83,9 +83,10 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
         return x.copy()
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
-    if not wanted:
-        return x.like(build.scalar_of(x.session.graph, x.node))
-    return x.like(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
+    with x.session.holders.lock:
+        if not wanted:
+            return x.like(build.scalar_of(x.session.graph, x.node))
+        return x.like(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
 
 
 def squeeze(x: H, /, axis: Any = None) -> H:
@@ -104,8 +105,9 @@ def broadcast_to(x: H, /, shape: Any) -> H:
     if not wanted or x.shape not in ((), (1,)):
         raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
     graph = x.session.graph
-    scalar = build.scalar_of(graph, x.node) if x.ndim else x.node
-    return x.like(graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
+    with x.session.holders.lock:
+        scalar = build.scalar_of(graph, x.node) if x.ndim else x.node
+        return x.like(graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
 
 
 def broadcast_arrays(*arrays: H) -> list[H]:

@@ -94,8 +94,8 @@ class DistArray(Arithmetic):
         ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
         command ``dot``, which must be installed for it.
         """
-        known = self._node.known
-        template: Template | None = self._node.origin if known else self.session.plan(self)
+        known = self.node.known
+        template: Template | None = self.node.origin if known else self.session.plan(self)
         if format != "text":
             return Explanation(draw(template or Template([], []), format))
         if template is None:

@@ -33,75 +33,67 @@ class Handle:
     Operations make other handles. To change an array is to let its handle stand for another node.
     """
 
-    __slots__ = ("__weakref__", "_moving", "_node", "_turn", "session")
+    __slots__ = ("__weakref__", "_turn", "node", "session")
 
     def __init__(self, session: Home, node: Node) -> None:
         self.session = session
-        self._node = node
-        self._moving: threading.Lock | None = None
+        self.node = node
+        """The expression this array stands for. Who reads it to make another array of it does so
+        under the lock of ``session.holders``."""
         self._turn: threading.RLock | None = None
-        if not node.known:
+        session.holders.add(self)
+        if node.value is None:
             session.note_pending(self)
+
+    def __del__(self) -> None:
+        self.session.holders.remove(self)
 
     def like(self, node: Node) -> Self:
         """Another array of this session: ``node``."""
         return type(self)(self.session, node)
 
     @property
-    def node(self) -> Node:
-        """The expression this array stands for."""
-        node = self._node  # first: who gives its memory away after that sees that it is held
-        while (moving := self._moving) is not None:
-            with moving:  # until another thread has changed the array
-                node = self._node
-        return node
-
-    @property
-    def pending_node(self) -> Node | None:
-        """The expression if it has no value yet. Never waits."""
-        node = self._node
-        return None if node.known else node
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
-        return self._node.dtype
+        return self.node.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """``()`` or ``(n,)``."""
-        return self._node.shape
+        return self.node.shape
 
     @property
     def ndim(self) -> int:
         """0 or 1."""
-        return len(self._node.shape)
+        return len(self.node.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._node.shape[0] if self._node.shape else 1
+        return self.node.shape[0] if self.node.shape else 1
 
     @property
     def space(self) -> DenseSpace:
         """The index set that the vector is defined on. ``TypeError`` for a scalar."""
-        if self._node.space is None:
+        if self.node.space is None:
             raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
-        return self._node.space
+        return self.node.space
 
     def __len__(self) -> int:
-        if not self._node.shape:
+        if not self.node.shape:
             raise TypeError("len() of unsized object")
-        return self._node.shape[0]
+        return self.node.shape[0]
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The array in another dtype; lazy."""
         kind = check_dtype(dtype)
-        return self.like(build.cast(self.session.graph, self._node, kind))
+        with self.session.holders.lock:
+            return self.like(build.cast(self.session.graph, self.node, kind))
 
     def copy(self) -> Self:
         """Another handle on the same value: buffers never change, so nothing is copied."""
-        return self.like(self._node)
+        with self.session.holders.lock:
+            return self.like(self.node)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -115,7 +107,7 @@ class Handle:
 
     def become(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
-        self._node = node
+        self.node = node
         if not node.known:
             self.session.note_pending(self)
         return self
@@ -130,16 +122,17 @@ class Handle:
                 f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
                 f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
             )
-        graph, node = self.session.graph, value.node
-        if value.shape != self.shape:
-            if value.ndim and not (value.shape == (1,) and self.ndim):
-                raise ValueError(
-                    f"non-broadcastable output operand with shape {self.shape} doesn't match "
-                    f"the broadcast shape {value.shape}"
-                )
-            scalar = build.scalar_of(graph, node) if value.ndim else node
-            node = graph.make("fill", (scalar,), value.dtype, self._node.space)
-        with self.turn:
+        if value.shape != self.shape and value.ndim and not (value.shape == (1,) and self.ndim):
+            raise ValueError(
+                f"non-broadcastable output operand with shape {self.shape} doesn't match "
+                f"the broadcast shape {value.shape}"
+            )
+        graph = self.session.graph
+        with self.turn, self.session.holders.lock:
+            node = value.node
+            if value.shape != self.shape:
+                scalar = build.scalar_of(graph, node) if value.ndim else node
+                node = graph.make("fill", (scalar,), value.dtype, self.node.space)
             return self.become(build.cast(graph, node, self.dtype))
 
 

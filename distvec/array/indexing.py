@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.changing import moving
 from distvec.array.creation import put
 from distvec.array.handle import Handle
 from distvec.array.operators import elementwise
@@ -28,7 +27,8 @@ def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
     if indices is None:
         return numpy(x)
     wanted = as_indices(indices, _length(x))
-    source = buffer_of(x)
+    held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
+    source = buffer_of(held)
     with measured(x.session.counters):
         return x.session.client.gather(source.id, source.space, source.dtype, wanted)
 
@@ -57,34 +57,20 @@ def push(x: H, indices: Any, values: Any) -> H:
         return persist(x)
     added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
     with x.turn:
-        persist(x)
-        with measured(x.session.counters), uninterrupted(), moving(x) as (source, is_alone):
-            _add(x, source, where, added, donate=is_alone)
+        source = buffer_of(x)
+        with measured(x.session.counters), uninterrupted():
+            _add(x, source, where, added)
     return x
 
 
-def _add(
-    x: Handle,
-    source: Buffer,
-    where: npt.NDArray[np.int64],
-    added: npt.NDArray[Any],
-    *,
-    donate: bool,
-) -> None:
-    """Let ``x`` become ``source`` with ``added``; ``donate``: in the same memory."""
+def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
+    """Let ``x``, now ``source``, have ``added``: in the same memory if nobody else holds it."""
     session, space, dtype = x.session, source.space, source.dtype
-    buffer = session.new_buffer(space, dtype)
-    leaf, flight = session.graph.leaf(buffer), Flight()
-    try:
+    buffer, flight = session.new_buffer(space, dtype), Flight()
+    with session.holders.changing(x, session.graph.leaf(buffer), flight) as is_alone:
         session.client.scatter_add(
-            source.id, buffer.id, space, dtype, where, added, donate=donate, ended=flight.end
+            source.id, buffer.id, space, dtype, where, added, donate=is_alone, ended=flight.end
         )
-    except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended
-        flight.remember(leaf, session.graph.memento(leaf)._replace(value=source))
-        session.leave(flight)
-        x.become(leaf)
-        raise
-    x.become(leaf)
 
 
 SHOWN = 3
@@ -102,7 +88,7 @@ def shown(x: Handle, at_each_end: int = SHOWN) -> str:
 def inner_text(x: Handle, what: str) -> str:
     """The values in print; of a vector the ends only, an implicit transfer of these."""
     x.session.transfer_implicitly(x.node, what, min(x.size, 2 * SHOWN))
-    x.session.evaluate_implicitly(x.node, what)
+    x.session.evaluate_implicitly(x, what)
     return f"[{shown(x)}]" if x.ndim else str(scalar(x, what))
 
 

@@ -24,8 +24,9 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     """
     session = like.session
     session.flush_if_overdue()
-    given = [_operand(like, name, operand) for operand in operands]
-    return like.like(build.elementwise(session.graph, name, given))
+    with session.holders.lock:
+        given = [_operand(like, name, operand) for operand in operands]
+        return like.like(build.elementwise(session.graph, name, given))
 
 
 def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:

@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distvec.array.creation import reshape
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node
-from ps_backend.program.space import DenseSpace
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -25,12 +24,15 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _FLOAT if dtype.kind == "f" else _INT
 
 
-def _reduce(graph: Graph, op: str, node: Node, dtype: np.dtype[Any]) -> Node:
-    """The rank-0 node of ``op`` over ``node``, in ``dtype``."""
-    if node.space is None:
-        return build.cast(graph, node, dtype)
-    accumulator = _INT if op in ("any", "all", "argmin", "argmax") else _accumulator(node.dtype)
-    return build.cast(graph, graph.make(op, (node,), accumulator, None), dtype)
+def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
+    """``op`` over all of ``x``, in ``dtype``."""
+    graph = x.session.graph
+    with x.session.holders.lock:
+        node = x.node
+        if node.space is not None:
+            counts = op in ("any", "all", "argmin", "argmax")
+            node = graph.make(op, (node,), _INT if counts else _accumulator(node.dtype), None)
+        return x.like(build.cast(graph, node, dtype))
 
 
 def _covers(x: Arithmetic, name: str, axis: Any) -> bool:
@@ -52,7 +54,7 @@ def _kept(x: A, result: A, keepdims: bool) -> A:
     """``result`` of a reduction of ``x``, as a vector of length 1 if its axis is to be kept."""
     if not keepdims or x.ndim == 0 or result.ndim:
         return result
-    return x.like(x.session.graph.make("fill", (result.node,), result.dtype, DenseSpace(1)))
+    return reshape(result, (1,))
 
 
 def _reduced(x: A, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bool) -> A:
@@ -62,7 +64,7 @@ def _reduced(x: A, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bo
     empty = _EMPTY.get(op)
     if empty is not None and x.size == 0:
         raise ValueError(empty)
-    return _kept(x, x.like(_reduce(x.session.graph, op, x.node, dtype or x.dtype)), keepdims)
+    return _kept(x, _reduce(x, op, dtype or x.dtype), keepdims)
 
 
 _EMPTY = {
@@ -81,7 +83,7 @@ def _accumulated(x: A, op: str, axis: Any, dtype: Any, keepdims: bool) -> A:
     result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
     if not covered:
         return x.astype(result)
-    return _kept(x, x.like(_reduce(x.session.graph, op, x.node, result)), keepdims)
+    return _kept(x, _reduce(x, op, result), keepdims)
 
 
 def sum(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
@@ -139,8 +141,7 @@ def mean(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -
     result = natural if dtype is None else check_dtype(dtype)
     if not covered:
         return x.astype(result)
-    graph = x.session.graph
-    exact = x.like(_reduce(graph, "sum", build.cast(graph, x.node, _FLOAT), _FLOAT))
+    exact = _reduce(x.astype(_FLOAT), "sum", _FLOAT)
     mean = elementwise(x, "divide", exact, np.float64(x.size))
     return _kept(x, mean.astype(result), keepdims)
 
@@ -164,7 +165,7 @@ def dot(x: A, y: A) -> A:
         return elementwise(x, "multiply", x, y)
     _check_same_length("dot", x, y)
     result = x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
-    return x.like(_inner(x, y, result))
+    return _inner(x, y, result)
 
 
 def matmul(x: A, y: Any) -> A:
@@ -203,15 +204,15 @@ def _check_same_length(name: str, x: Arithmetic, y: Arithmetic) -> None:
         raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
 
 
-def _inner(x: Arithmetic, y: Arithmetic, result: np.dtype[Any]) -> Node:
+def _inner(x: A, y: A, result: np.dtype[Any]) -> A:
     check_session(x.session, y, "dot")
     graph = x.session.graph
     if result == _BOOL:
-        both = build.elementwise(graph, "logical_and", (x.node, y.node))
-        return _reduce(graph, "any", both, _BOOL)
+        return _reduce(elementwise(x, "logical_and", x, y), "any", _BOOL)
     wide = _accumulator(result)
-    first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
-    return build.cast(graph, graph.inner(first, second), result)
+    with x.session.holders.lock:
+        first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
+        return x.like(build.cast(graph, graph.inner(first, second), result))
 
 
 def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
@@ -231,7 +232,7 @@ def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> 
 def _norm(x: A, ord: Any, result: np.dtype[Any]) -> A:
     wide = x.astype(_FLOAT)
     if ord is None or ord == 2:
-        return elementwise(x, "sqrt", x.like(_inner(wide, wide, _FLOAT))).astype(result)
+        return elementwise(x, "sqrt", _inner(wide, wide, _FLOAT)).astype(result)
     if ord == np.inf and x.size == 0:
         return x.like(x.session.graph.constant(0.0, result))
     if ord in (np.inf, -np.inf):

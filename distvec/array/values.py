@@ -1,7 +1,7 @@
 """What brings values to the client: asked for, or because ordinary Python needs them.
 
-Whoever reads a buffer holds it meanwhile, so that no other thread's program takes over its memory:
-what is read is the array's value of one moment.
+Whoever reads a buffer has an array of their own meanwhile, so that no other thread's program takes
+over its memory: what is read is the array's value of one moment.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.creation import reshape
 from distvec.array.handle import Handle
 from distvec.diagnostics.profile import measured
-from distvec.graph import build
 from distvec.graph.expr import Buffer
 
 H = TypeVar("H", bound=Handle)
@@ -28,10 +28,9 @@ def persist(x: H) -> H:
 def buffer_of(x: Handle) -> Buffer:
     """The buffer that holds the vector; evaluates it first if need be.
 
-    Hold it as long as its id is in use: what nobody holds is freed, or written over.
+    It is there as long as an array stands for it: ``x.copy()``, where others may change ``x``.
     """
-    node = x.node
-    x.session.compute([node])
+    (node,) = x.session.compute(x)
     if not isinstance(node.value, Buffer):
         raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
     return node.value
@@ -39,8 +38,8 @@ def buffer_of(x: Handle) -> Buffer:
 
 def numpy(x: Handle) -> npt.NDArray[Any]:
     """The values, pulled to the client: evaluation, then one message per server."""
-    node = x.node
-    x.session.compute([node])
+    held = x.copy()
+    (node,) = x.session.compute(held)
     if node.space is None:
         return np.asarray(node.value)
     buffer: Buffer = node.value
@@ -59,15 +58,13 @@ def scalar(x: Handle, what: str) -> Any:
     """The value of a rank-0 array, for ``what``; an implicit evaluation."""
     if x.ndim:
         raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
-    node = x.node
-    x.session.evaluate_implicitly(node, what)
-    return node.value
+    return x.session.evaluate_implicitly(x, what)
 
 
 def truth(x: Handle) -> bool:
     """``bool(x)``; ``ValueError`` unless there is one element."""
     if x.size == 1 and x.ndim:
-        return truth(x.like(build.scalar_of(x.session.graph, x.node)))
+        return truth(reshape(x, ()))
     if x.ndim:
         raise ValueError(
             "The truth value of an array with more than one element is ambiguous. "
@@ -81,6 +78,6 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
     if copy is False:
         raise ValueError("values on the servers cannot become a NumPy array without a copy")
     x.session.transfer_implicitly(x.node, "np.asarray()", x.size)
-    x.session.evaluate_implicitly(x.node, "np.asarray()")
+    x.session.evaluate_implicitly(x, "np.asarray()")
     values = numpy(x)
     return values if dtype is None else values.astype(dtype, copy=False)

@@ -4,35 +4,34 @@
 stores can take over the memory of such dying ones, it needs no memory of its own, and the servers
 write in place. Only then: a program that gives memory away cannot be undone, and so must not be one
 that fails on some server for want of memory.
+
+The rule: A buffer never changes; the program that reads it last may only end it, and take over its
+memory, if then no holder needs it. Holders are the arrays of the session, what the evaluation under
+way was asked for, and what requests without an answer become if they fail (``holders``). A holder
+needs the buffer it stands for, or those that it is still to be computed from: a node that gets its
+value by the program at hand needs no other any more. Whoever reads a buffer by its id has an array
+of their own that stands for it, and an array gets the value of another only under the holders'
+lock, under which it is decided here. What is written in place is no buffer but a shared array of
+the servers, which no program can name.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
+from distvec.graph.expr import Node
 from distvec.planner.plan import Plan
+from distvec.runtime.holders import Holders
 
 LEAST_BYTES = 1 << 20
 """Two copies of smaller vectors cost less than finding out whether one would do."""
 
-_probe = [object()]
-_IN_LIST = sys.getrefcount(_probe[0])
-"""The count of an object that a list alone holds, while it is asked for."""
 
-
-def references(items: Sequence[object], k: int) -> int:
-    """How many references there are to ``items[k]`` besides that of the list ``items``."""
-    return sys.getrefcount(items[k]) - _IN_LIST
-
-
-def find_donors(plan: Plan, values: list[Any]) -> dict[int, int]:
+def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     """Per vector that the last program stores, the dying input whose memory it takes over.
 
-    All as positions in ``plan.nodes``; ``values`` are the values there so far. Empty if the memory
-    of dying inputs is not enough for all, or if the plan might have to be run again.
+    All as positions in ``plan.nodes``. Empty if the memory of dying inputs is not enough for all,
+    or if the plan might have to be run again.
     """
     program = plan.template.programs[-1]
     if any(plan.nodes[position].direct is not None for position in program.scalars):
@@ -40,7 +39,7 @@ def find_donors(plan: Plan, values: list[Any]) -> dict[int, int]:
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
     if not wanted or any(_bytes(plan, position) < LEAST_BYTES for position in wanted):
         return {}
-    dying = _dying(plan, values)
+    dying = _dying(holders, plan)
     donors: dict[int, int] = {}
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]
@@ -59,30 +58,33 @@ def _bytes(plan: Plan, position: int) -> int:
     return 0 if node.space is None else node.space.length * node.dtype.itemsize
 
 
-def _dying(plan: Plan, values: list[Any]) -> set[int]:
-    """Positions of known vectors that only ``plan`` still refers to.
+def _dying(holders: Holders, plan: Plan) -> set[int]:
+    """Positions of the known vectors that nobody holds once ``plan`` has run.
 
-    From the roots down: a node goes with the plan if every reference to it is the plan's own or
-    that of a node which lets go of its arguments, because it gets its value or goes itself.
-    Nothing is said of references that cannot be accounted for; the vectors behind them stay.
+    A buffer that two nodes stand for stays: the program would read it by the one while it writes
+    over the other.
     """
-    nodes = plan.nodes
-    settled = {
-        position
-        for program in plan.template.programs
-        for sweep in program.sweeps
-        for position in (*sweep.stores, *sweep.reductions)
+    buffers = {
+        position: node.value.id
+        for position, node in enumerate(plan.nodes)
+        if node.known and node.space is not None
     }
-    settled.update(position for program in plan.template.programs for position in program.scalars)
-    settled.update(plan.template.before)
-    accounted = Counter(id(node) for pair in plan.aliases for node in pair)
-    dying = set()
-    for position in range(len(nodes) - 1, -1, -1):
-        alone = references(nodes, position) == accounted[id(nodes[position])]
-        if position in settled or alone:
-            accounted.update(map(id, nodes[position].args))
-        is_vector = nodes[position].known and nodes[position].space is not None
-        # The buffer, likewise: its node alone holds it, besides ``values``.
-        if alone and is_vector and references(values, position) == 1:
-            dying.add(position)
-    return dying
+    uses = Counter(buffers.values())
+    with holders.lock:
+        held = holders.held(settled=_settled(plan))
+    return {position for position, id in buffers.items() if id not in held and uses[id] == 1}
+
+
+def _settled(plan: Plan) -> set[Node]:
+    """The nodes that have their values once ``plan`` has run."""
+    positions = set(plan.template.before)
+    for program in plan.template.programs:
+        positions.update(program.scalars)
+        for sweep in program.sweeps:
+            positions.update(sweep.stores)
+            positions.update(sweep.reductions)
+    settled = {plan.nodes[position] for position in positions}
+    settled.update(
+        node for node, simplified in plan.aliases if simplified.known or simplified in settled
+    )
+    return settled

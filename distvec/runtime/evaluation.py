@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,22 +15,10 @@ from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor, execute
-from distvec.runtime.pending import Flight
+from distvec.runtime.holders import Holder, Holders
 from ps_backend.client import Client, Counters, uninterrupted
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.space import DenseSpace
-
-
-class Holder(Protocol):
-    """What stands for a node as long as somebody holds it: an array."""
-
-    @property
-    def node(self) -> Node:
-        """The node."""
-
-    @property
-    def pending_node(self) -> Node | None:
-        """The node if it has no value yet. Never waits."""
 
 
 class Evaluator:
@@ -51,16 +39,15 @@ class Evaluator:
         """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
         self.cancellations = 0
         """How often an expanded inner product lost digits and was computed anew, directly."""
-        self._executor = Executor(client, self.graph)
+        self.holders = Holders(self.graph)
+        """Who holds the values of nodes."""
+        self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self._overdue = False
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
         self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
         self.turns = threading.Lock()
         """Held for a moment by who makes the ``turn`` of an array."""
-        # Arrays without a value yet. They are found here by a later evaluation, which takes along
-        # what it can; weak, since what nobody holds need never be computed.
-        self._pending: weakref.WeakValueDictionary[int, Holder] = weakref.WeakValueDictionary()
         self._refused: weakref.WeakSet[Node] = weakref.WeakSet()
         """Nodes that could not be computed when nobody had asked: not tried again until asked."""
 
@@ -75,7 +62,7 @@ class Evaluator:
 
     def note_pending(self, array: Holder) -> None:
         """Called for every array that has no value yet."""
-        self._pending[id(array)] = array
+        self.holders.add_pending(array)
         deep = array.node.depth >= self._slack * self.pending_depth
         if deep or len(self.graph) >= self._slack * self.pending_nodes:
             self._overdue = True
@@ -85,15 +72,13 @@ class Evaluator:
         if not self._overdue:
             return
         self._overdue = False
-        nodes = self._alive()
-        if len(self.graph) < self._slack * self.pending_nodes:
-            # What is not deep waits: it may never be asked for, and then needs no memory.
-            nodes = [node for node in nodes if 2 * node.depth >= self.pending_depth]
-        self._send_off(nodes)
+        # What is not deep waits: it may never be asked for, and then needs no memory.
+        few = len(self.graph) < self._slack * self.pending_nodes
+        self._send_off(self.pending_depth / 2 if few else 0)
 
     def evaluate(self, *arrays: Holder) -> None:
         """Compute ``arrays``, in as few messages as their dependencies allow."""
-        self.compute([array.node for array in arrays])
+        self.compute(*arrays)
 
     def flush(self) -> None:
         """Send off everything pending without waiting for an answer, unless one is needed.
@@ -101,23 +86,24 @@ class Evaluator:
         What fails then stays pending, and is tried again when it is asked for: there the error
         shows.
         """
-        self._send_off(self._alive())
+        self._send_off()
 
     def plan(self, *arrays: Holder) -> Template:
         """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
         return self._plan([array.node for array in arrays]).template
 
-    def evaluate_implicitly(self, node: Node, what: str) -> None:
-        """Evaluate because a value is needed; counted, and an error in strict mode."""
+    def evaluate_implicitly(self, array: Holder, what: str) -> Any:
+        """The value of ``array``, which ``what`` needs; counted, and an error in strict mode."""
+        node = array.node
         if node.known:
-            return
+            return node.value
         if self._strict:
             raise RuntimeError(
                 f"{what} at {call_site()} evaluates an array, which session.strict() forbids; "
                 f"call distvec.evaluate(...) or .persist() before"
             )
         self.implicit_evaluations += 1
-        self.compute([node])
+        return self.compute(array)[0].value
 
     def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
         """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
@@ -140,55 +126,56 @@ class Evaluator:
         finally:
             self._strict = before
 
-    def _alive(self) -> list[Node]:
-        """Nodes without a value of arrays that a user holds, oldest first."""
-        # A list of references is made in one go: other threads may add arrays meanwhile.
-        alive = []
-        for reference in self._pending.valuerefs():
-            array = reference()
-            if array is None:
-                continue
-            node = array.pending_node
-            if node is not None:
-                alive.append(node)
-            elif not self._executor.flights:  # else it may be pending again
-                self._pending.pop(id(array), None)
-        return alive
-
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
-        return self.planner.plan(targets, [] if alone else self._wanted(self._alive()))
+        return self.planner.plan(targets, [] if alone else self._wanted(self.holders.pending()))
 
     def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
         """Those that may be computed though nobody asks for them."""
         return [node for node in dict.fromkeys(nodes) if node not in self._refused]
 
-    def compute(self, nodes: Iterable[Node]) -> None:
-        """Give ``nodes`` their values, on the servers or here; waits for all programs under way."""
-        targets = list(dict.fromkeys(nodes))
-        with self._evaluating:
-            if not self._executor.flights and all(node.known for node in targets):
-                return
-            with measured(self.counters), uninterrupted() as hold:
-                try:
-                    self._execute(targets, hold, wait=True)
-                    return
-                except OutOfBudget:
-                    pass  # gone with the block, and with it what its traceback keeps alive
-                # What was taken along must not make fail what was asked for.
-                self._execute(targets, hold, wait=True, alone=True)
-                self._refused.update(self._alive())
+    def compute(self, *arrays: Holder) -> list[Node]:
+        """Give ``arrays`` their values, on the servers or here; waits for all programs under way.
 
-    def _send_off(self, nodes: Sequence[Node]) -> None:
-        """Compute ``nodes``, which nobody asked for: without waiting, and without an error."""
+        Returns what they stood for when their turn came.
+        """
         with self._evaluating:
-            targets = self._wanted(node for node in nodes if not node.known)
-            if not targets:
+            with self.holders.lock:
+                nodes = [array.node for array in arrays]
+                self.holders.asked = targets = list(dict.fromkeys(nodes))
+            try:
+                self.holders.wait_for(targets)
+                if self.holders.flights or not all(node.known for node in targets):
+                    self._compute(targets)
+            finally:
+                self.holders.asked = ()
+        return nodes
+
+    def _compute(self, targets: Sequence[Node]) -> None:
+        with measured(self.counters), uninterrupted() as hold:
+            try:
+                self._execute(targets, hold, wait=True)
                 return
-            with measured(self.counters), uninterrupted() as hold:
-                try:
-                    self._execute(targets, hold, wait=False)
-                except PSError:
-                    self._refuse(targets)
+            except OutOfBudget:
+                pass  # gone with the block, and with it what its traceback keeps alive
+            # What was taken along must not make fail what was asked for.
+            self._execute(targets, hold, wait=True, alone=True)
+            self._refused.update(self.holders.pending())
+
+    def _send_off(self, least_depth: float = 0) -> None:
+        """Compute what is pending and deep enough: without waiting, and without an error."""
+        with self._evaluating:
+            with self.holders.lock:
+                pending = self.holders.pending()
+                targets = self._wanted(node for node in pending if node.depth >= least_depth)
+                self.holders.asked = targets
+            try:
+                if targets:
+                    with measured(self.counters), uninterrupted() as hold:
+                        self._execute(targets, hold, wait=False)
+            except PSError:
+                self._refuse(targets)
+            finally:
+                self.holders.asked = ()
 
     def _execute(
         self, targets: Sequence[Node], hold: uninterrupted, *, wait: bool, alone: bool = False
@@ -196,7 +183,9 @@ class Evaluator:
         while True:
             missing = [node for node in targets if not node.known]
             plan = self._plan(missing, alone=alone) if missing else None
-            if self._executor.flights and self._land():
+            if plan is not None:
+                self.holders.wait_for(plan.nodes)
+            if self.holders.flights and self._land():
                 continue  # what the plan builds upon was taken back
             if plan is None:
                 return
@@ -209,15 +198,11 @@ class Evaluator:
             else:
                 return
 
-    def leave(self, flight: Flight) -> None:
-        """Let the next evaluation ask how a request ended whose wait was broken off."""
-        with self._evaluating:
-            self._executor.flights.append(flight)
-
     def _land(self) -> bool:
         """Wait for all programs under way; whether one was taken back."""
         self.client.wait()
-        flights, self._executor.flights = self._executor.flights, []
+        flights = self.holders.flights[:]
+        del self.holders.flights[: len(flights)]
         failed = [node for flight in reversed(flights) for node in flight.take_back(self.graph)]
         if failed:
             self._refuse(failed)

@@ -13,6 +13,7 @@ from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
 from distvec.runtime.donation import find_donors
+from distvec.runtime.holders import Holders
 from distvec.runtime.pending import Flight
 from ps_backend.client import Client, Ended
 from ps_backend.program import ops
@@ -32,10 +33,8 @@ class Cancelled(Exception):
 class Executor:
     """Runs plans on the servers of one session."""
 
-    def __init__(self, client: Client, graph: Graph) -> None:
-        self.client, self.graph = client, graph
-        self.flights: list[Flight] = []
-        """Programs whose answers nobody has waited for yet."""
+    def __init__(self, client: Client, graph: Graph, holders: Holders) -> None:
+        self.client, self.graph, self.holders = client, graph, holders
 
     def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
@@ -55,7 +54,7 @@ def execute(
     """Give every node that ``plan`` computes its value. One message per program and server.
 
     With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
-    it: it is one of the executor's flights. A failure leaves every node as it was; after
+    it: it is one of the holders' flights. A failure leaves every node as it was; after
     ``Cancelled`` the inner products that were computed are remembered, so that another plan does
     not ask for them again. ``limit``: how far one of them may cancel. ``between`` is called between
     programs, and may raise.
@@ -84,7 +83,7 @@ def _run_last(
     *,
     wait: bool,
 ) -> None:
-    donors, flight = find_donors(plan, values), Flight()
+    donors, flight = find_donors(executor.holders, plan), Flight()
     awaited = wait or any(sweep.reductions for sweep in program.sweeps)
     try:
         _run(executor, plan, program, values, donors, wait=awaited, ended=flight.end)
@@ -92,13 +91,13 @@ def _run_last(
     except KeyboardInterrupt:
         # Whether it ran is not known, and it may have written over what its nodes are computed
         # from: so they get their values as if it had, until the next evaluation has asked.
-        executor.flights.append(flight)
+        executor.holders.flights.append(flight)
         _settle(executor, plan, values, flight, program)
         raise
     if awaited:
         _settle(executor, plan, values)
     else:
-        executor.flights.append(flight)
+        executor.holders.flights.append(flight)
         _settle(executor, plan, values, flight, program)
 
 

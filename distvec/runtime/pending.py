@@ -7,15 +7,19 @@ was not asked for, so its failure is nobody's error, and whoever asks for such a
 
 from __future__ import annotations
 
+import threading
+
 from distvec.graph.expr import Graph, Memento, Node
 
 
 class Flight:
     """One request under way, and the nodes that have values already which it is to make."""
 
-    __slots__ = ("_before", "_failed", "_landed")
+    __slots__ = ("_before", "_failed", "_landed", "sending")
 
     def __init__(self) -> None:
+        self.sending = threading.RLock()
+        """Held by the thread that sends the request and waits, for others that want its nodes."""
         self._landed = False
         self._failed = False
         self._before: list[tuple[Node, Memento]] = []
@@ -29,6 +33,10 @@ class Flight:
     def remember(self, node: Node, memento: Memento) -> None:
         """``node``, which gets its value now, is to be so again if the request fails."""
         self._before.append((node, memento))
+
+    def mementos(self) -> list[Memento]:
+        """What its nodes become if it fails."""
+        return [memento for _, memento in list(self._before)]
 
     def take_back(self, graph: Graph) -> list[Node]:
         """If it failed, or never left, make its nodes what they were; returns these."""

@@ -100,8 +100,9 @@ def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
 
 def _copies(ps: PSContext, arrays: Sequence[DistArray]) -> list[Buffer]:
     """Copies to be trained, made on the servers: the commit of a round without contributions."""
-    ps.evaluate(*arrays)  # at once, in common messages
-    sources = [array.buffer for array in arrays]
+    held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
+    ps.evaluate(*held)  # at once, in common messages
+    sources = [array.buffer for array in held]
     buffers = [ps.new_buffer(source.space, source.dtype) for source in sources]
     totals = [
         Total(buffer.id, buffer.space, buffer.dtype, [], source=source.id)

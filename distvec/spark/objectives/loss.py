@@ -206,7 +206,8 @@ class LogisticLoss:
         """The sum over all rows of the loss, and of its gradient; None if blocks are missing."""
         client, space = self.ps.client, DenseSpace(self.dimension)
         round_name = str(client.new_id())
-        weights = w.buffer  # held as long as tasks read it
+        held = w.copy()  # as long as tasks read it, whatever becomes of w
+        weights = held.buffer
         request = Evaluation(
             self.ps.access,
             round_name,

@@ -106,8 +106,8 @@ class SharedVector:
 @contextmanager
 def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
     """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
-    before = array.persist().node  # held, so that its memory stays while it is copied
-    owned = _copy(ps, before.value.id, array.space, array.dtype)
+    held = array.copy()  # so that its memory stays while it is copied
+    owned = _copy(ps, held.buffer_id, array.space, array.dtype)
     shared = SharedVector(ps.access, owned.id, len(array), array.dtype.str, ps)
     try:
         yield shared
@@ -117,7 +117,7 @@ def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
         shared.is_over = True
         del owned  # which the traceback of an error would keep
     with array.turn:
-        if array.node is not before:
+        if array.node is not held.node:
             raise RuntimeError(
                 "the array was changed inside of 'with ps.share(...)', and has that value now; "
                 "what was pushed is not in it: push to the shared vector instead, or take its "

@@ -111,6 +111,49 @@ def test_what_a_held_intermediate_needs_stays(
     assert (product.numpy() == host * 3.0).all()
 
 
+def test_arrays_hold_and_nothing_else_does(ps: dv.Session, in_place: Callable[[], int]) -> None:
+    """Who looks at the insides of an array, as a debugger does, holds no value by that."""
+    (x,) = make(ps, 1)
+    expected = x.numpy() + 1.0
+    insides = [x.node, x.node.value, x.buffer]
+    x += 1.0
+    x.persist()
+    assert in_place() == 1
+    assert (x.numpy() == expected).all()
+    assert insides[1] is not x.node.value
+
+
+HOLDERS: list[Callable[[dv.DistArray, dv.DistArray], dv.DistArray]] = [
+    lambda x, y: x.copy(),
+    lambda x, y: x * y,
+    lambda x, y: dv.sum(x * y) + 1.0,
+    lambda x, y: x.astype(np.float32).astype(np.float64),
+]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_another_array_holds_as_long_as_it_is_there(
+    ps: dv.Session,
+    holder: Callable[[dv.DistArray, dv.DistArray], dv.DistArray],
+    gone: bool,
+    in_place: Callable[[], int],
+) -> None:
+    x, y = make(ps, 2)
+    host = x.numpy()
+    other = holder(x, y)
+    expected = holder(ps.array(host), y).numpy()
+    if gone:
+        del other
+    x += 1.0
+    ps.counters.reset()
+    x.persist()
+    assert in_place() == int(gone)
+    assert (x.numpy() == host + 1.0).all()
+    if not gone:
+        assert (other.numpy() == expected).all()
+
+
 def test_memory_goes_to_vectors_of_the_same_dtype_only(
     ps: dv.Session, in_place: Callable[[], int]
 ) -> None:

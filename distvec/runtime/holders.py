@@ -1,0 +1,140 @@
+"""Who holds values: arrays, the evaluation under way, and requests that may yet have failed."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from distvec.graph.expr import Graph, Node, topological
+from distvec.runtime.pending import Flight
+
+
+class Holder(Protocol):
+    """What stands for a node as long as somebody holds it: an array."""
+
+    node: Node
+
+    def become(self, node: Node) -> object:
+        """Stand for another node."""
+
+
+_Arrays = dict[int, weakref.ref[Holder]]
+
+
+class Holders:
+    """The arrays of one session, and what else must find its values again. Thread-safe.
+
+    What an array holds is asked of the array when it matters, so that nothing has to be noted when
+    it changes. Its finalizer takes no lock, as it may run anywhere.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.lock = threading.RLock()
+        """Held by who makes an array of what another one stands for, and by who decides that memory
+        is given away: so nobody has read a value then without holding it yet. Only for a moment:
+        under it neither a program is waited for nor the end of an evaluation."""
+        self.asked: Sequence[Node] = ()
+        """What the evaluation under way is to compute."""
+        self.flights: list[Flight] = []
+        """Requests whose answers nobody has waited for yet."""
+        self._changes: dict[Node, Flight] = {}
+        """By the node that each makes: requests that a thread is sending, to change an array."""
+        # Weak, since what nobody holds need never be computed.
+        self._arrays: _Arrays = {}
+        self._pending: _Arrays = {}
+
+    def add(self, array: Holder) -> None:
+        """Note an array that was made."""
+        self._arrays[id(array)] = weakref.ref(array)
+
+    def add_pending(self, array: Holder) -> None:
+        """Note that an array has no value yet: a later evaluation may take it along."""
+        self._pending[id(array)] = weakref.ref(array)
+
+    def remove(self, array: Holder) -> None:
+        """Forget an array that nobody has any more."""
+        key = id(array)
+        self._arrays.pop(key, None)
+        self._pending.pop(key, None)
+
+    def pending(self) -> list[Node]:
+        """Nodes without a value of arrays that a user holds, oldest first."""
+        found = []
+        for array in _alive(self._pending):
+            node = array.node
+            if not node.known:
+                found.append(node)
+            elif not self.flights:  # else it may be pending again
+                self._pending.pop(id(array), None)
+        return found
+
+    def held(self, settled: Container[Node] = (), but: Holder | None = None) -> set[int]:
+        """Ids of the buffers that somebody needs once the nodes ``settled`` have their values.
+
+        A holder needs the buffer it stands for, or those that this is still to be computed from;
+        ``but`` is a holder that does not count. Only under ``lock``.
+        """
+        roots = [array.node for array in _alive(self._arrays) if array is not but]
+        roots += self.asked
+        found = set()
+        for flight in [*self.flights, *self._changes.values()]:
+            for before in flight.mementos():
+                roots += before.args if before.direct is None else (*before.args, before.direct)
+                if before.op == "buffer":
+                    found.add(before.value.id)
+        unknown = []
+        for node in roots:
+            if not node.known:
+                unknown.append(node)
+            elif node.space is not None:
+                found.add(node.value.id)
+        below = topological(unknown, lambda node: node.known or node in settled)
+        found.update(node.value.id for node in below if node.known and node.space is not None)
+        return found
+
+    @contextmanager
+    def changing(self, array: Holder, leaf: Node, flight: Flight) -> Iterator[bool]:
+        """In this block a request makes of the buffer that ``array`` is the one of ``leaf``.
+
+        Gives whether nobody else holds the former, so that the request may write over it. The array
+        is ``leaf`` at once; who evaluates that waits for the end of the block (``wait_for``). What
+        fails is taken back. Only in the array's turn.
+        """
+        with flight.sending:
+            with self.lock:
+                is_alone = array.node.value.id not in self.held(but=array)
+                flight.remember(leaf, self._graph.memento(leaf)._replace(value=array.node.value))
+                self._changes[leaf] = flight
+                array.become(leaf)
+            try:
+                yield is_alone
+            except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended
+                self.flights.append(flight)
+                raise
+            except BaseException:
+                flight.take_back(self._graph)
+                raise
+            finally:
+                del self._changes[leaf]
+
+    def wait_for(self, nodes: Iterable[Node]) -> None:
+        """Until other threads have made those of ``nodes`` that they are about to make."""
+        if not self._changes:
+            return
+        for node in nodes:
+            flight = self._changes.get(node)
+            if flight is not None:
+                with flight.sending:
+                    pass
+
+
+def _alive(arrays: _Arrays) -> Iterator[Holder]:
+    # The list is made in one go: other threads may add arrays meanwhile.
+    for reference in list(arrays.values()):
+        array = reference()
+        if array is not None:
+            yield array
