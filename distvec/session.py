@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distvec.array import hints
-from distvec.array.creation import filled, length_of, put
+from distvec.array.creation import filled, length_of, put, vector_type
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
@@ -22,7 +22,6 @@ from ps_backend.client import Client
 from ps_backend.in_process import connect_in_process
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
-from ps_backend.program.space import DenseSpace
 
 
 class Session(Home):
@@ -127,7 +126,7 @@ class Session(Home):
         return values.astype(kind)
 
     def _iota(self, length: int) -> DistArray:
-        node = self.graph.make("iota", (), np.dtype(np.int64), DenseSpace(length))
+        node = self.graph.make("iota", (), vector_type(length, np.dtype(np.int64)))
         return DistArray(self, node)
 
     @cached_property

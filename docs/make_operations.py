@@ -10,7 +10,7 @@ from distvec.array.namespace import VERSIONS
 from distvec.graph import dtypes
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 PAGE = Path(__file__).with_name("operations.md")
 

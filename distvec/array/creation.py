@@ -12,9 +12,10 @@ from distvec.array.handle import Handle, check_session
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node, space_of
+from distvec.graph.expr import Graph, Node
 from distvec.runtime.evaluation import Evaluator
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import ArrayType, array_type
 
 H = TypeVar("H", bound=Handle)
 
@@ -58,9 +59,9 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
         )
     if host.ndim == 0:
         return session.graph.constant(host[()], host.dtype)
-    buffer = session.new_buffer(DenseSpace(len(host)), host.dtype)
+    buffer = session.new_buffer(vector_type(len(host), host.dtype))
     with measured(session.counters):
-        session.client.write(buffer.id, buffer.space, np.ascontiguousarray(host))
+        session.client.write(buffer.id, buffer.type.space, np.ascontiguousarray(host))
     return session.graph.leaf(buffer)
 
 
@@ -72,7 +73,17 @@ def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node
     kind = check_dtype(dtype if dtype is not None else value.dtype)
     constant = graph.constant(np.asarray(fill_value, kind)[()], kind)
     extents = shape_of(shape)
-    return graph.make("fill", (constant,), kind, DenseSpace(*extents)) if extents else constant
+    return repeated(graph, constant, *extents) if extents else constant
+
+
+def repeated(graph: Graph, scalar: Node, length: int) -> Node:
+    """A vector of ``length`` with ``scalar`` everywhere."""
+    return graph.make("fill", (scalar,), vector_type(length, scalar.dtype))
+
+
+def vector_type(length: int, dtype: np.dtype[Any]) -> ArrayType:
+    """The type of vectors of ``length`` as users make them: all of one length are aligned."""
+    return array_type(DenseSpace(length), dtype)
 
 
 def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
@@ -86,7 +97,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
     with x.session.holders.lock:
         if not wanted:
             return x.like(build.scalar_of(x.session.graph, x.node))
-        return x.like(x.session.graph.make("fill", (x.node,), x.dtype, DenseSpace(1)))
+        return x.like(repeated(x.session.graph, x.node, 1))
 
 
 def squeeze(x: H, /, axis: Any = None) -> H:
@@ -107,7 +118,7 @@ def broadcast_to(x: H, /, shape: Any) -> H:
     graph = x.session.graph
     with x.session.holders.lock:
         scalar = build.scalar_of(graph, x.node) if x.ndim else x.node
-        return x.like(graph.make("fill", (scalar,), x.dtype, DenseSpace(*wanted)))
+        return x.like(repeated(graph, scalar, *wanted))
 
 
 def broadcast_arrays(*arrays: H) -> list[H]:
@@ -116,5 +127,6 @@ def broadcast_arrays(*arrays: H) -> list[H]:
         return []
     for array in arrays:
         check_session(arrays[0].session, array, "broadcast_arrays")
-    space = space_of(build.broadcast(arrays[0].session.graph, [array.node for array in arrays]))
-    return [broadcast_to(array, () if space is None else (space.length,)) for array in arrays]
+    nodes = build.broadcast(arrays[0].session.graph, [array.node for array in arrays])
+    shape = build.type_of(nodes, arrays[0].dtype).shape
+    return [broadcast_to(array, shape) for array in arrays]

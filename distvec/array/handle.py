@@ -11,7 +11,7 @@ from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import Space
 
 
 class Home(Evaluator):
@@ -60,29 +60,27 @@ class Handle:
     @property
     def shape(self) -> tuple[int, ...]:
         """``()`` or ``(n,)``."""
-        return self.node.shape
+        return self.node.type.shape
 
     @property
     def ndim(self) -> int:
         """0 or 1."""
-        return len(self.node.shape)
+        return len(self.node.type.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.node.shape[0] if self.node.shape else 1
+        return self.node.type.shape[0] if self.node.type.shape else 1
 
     @property
-    def space(self) -> DenseSpace:
+    def space(self) -> Space:
         """The index set that the vector is defined on. ``TypeError`` for a scalar."""
-        if self.node.space is None:
-            raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
-        return self.node.space
+        return self.node.type.space
 
     def __len__(self) -> int:
-        if not self.node.shape:
+        if not self.node.type.shape:
             raise TypeError("len() of unsized object")
-        return self.node.shape[0]
+        return self.node.type.shape[0]
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The array in another dtype; lazy."""
@@ -132,7 +130,7 @@ class Handle:
             node = value.node
             if value.shape != self.shape:
                 scalar = build.scalar_of(graph, node) if value.ndim else node
-                node = graph.make("fill", (scalar,), value.dtype, self.node.space)
+                node = graph.make("fill", (scalar,), self.node.type.of(value.dtype))
             return self.become(build.cast(graph, node, self.dtype))
 
 

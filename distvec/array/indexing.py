@@ -30,7 +30,7 @@ def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
     held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
     source = buffer_of(held)
     with measured(x.session.counters):
-        return x.session.client.gather(source.id, source.space, source.dtype, wanted)
+        return x.session.client.gather(source.id, source.type.space, source.type.dtype, wanted)
 
 
 def push(x: H, indices: Any, values: Any) -> H:
@@ -65,8 +65,8 @@ def push(x: H, indices: Any, values: Any) -> H:
 
 def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
     """Let ``x``, now ``source``, have ``added``: in the same memory if nobody else holds it."""
-    session, space, dtype = x.session, source.space, source.dtype
-    buffer, flight = session.new_buffer(space, dtype), Flight()
+    session, space, dtype = x.session, source.type.space, source.type.dtype
+    buffer, flight = session.new_buffer(source.type), Flight()
     with session.holders.changing(x, session.graph.leaf(buffer), flight) as is_alone:
         session.client.scatter_add(
             source.id, buffer.id, space, dtype, where, added, donate=is_alone, ended=flight.end

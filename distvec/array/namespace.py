@@ -14,7 +14,7 @@ from distvec.array import creation as shapes
 from distvec.array import functions, reductions
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: each holds what the ones before it do."""

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import shape_of
+from distvec.array.creation import shape_of, vector_type
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import cos, floor, log, sqrt
 from distvec.array.handle import Home
-from ps_backend.program.space import DenseSpace
 
 
 class Random:
@@ -61,10 +60,10 @@ class Random:
         shape = shape_of(size)
         if not shape:
             raise TypeError("size must be an integer, got (): draw one and take .item()")
-        space = DenseSpace(*shape)
-        index = graph.make("iota", (), int64, space)
+        type = vector_type(shape[0], int64)
+        index = graph.make("iota", (), type)
         arguments = (graph.constant(key, int64), index)
-        node = graph.make("uniform", arguments, np.dtype(np.float64), space)
+        node = graph.make("uniform", arguments, type.of(np.dtype(np.float64)))
         return DistArray(self._session, node)
 
 

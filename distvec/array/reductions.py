@@ -12,6 +12,7 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
+from ps_backend.program.types import scalar_type
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -29,9 +30,10 @@ def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
     graph = x.session.graph
     with x.session.holders.lock:
         node = x.node
-        if node.space is not None:
+        if not node.is_scalar:
             counts = op in ("any", "all", "argmin", "argmax")
-            node = graph.make(op, (node,), _INT if counts else _accumulator(node.dtype), None)
+            accumulator = _INT if counts else _accumulator(node.dtype)
+            node = graph.make(op, (node,), scalar_type(accumulator))
         return x.like(build.cast(graph, node, dtype))
 
 

@@ -40,11 +40,11 @@ def numpy(x: Handle) -> npt.NDArray[Any]:
     """The values, pulled to the client: evaluation, then one message per server."""
     held = x.copy()
     (node,) = x.session.compute(held)
-    if node.space is None:
+    if node.is_scalar:
         return np.asarray(node.value)
     buffer: Buffer = node.value
     with measured(x.session.counters):
-        return x.session.client.read(buffer.id, buffer.space, buffer.dtype)
+        return x.session.client.read(buffer.id, buffer.type.space, buffer.type.dtype)
 
 
 def item(x: Handle) -> Any:

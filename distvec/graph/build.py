@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from distvec.graph import dtypes
-from distvec.graph.expr import Graph, Node, space_of
+from distvec.graph.expr import Graph, Node
 from ps_backend.program import ops
+from ps_backend.program.types import NodeType, scalar_type
 
 _TO_INDEX = {True: np.inf, False: -np.inf}
 
@@ -34,40 +35,61 @@ def apply(graph: Graph, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node
     """The node of ``op`` on nodes that already have the dtypes and shapes it works on."""
     if op in ("copy", "positive"):
         return args[0]
-    if args and all(arg.space is None and arg.known for arg in args):
+    type = type_of(args, dtype)
+    if type.is_scalar and all(arg.known for arg in args):
         with np.errstate(all="ignore"):
             value = ops.TABLE[op].numpy(*(arg.value for arg in args))
         return graph.constant(value, dtype)
-    return graph.make(op, tuple(args), dtype, space_of(args))
+    return graph.make(op, tuple(args), type)
+
+
+def type_of(args: list[Node], dtype: np.dtype[Any]) -> NodeType:
+    """The type of an elementwise result in ``dtype``: an array if one of ``args`` is one."""
+    for arg in args:
+        if not arg.is_scalar:
+            return arg.type.of(dtype)
+    return scalar_type(dtype)
 
 
 def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
     """``node`` converted to ``dtype``; itself where it has it."""
     if node.dtype == dtype:
         return node
-    if node.space is None and node.known:
+    if node.is_scalar and node.known:
         return graph.constant(node.value, dtype)
-    return graph.make("cast", (node,), dtype, node.space)
+    return graph.make("cast", (node,), node.type.of(dtype))
 
 
 def broadcast(graph: Graph, nodes: list[Node]) -> list[Node]:
     """Arguments of one common shape. Scalars stay scalars; a vector of length 1 becomes one."""
-    lengths = {node.space.length for node in nodes if node.space is not None}
-    if len(lengths) <= 1:
+    first: NodeType | None = None
+    for node in nodes:
+        if node.is_scalar or node.type is first:
+            continue
+        if first is not None and not _are_aligned(first, node.type):
+            break
+        first = node.type
+    else:
         return nodes
-    if len(lengths - {1}) > 1:
-        shapes = " ".join(str(node.shape) for node in nodes)
-        raise ValueError(
-            f"operands could not be broadcast together with shapes {shapes}: "
-            f"vectors of different length live in different spaces"
-        )
-    return [scalar_of(graph, node) if node.shape == (1,) else node for node in nodes]
+    wide = [node.type for node in nodes if node.type.shape not in ((), (1,))]
+    for type in wide:
+        if not _are_aligned(type, wide[0]):
+            shapes = " ".join(str(node.type.shape) for node in nodes)
+            raise ValueError(
+                f"operands could not be broadcast together with shapes {shapes}: vectors of "
+                f"different length live in different spaces, here {wide[0]} and {type}"
+            )
+    return [scalar_of(graph, node) if node.type.shape == (1,) else node for node in nodes]
+
+
+def _are_aligned(a: NodeType, b: NodeType) -> bool:
+    return (a.space is b.space or a.space == b.space) and a.row == b.row
 
 
 def scalar_of(graph: Graph, node: Node) -> Node:
     """The only element of a vector of length 1 as a rank-0 node."""
     accumulator = np.dtype(np.float64 if node.dtype.kind == "f" else np.int64)
-    return cast(graph, graph.make("max", (node,), accumulator, None), node.dtype)
+    return cast(graph, graph.make("max", (node,), scalar_type(accumulator)), node.dtype)
 
 
 def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[Any], Any]:

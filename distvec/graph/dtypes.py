@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import ops
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 _BOOL = np.dtype(np.bool_)
 SUPPORTED = tuple(np.dtype(name) for name in DTYPES)

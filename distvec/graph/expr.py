@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.types import ArrayType, NodeType, scalar_type
 
-Shape = tuple[int, ...]
-
-_FLOAT = np.dtype(np.float64)
+_FLOAT = scalar_type(np.dtype(np.float64))
 
 _MOST_PRODUCTS = 512
 """Far more than the pairs of a quasi-Newton history, and little beside a vector."""
@@ -28,14 +26,11 @@ _MOST_PRODUCTS = 512
 class Buffer:
     """A materialised array on the servers. When nobody holds it, its id is noted to be freed."""
 
-    __slots__ = ("__weakref__", "_free", "dtype", "id", "products", "space")
+    __slots__ = ("__weakref__", "_free", "id", "products", "type")
 
-    def __init__(
-        self, id: int, space: DenseSpace, dtype: np.dtype[Any], free: Callable[[list[int]], None]
-    ) -> None:
+    def __init__(self, id: int, type: ArrayType, free: Callable[[list[int]], None]) -> None:
         self.id = id
-        self.space = space
-        self.dtype = dtype
+        self.type = type
         self.products: dict[int, Any] = {}
         """Known inner products with other buffers, by id: buffers never change, so these hold."""
         self._free = free
@@ -54,30 +49,24 @@ class Node:
     """One operation of the graph.
 
     ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar that
-    the client knows) and ``"buffer"``. ``shape`` is ``()`` or ``(n,)``.
+    the client knows) and ``"buffer"``.
     """
 
     __slots__ = (
-        "__weakref__", "args", "depth", "direct", "dtype", "key", "op", "origin", "serial", "shape",
-        "space", "value",
+        "__weakref__", "args", "depth", "direct", "dtype", "is_scalar", "key", "op", "origin",
+        "serial", "type", "value",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        op: str,
-        args: tuple[Node, ...],
-        dtype: np.dtype[Any],
-        space: DenseSpace | None,
-        key: Any = None,
-    ) -> None:
+    def __init__(self, op: str, args: tuple[Node, ...], type: NodeType, key: Any = None) -> None:
         self.op = op
         self.args = args
-        self.dtype = dtype
-        self.space = space
-        self.shape: Shape = () if space is None else (space.length,)
+        self.type = type
+        self.dtype = type.dtype
+        self.is_scalar = type.is_scalar
+        """Whether the value is a number that the client keeps; else it is on the servers."""
         self.key = key
         self.value: Any = None
-        """A NumPy scalar (rank 0) or a ``Buffer`` (rank 1), once known."""
+        """A NumPy scalar if it ``is_scalar``, else a ``Buffer``, once known."""
         self.origin: Any = None
         """The plan that computed the value, for ``explain``."""
         self.direct: Node | None = None
@@ -97,7 +86,7 @@ class Node:
         return self.op in REDUCERS
 
     def __repr__(self) -> str:
-        return f"<{self.op} {self.dtype}{list(self.shape)}>"
+        return f"<{self.op} {self.dtype}{list(self.type.shape)}>"
 
 
 class Memento(NamedTuple):
@@ -121,14 +110,12 @@ class Graph:
         """Nodes alive whose value is not known."""
         return len(self._nodes)
 
-    def make(
-        self, op: str, args: tuple[Node, ...], dtype: np.dtype[Any], space: DenseSpace | None
-    ) -> Node:
+    def make(self, op: str, args: tuple[Node, ...], type: NodeType) -> Node:
         """The node of this operation: the existing one where there is one."""
-        key = (op, dtype, *map(id, args), space)
+        key = (op, type, *map(id, args))
         node = self._nodes.get(key)
         if node is None:
-            node = Node(op, args, dtype, space, key)
+            node = Node(op, args, type, key)
             node.serial = next(self._serials)
             self._nodes[key] = node
         return node
@@ -136,11 +123,12 @@ class Graph:
     def inner(self, a: Node, b: Node) -> Node:
         """The inner product of two float64 (or int64) vectors: the same node in either order."""
         factors = (a, b) if a.serial <= b.serial else (b, a)
-        return self.make("sum", (self.make("multiply", factors, a.dtype, a.space),), a.dtype, None)
+        product = self.make("multiply", factors, a.type)
+        return self.make("sum", (product,), scalar_type(a.dtype))
 
     def number(self, value: Any) -> Node:
         """A float64 constant that is not looked up among the others: quicker for one use."""
-        node = Node("const", (), _FLOAT, None)
+        node = Node("const", (), _FLOAT)
         node.value = value
         return node
 
@@ -150,14 +138,14 @@ class Graph:
         key = ("const", dtype, typed.tobytes())
         node = self._nodes.get(key)
         if node is None:
-            node = Node("const", (), dtype, None, key)
+            node = Node("const", (), scalar_type(dtype), key)
             node.value = typed
             self._nodes[key] = node
         return node
 
     def leaf(self, buffer: Buffer) -> Node:
         """A node that stands for a buffer."""
-        node = Node("buffer", (), buffer.dtype, buffer.space)
+        node = Node("buffer", (), buffer.type)
         node.serial = next(self._serials)
         node.value = buffer
         return node
@@ -172,7 +160,7 @@ class Graph:
         self._nodes.pop(node.key, None)
         node.args = ()
         node.direct = None
-        node.op = "buffer" if node.space is not None else "scalar"
+        node.op = "scalar" if node.is_scalar else "buffer"
         node.depth = 0
 
     def memento(self, node: Node) -> Memento:
@@ -208,11 +196,3 @@ def topological(
                 done.add(id(node))
                 yield node
             stack.pop()
-
-
-def space_of(args: Sequence[Node]) -> DenseSpace | None:
-    """The space of an elementwise result: that of its vector arguments, None if all are scalars."""
-    for arg in args:
-        if arg.space is not None:
-            return arg.space
-    return None

@@ -64,7 +64,7 @@ class Planner:
         goals = [*targets, *riders]
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
         roots = list(dict.fromkeys(goals))
-        kept = {id(node) for node in pending if node.space is not None}
+        kept = {id(node) for node in pending if not node.is_scalar}
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
         depth = max([walk.levels[id(node)] for node in order], default=0)
@@ -106,16 +106,15 @@ class Planner:
 
 
 def _shape(order: Sequence[Node], goals: set[int], kept: set[int]) -> Any:
-    """What the programs for a graph depend on: ops, dtypes and lengths, but no values."""
+    """What the programs for a graph depend on: ops and types, but no values."""
     position: dict[int, int] = {}
     parts: list[Any] = []
     for number, node in enumerate(order):
         me = id(node)
         position[me] = number
-        length = None if node.space is None else node.space.length
         if node.value is not None:
-            parts.append((node.op == "const", node.dtype, length))
+            parts.append((node.op == "const", node.type))
         else:
             args = [position[id(arg)] for arg in node.args]
-            parts.append((node.op, node.dtype, length, me in goals, me in kept, *args))
+            parts.append((node.op, node.type, me in goals, me in kept, *args))
     return tuple(parts)

@@ -9,7 +9,7 @@ from distvec.planner.fuse import Loop
 from distvec.planner.plan import PlannedProgram, PlannedSweep, Template
 from distvec.planner.schedule import Schedule
 from distvec.planner.simplify import product_of
-from ps_backend.program.sweep import Reduction, Step, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Step, Sweep
 
 
 def emit(order: Sequence[Node], schedule: Schedule) -> Template:
@@ -24,35 +24,31 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
     return Template(programs, [position[id(node)] for node in schedule.before])
 
 
-def _type(node: Node) -> ValueType:
-    return ValueType(node.dtype.name)
-
-
 def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSweep:
     """Number the values of a loop: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:
-        return node.space is not None and (node.known or id(node) in stored)
+        return not node.is_scalar and (node.known or id(node) in stored)
 
     roots = [*loop.stores, *(reduction.args[0] for reduction in loop.reductions)]
-    order = list(topological(roots, lambda node: node.space is None or is_input(node)))
+    order = list(topological(roots, lambda node: node.is_scalar or is_input(node)))
     inputs = [node for node in order if is_input(node)]
-    steps = [node for node in order if node.space is not None and not is_input(node)]
+    steps = [node for node in order if not node.is_scalar and not is_input(node)]
     scalars, slot = _scalar_slots(steps, len(inputs))
     number = {id(node): k for k, node in enumerate(inputs)}
     number |= {id(node): k for k, node in enumerate(steps, len(inputs) + len(scalars))}
 
     def arguments(step: Node) -> tuple[int, ...]:
         return tuple(
-            slot[id(step), k] if arg.space is None else number[id(arg)]
+            slot[id(step), k] if arg.is_scalar else number[id(arg)]
             for k, arg in enumerate(step.args)
         )
 
     held = stored | {id(node) for node in loop.stores}
     structure = Sweep(
-        inputs=tuple(_type(node) for node in inputs),
-        scalars=tuple(_type(node) for node in scalars),
-        steps=tuple(Step(node.op, arguments(node), _type(node)) for node in steps),
+        inputs=tuple(node.type.value for node in inputs),
+        scalars=tuple(node.type.value for node in scalars),
+        steps=tuple(Step(node.op, arguments(node), node.type.value) for node in steps),
         outputs=tuple(number[id(node)] for node in loop.stores),
         reductions=tuple(Reduction(r.op, number[id(r.args[0])]) for r in loop.reductions),
     )
@@ -81,7 +77,7 @@ def _scalar_slots(
     shared: dict[int, int] = {}
     for step in steps:
         for k, arg in enumerate(step.args):
-            if arg.space is not None:
+            if not arg.is_scalar:
                 continue
             if arg.op == "const" or id(arg) not in shared:
                 shared[id(arg)] = first + len(scalars)

@@ -17,9 +17,7 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     missing = [node for node in pending if node.value is None and node not in goals]
     if not missing:
         return []
-    reads = {
-        id(node): _READS for node in walk.below(goals) if node.known and node.space is not None
-    }
+    reads = {id(node): _READS for node in walk.below(goals) if node.known and not node.is_scalar}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:
@@ -43,7 +41,7 @@ def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
         if node.value is None:
             reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
         elif id(node) not in reads:
-            reads[id(node)] = _NOTHING if node.space is None else _READS_MORE
+            reads[id(node)] = _NOTHING if node.is_scalar else _READS_MORE
 
 
 def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[Node]:

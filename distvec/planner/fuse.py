@@ -1,6 +1,7 @@
 """Which vectors are stored, and what shares one traversal of memory.
 
-All stores and reductions of one level (see ``walk``) over one space make one ``Loop``: its inputs
+All stores and reductions of one level (see ``walk``) over one space (and one
+shape of rows) make one ``Loop``: its inputs
 are read once, however many results there are.
 """
 
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 
 from distvec.graph.expr import Node
 from ps_backend.program import ops
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import Row
 
 
 @dataclass
@@ -20,7 +22,7 @@ class Loop:
     """One traversal of the arrays of ``space``: what it stores and what it reduces."""
 
     level: int
-    space: DenseSpace
+    space: Space
     stores: list[Node] = field(default_factory=list)
     reductions: list[Node] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
@@ -45,19 +47,18 @@ def fuse(
     The vectors whose ids are in ``goals`` are stored; so are those in ``kept``, which a user holds,
     where storing them saves a later read.
     """
-    wanted = {
-        id(node): "asked for" for node in order if id(node) in goals and node.space is not None
-    }
+    wanted = {id(node): "asked for" for node in order if id(node) in goals and not node.is_scalar}
     sources = _sources(order)
     for node in order:
         if id(node) in kept and id(node) not in wanted and not node.known and sources[id(node)][0]:
             wanted[id(node)] = "held by a variable"
-    loops: dict[tuple[int, DenseSpace], Loop] = {}
+    loops: dict[tuple[int, Space, Row], Loop] = {}
     notes: list[str] = []
     needed: dict[int, set[int]] = defaultdict(set)
 
-    def loop(level: int, space: DenseSpace) -> Loop:
-        return loops.setdefault((level, space), Loop(level, space))
+    def loop(level: int, node: Node) -> Loop:
+        space = node.type.space
+        return loops.setdefault((level, space, node.type.row), Loop(level, space))
 
     for node in reversed(order):
         if node.known:
@@ -66,8 +67,8 @@ def fuse(
             source = node.args[0]
             level = levels[id(source)]
             needed[id(source)].add(level)
-            loop(level, _space(source)).reductions.append(node)
-        elif node.space is not None:
+            loop(level, source).reductions.append(node)
+        elif not node.is_scalar:
             computed = needed[id(node)]
             reason = wanted.get(id(node))
             if reason is not None:
@@ -83,7 +84,7 @@ def fuse(
             if reason is not None:
                 first = min(computed)
                 computed = {first}
-                target = loop(first, node.space)
+                target = loop(first, node)
                 target.stores.append(node)
                 target.reasons[id(node)] = reason
             for arg in node.args:
@@ -92,14 +93,8 @@ def fuse(
     for one in ordered:
         one.stores.reverse()
         one.reductions.reverse()
-    scalars = [n for n in order if n.space is None and not n.known and not n.is_reduction]
+    scalars = [n for n in order if n.is_scalar and not n.known and not n.is_reduction]
     return Fused(ordered, scalars, notes)
-
-
-def _space(node: Node) -> DenseSpace:
-    if node.space is None:
-        raise TypeError(f"{node!r} is a scalar where a vector is needed")
-    return node.space
 
 
 Source = tuple[tuple[int, ...], bool]
@@ -111,7 +106,7 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
     found: dict[int, Source] = {}
     for node in order:
         if node.known:
-            found[id(node)] = ((id(node),) if node.space is not None else (), False)
+            found[id(node)] = ((id(node),) if not node.is_scalar else (), False)
             continue
         below = [found[id(arg)] for arg in node.args]
         vectors = dict.fromkeys(vector for inputs, _ in below for vector in inputs)

@@ -25,6 +25,7 @@ from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.simplify import inner_of, product_of
 from distvec.planner.walk import Walk
 from ps_backend.program import ops
+from ps_backend.program.types import NodeType, scalar_type
 
 _MOST_TERMS = 400
 _MOST_VECTORS = 128
@@ -76,7 +77,7 @@ class Expansion:
             new = node if node.known else self._rebuilt(node)
             self._new[id(node)] = new
             self._level(new)  # so ``walk`` has it
-            if new.space is not None and new.dtype in (_FLOAT, _SINGLE):
+            if not new.is_scalar and new.dtype in (_FLOAT, _SINGLE):
                 self._forms[id(new)] = self._form(node, new)
         return self._new
 
@@ -88,9 +89,9 @@ class Expansion:
             if expanded is not None:
                 self.expanded += 1
                 return expanded
-        if node.space is None and not node.is_reduction and all(arg.known for arg in args):
+        if node.is_scalar and not node.is_reduction and all(arg.known for arg in args):
             return self._folded(node, args)
-        return node if args == node.args else self._make(node.op, args, node.dtype, node.space)
+        return node if args == node.args else self._make(node.op, args, node.type)
 
     # --- linear forms ---
 
@@ -111,7 +112,7 @@ class Expansion:
     def _merged(
         self, a: Node, b: Node, change: Callable[[Node | None], Node | None]
     ) -> Form | None:
-        if a.space is None or b.space is None:
+        if a.is_scalar or b.is_scalar:
             return None  # a vector plus a number is no linear combination of vectors
         form = dict(self._forms[id(a)])
         for key, (vector, coefficient) in self._forms[id(b)].items():
@@ -123,9 +124,9 @@ class Expansion:
         return form
 
     def _scaled(self, a: Node, b: Node) -> Form | None:
-        if (a.space is None) == (b.space is None):
+        if a.is_scalar == b.is_scalar:
             return None
-        vector, factor = (a, b) if b.space is None else (b, a)
+        vector, factor = (a, b) if b.is_scalar else (b, a)
         factor = self._double(factor)
         return {
             key: (one, self._product(coefficient, factor))
@@ -133,7 +134,7 @@ class Expansion:
         }
 
     def _divided(self, a: Node, b: Node) -> Form | None:
-        if b.space is not None or a.space is None:
+        if not b.is_scalar or a.is_scalar:
             return None
         divisor = self._double(b)
         return {
@@ -171,7 +172,7 @@ class Expansion:
                 self._exact.add(node)
                 return None
             return self._graph.constant(total, _FLOAT)
-        expanded = self._make("inner", tuple(arguments), _FLOAT, None)
+        expanded = self._make("inner", tuple(arguments), scalar_type(_FLOAT))
         if self._level(expanded) > depth:
             return None
         expanded.direct = node
@@ -223,7 +224,7 @@ class Expansion:
         return self._scalar("negative", coefficient)
 
     def _scalar(self, op: str, *args: Node) -> Node:
-        node = self._make(op, args, _FLOAT, None)
+        node = self._make(op, args, scalar_type(_FLOAT))
         return self._folded(node, args) if all(arg.known for arg in args) else node
 
     def _folded(self, node: Node, args: Sequence[Node]) -> Node:
@@ -232,8 +233,8 @@ class Expansion:
         with np.errstate(all="ignore"):
             return self._graph.constant(ops.TABLE[node.op].numpy(*values), node.dtype)
 
-    def _make(self, op: str, args: tuple[Node, ...], dtype: Any, space: Any) -> Node:
-        node = self._graph.make(op, args, dtype, space)
+    def _make(self, op: str, args: tuple[Node, ...], type: NodeType) -> Node:
+        node = self._graph.make(op, args, type)
         self._level(node)  # so ``walk`` has it
         return node
 

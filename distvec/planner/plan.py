@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from distvec.graph.expr import Node
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 
 
@@ -17,7 +15,7 @@ class PlannedSweep:
     """One traversal. Inputs, scalars, stores and reductions are positions of nodes in a plan."""
 
     structure: Sweep
-    space: DenseSpace
+    space: Space
     inputs: list[int]
     scalars: list[int]
     stores: list[int]
@@ -30,14 +28,12 @@ class PlannedSweep:
     @property
     def bytes_read(self) -> int:
         """Bytes of the inputs, on all servers together."""
-        return sum(np.dtype(v.dtype).itemsize for v in self.structure.inputs) * self.space.length
+        return sum(value.row_bytes for value in self.structure.inputs) * self.space.length
 
     @property
     def bytes_written(self) -> int:
         """Bytes of the outputs, on all servers together."""
-        types = self.structure.types
-        width = sum(np.dtype(types[value].dtype).itemsize for value in self.structure.outputs)
-        return width * self.space.length
+        return sum(value.row_bytes for value in self.structure.stored) * self.space.length
 
     def lines(self) -> Iterator[str]:
         """The sweep in print: cost, steps, and why each store is made."""

@@ -15,7 +15,7 @@ _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 def simplify(graph: Graph, node: Node) -> None:
     """Settle a scalar that is known already or follows from known scalars."""
-    if node.value is None and node.space is None:
+    if node.value is None and node.is_scalar:
         value = _known_product(node) if node.is_reduction else _folded(node)
         if value is not None:
             graph.settle(node, value, None)
@@ -52,7 +52,7 @@ def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] 
     if factors.op != "multiply" or factors.dtype != node.dtype:
         return None
     a, b = factors.args
-    if a.space is None or b.space is None:
+    if a.is_scalar or b.is_scalar:
         return None
     return a if id(a) in stored else _narrow(a), b if id(b) in stored else _narrow(b)
 
@@ -71,4 +71,4 @@ def _narrow(factor: Node) -> Node:
 def _widened(graph: Graph, vector: Node) -> Node:
     if vector.dtype != _SINGLE:
         return vector
-    return graph.make("cast", (vector,), _DOUBLE, vector.space)
+    return graph.make("cast", (vector,), vector.type.of(_DOUBLE))

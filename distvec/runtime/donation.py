@@ -37,25 +37,20 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     if any(plan.nodes[position].direct is not None for position in program.scalars):
         return {}  # an expanded inner product may cancel, and then its vectors are needed
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
-    if not wanted or any(_bytes(plan, position) < LEAST_BYTES for position in wanted):
+    if not wanted or any(plan.nodes[position].type.nbytes < LEAST_BYTES for position in wanted):
         return {}
     dying = _dying(holders, plan)
     donors: dict[int, int] = {}
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]
         for position in sweep.stores:
-            dtype = plan.nodes[position].dtype
-            fitting = [donor for donor in free if plan.nodes[donor].dtype == dtype]
+            type = plan.nodes[position].type
+            fitting = [donor for donor in free if plan.nodes[donor].type == type]
             if not fitting:
                 return {}
             donors[position] = fitting[0]
             free.remove(fitting[0])
     return donors
-
-
-def _bytes(plan: Plan, position: int) -> int:
-    node = plan.nodes[position]
-    return 0 if node.space is None else node.space.length * node.dtype.itemsize
 
 
 def _dying(holders: Holders, plan: Plan) -> set[int]:
@@ -67,7 +62,7 @@ def _dying(holders: Holders, plan: Plan) -> set[int]:
     buffers = {
         position: node.value.id
         for position, node in enumerate(plan.nodes)
-        if node.known and node.space is not None
+        if node.known and not node.is_scalar
     }
     uses = Counter(buffers.values())
     with holders.lock:

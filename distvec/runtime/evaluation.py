@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from distvec.diagnostics.callsite import call_site
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer, Graph, Node
@@ -18,7 +16,7 @@ from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
 from ps_backend.client import Client, Counters, uninterrupted
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.types import NodeType
 
 
 class Evaluator:
@@ -56,9 +54,9 @@ class Evaluator:
         """What was sent, received and run since the session opened, or since ``.reset()``."""
         return self.client.counters
 
-    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
+    def new_buffer(self, type: NodeType) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
-        return self._executor.new_buffer(space, dtype)
+        return self._executor.new_buffer(type)
 
     def note_pending(self, array: Holder) -> None:
         """Called for every array that has no value yet."""
@@ -107,7 +105,7 @@ class Evaluator:
 
     def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
         """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
-        if node.space is None:
+        if node.is_scalar:
             return  # scalars come with their evaluation
         if self._strict:
             raise RuntimeError(

@@ -18,8 +18,8 @@ from distvec.runtime.pending import Flight
 from ps_backend.client import Client, Ended
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.space import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.program.types import NodeType, ScalarType
 
 
 class Cancelled(Exception):
@@ -36,11 +36,11 @@ class Executor:
     def __init__(self, client: Client, graph: Graph, holders: Holders) -> None:
         self.client, self.graph, self.holders = client, graph, holders
 
-    def new_buffer(self, space: DenseSpace | None, dtype: np.dtype[Any]) -> Buffer:
+    def new_buffer(self, type: NodeType) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
-        if space is None:
+        if isinstance(type, ScalarType):
             raise TypeError("scalars are kept by the client and need no buffer")
-        return Buffer(self.client.new_id(), space, dtype, self.client.free)
+        return Buffer(self.client.new_id(), type, self.client.free)
 
 
 def execute(
@@ -147,7 +147,7 @@ def _run(
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
-            values[position] = executor.new_buffer(node.space, node.dtype)
+            values[position] = executor.new_buffer(node.type)
         calls.append(
             SweepCall(
                 sweep=sweep.structure,

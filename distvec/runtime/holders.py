@@ -90,10 +90,10 @@ class Holders:
         for node in roots:
             if not node.known:
                 unknown.append(node)
-            elif node.space is not None:
+            elif not node.is_scalar:
                 found.add(node.value.id)
         below = topological(unknown, lambda node: node.known or node in settled)
-        found.update(node.value.id for node in below if node.known and node.space is not None)
+        found.update(node.value.id for node in below if node.known and not node.is_scalar)
         return found
 
     @contextmanager

@@ -13,7 +13,7 @@ from distvec.testing import bounded_reductions, error_bounds
 from distvec.testing.error_bounds import Undecidable
 from distvec.testing.operations import ELEMENTWISE
 from ps_backend.program import ops
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 _LINEAR = frozenset(("add", "subtract", "negative"))
 

@@ -14,7 +14,7 @@ from distvec.testing.error_bounds import Undecidable
 from distvec.testing.operations import ELEMENTWISE, REDUCTIONS, Operation
 from distvec.testing.program import Instruction, Machine, Program, bounded_machine
 from distvec.testing.strategies import lengths, scalars, vectors
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 COMBINATIONS = (
     Operation("axpy", 3, lambda s, x, y: s * x + y),

@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import DTYPES
 
 SERVER_COUNTS = (1, 2, 3, 7)
 """One, an even and an odd split, and more servers than a short vector has blocks."""

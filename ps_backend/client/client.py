@@ -20,10 +20,10 @@ from ps_backend.client.selection import check_indices
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.client.topic import Topic
 from ps_backend.limits import MOST_FORCED_BYTES
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program
+from ps_backend.program.types import array_type, dtype_of
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
-from ps_backend.wire.codec import dtype_of
 from ps_backend.wire.rounds import Key, Total, Winner
 
 _MOST_KEPT_BYTES = 1 << 16
@@ -295,7 +295,7 @@ class Client(Connection):
         ordered = sorted(Winner(*winner) for winner in winners)
         if len({winner.partition for winner in ordered}) != len(ordered):
             raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
-        self.commit_totals(round, [Total(target, space, dtype, ordered)])
+        self.commit_totals(round, [Total(target, array_type(space, dtype), ordered)])
 
     def commit_totals(self, round: str, totals: Sequence[Total]) -> None:
         """Make all ``totals`` and close the round, or change nothing. One message a server.

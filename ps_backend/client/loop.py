@@ -12,10 +12,12 @@ import numpy.typing as npt
 from ps_backend.client.selection import Indices, Selection, split
 from ps_backend.client.server_link import Message
 from ps_backend.client.topic import Send
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.board import LONGEST_WAIT_SECONDS
 from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import Crowded, TooEarly
 
 _CROWDED_PAUSE_SECONDS = 0.05
@@ -25,12 +27,7 @@ class Target(NamedTuple):
     """An array of a loop: a buffer that ticks change in place, and that programs must not read."""
 
     buffer: int
-    space: Space
-    dtype: np.dtype
-
-    def describe(self) -> pb.Array:
-        """The array as it is named in messages."""
-        return pb.Array(buffer=self.buffer, length=self.space.length, dtype=self.dtype.name)
+    type: ArrayType
 
 
 class Change(NamedTuple):
@@ -115,8 +112,8 @@ class Loop:
             body.loop, body.rank, body.attempt, body.clock = self.name, rank, attempt, clock
             body.leave = leave
         for target, change in changes.items():
-            for server, selection in self._selections(target.space, change.indices):
-                addition = requests[server].tick.additions.add(array=target.describe())
+            for server, selection in self._selections(target.type.space, change.indices):
+                addition = requests[server].tick.additions.add(array=encode_array(*target))
                 indices, values = parts[server]
                 values.append(byte_view(np.ascontiguousarray(change.values[selection])))
                 if change.indices is None:
@@ -164,10 +161,11 @@ class Loop:
         seconds: float = LONGEST_WAIT_SECONDS,
     ) -> Pulled:
         """As ``pull``, but ``TooEarly`` after so many ``seconds``, or ``Crowded``."""
-        found = np.empty(target.space.length if indices is None else len(indices), target.dtype)
+        shape = target.type.shape if indices is None else (len(indices), *target.type.row)
+        found = np.empty(shape, target.type.dtype)
         messages: dict[int, Message] = {}
         scattered: list[tuple[Selection, np.ndarray]] = []
-        for server, selection in self._selections(target.space, indices):
+        for server, selection in self._selections(target.type.space, indices):
             part = found[selection]
             if messages and not len(part):
                 continue  # one is asked in any case: there is something to wait for
@@ -175,7 +173,7 @@ class Loop:
             body = request.pull
             body.loop, body.rank, body.attempt, body.clock = self.name, rank, attempt, clock
             body.seconds = seconds
-            body.array.CopyFrom(target.describe())
+            body.array.CopyFrom(encode_array(*target))
             body.dense, payload = indices is None, []
             if indices is not None:
                 body.count, payload = len(part), [byte_view(indices[selection])]

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.loop import Change, Loop, Pulled, Target
-from ps_backend.client.selection import Indices
-from ps_backend.program.space import Space
+from ps_backend.client.selection import Indices, split
+from ps_backend.program.spaces import Space
 
 
 class Pace:
@@ -51,9 +51,9 @@ class Pace:
     def receive(self, target: Target, pulled: Pulled) -> np.ndarray:
         """The values that ``ask`` got, with this rank's pushes that came too late for them."""
         if target in self._ticked:
-            _add_missing(pulled, target.space, self._ticked[target], self.now - 1)
+            _add_missing(pulled, target.type.space, self._ticked[target], self.now - 1)
         if self._pending.get(target):
-            _add_missing(pulled, target.space, self._merged(target), self.now)
+            _add_missing(pulled, target.type.space, self._merged(target), self.now)
         return pulled.values
 
     def push(
@@ -89,7 +89,7 @@ class Pace:
 def merged(changes: list[Change], target: Target) -> Change:
     """One change for all: distinct indices in order, repeated ones summed in the order given."""
     if any(change.indices is None for change in changes):
-        total = np.zeros(target.space.length, target.dtype)
+        total = np.zeros(target.type.shape, target.type.dtype)
         for indices, values in changes:
             if indices is None:
                 total += values
@@ -100,7 +100,7 @@ def merged(changes: list[Change], target: Target) -> Change:
         np.concatenate([change.indices for change in changes if change.indices is not None]),
         return_inverse=True,
     )
-    sums = np.zeros(len(distinct), target.dtype)
+    sums = np.zeros((len(distinct), *target.type.row), target.type.dtype)
     np.add.at(sums, places, np.concatenate([change.values for change in changes]))
     return Change(distinct, sums)
 
@@ -115,8 +115,9 @@ def _add_missing(pulled: Pulled, space: Space, change: Change, clock: int) -> No
     if (pulled.own > clock).all():
         return
     wanted = np.arange(space.length) if pulled.indices is None else pulled.indices
-    bounds = space.bounds(len(pulled.own))
-    here = pulled.own[np.searchsorted(bounds, wanted, side="right") - 1] <= clock
+    here = np.zeros(len(wanted), np.bool_)
+    for server, selection in split(wanted, space, len(pulled.own)):
+        here[selection] = pulled.own[server] <= clock
     if change.indices is None:
         pulled.values[here] += change.values[wanted[here]]
     elif len(change.indices):

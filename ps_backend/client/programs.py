@@ -10,7 +10,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import After, FanOut, Replies
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import Message
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, Sweep, SweepCall, partial_dtypes
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call, encode_sweep
@@ -52,7 +52,7 @@ class Dispatcher:
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             return None
-        return self._assemble(calls, shares, self._fan_out.send(messages, after=after))
+        return self._assemble(calls, self._fan_out.send(messages, after=after))
 
     def _message(self, server: int, calls: list[SweepCall]) -> Message:
         known = self._fan_out.links[server].known_sweeps
@@ -93,23 +93,17 @@ class Dispatcher:
 
         return after
 
-    def _assemble(
-        self, calls: tuple[SweepCall, ...], shares: dict[int, list[int]], replies: Replies
-    ) -> list[list[np.ndarray]]:
-        """Per call its partial results, the parts of the servers one after the other."""
-        pieces: list[list[list[bytes]]] = [[[] for _ in self._partials(c.sweep)] for c in calls]
-        for server in sorted(shares):
-            partials = iter(replies[server].partials)
-            for number in shares[server]:
-                for piece in pieces[number]:
-                    piece.append(next(partials))
-        return [
-            [
-                np.frombuffer(b"".join(piece), dtype)
-                for piece, dtype in zip(found, self._partials(call.sweep), strict=True)
-            ]
-            for found, call in zip(pieces, calls, strict=True)
-        ]
+    def _assemble(self, calls: tuple[SweepCall, ...], replies: Replies) -> list[list[np.ndarray]]:
+        """Per call its partial results, the parts of the servers in the order of the slots."""
+        partials = {server: iter(reply.partials) for server, reply in replies.items()}
+        results = []
+        for call in calls:
+            holders, result = self._holders_of(call.space), []
+            for dtype in self._partials(call.sweep):
+                parts = [next(partials[server]) for server in holders]
+                result.append(np.frombuffer(b"".join(parts), dtype))
+            results.append(result)
+        return results
 
     def _partials(self, sweep: Sweep) -> tuple[np.dtype, ...]:
         """Dtypes of the partial results of one sweep, in the order in which they come."""

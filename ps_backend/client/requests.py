@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from ps_backend.client.selection import Indices, Selection, check_indices, split
 from ps_backend.client.server_link import Message
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
-from ps_backend.wire.codec import dtype_of
+from ps_backend.wire.codec import encode_array
 from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL
 from ps_backend.wire.rounds import Key, Total
 
@@ -233,13 +234,12 @@ class Requests:
         """To each server that holds some of a total: make it from what the winners staged."""
         messages: Messages = {}
         for total in totals:
-            kind = dtype_of(np.dtype(total.dtype).name)
-            for server in total.space.holders(self.servers):
+            for server in total.type.space.holders(self.servers):
                 message = messages.setdefault(server, Message(self.request()))
                 body = message.request.commit
                 body.round = round
                 added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
-                _fill(added.target, total.target, total.space, kind)
+                added.target.CopyFrom(encode_array(total.target, total.type))
                 for winner in total.winners:
                     added.winners.add(**winner._asdict())
         return messages
@@ -288,8 +288,7 @@ class Requests:
 def _fill(
     array: pb.Array, buffer: int, space: Space, dtype: np.dtype, row: tuple[int, ...] = ()
 ) -> None:
-    array.buffer, array.length, array.dtype = buffer, space.length, dtype.name
-    array.row.extend(row)
+    array.CopyFrom(encode_array(buffer, array_type(space, dtype, row)))
 
 
 def _pairs(

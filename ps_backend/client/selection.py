@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
 
 Indices = npt.NDArray[np.int64]
 Selection = slice | npt.NDArray[np.bool_]
@@ -35,17 +35,18 @@ def check_indices(indices: npt.ArrayLike, length: int) -> Indices:
 def split(indices: Indices, space: Space, servers: int) -> Iterator[tuple[int, Selection]]:
     """``(server, selection)`` for each server that holds some of the space, even if it has none.
 
-    Sorted indices are cut into slices, others are picked by a mask; either keeps the order.
+    In the order of the slots. Sorted indices are cut into slices, others are picked by a mask;
+    either keeps the order.
     """
     holders = space.holders(servers)
     if len(holders) == 1:
         yield holders[0], slice(0, len(indices))
         return
-    bounds = space.bounds(servers)
+    ranges = [space.range_of(server, servers) for server in holders]
     if bool(np.all(indices[1:] >= indices[:-1])):
-        cuts = np.searchsorted(indices, bounds)
-        for server in holders:
-            yield server, slice(int(cuts[server]), int(cuts[server + 1]))
+        cuts = [*np.searchsorted(indices, [low for low, _ in ranges]).tolist(), len(indices)]
+        for server, first, last in zip(holders, cuts, cuts[1:], strict=False):
+            yield server, slice(first, last)
     else:
-        for server in holders:
-            yield server, (indices >= bounds[server]) & (indices < bounds[server + 1])
+        for server, (low, high) in zip(holders, ranges, strict=True):
+            yield server, (indices >= low) & (indices < high)

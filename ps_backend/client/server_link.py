@@ -293,12 +293,12 @@ def _misses_data(request: pb.Request, error: Exception) -> bool:
 
 def _buffers(request: pb.Request) -> str:
     """The ids, and the lengths of the arrays, of the first few buffers that a request reads."""
-    lengths = {number: call.length for call in request.run.calls for number in call.inputs}
+    lengths = {number: call.space.length for call in request.run.calls for number in call.inputs}
     for call in request.run.calls:
         for number in call.outputs:  # made by the request itself
             lengths.pop(number, None)
     body = getattr(request, request.WhichOneof("body") or "nothing")
     arrays = [body.array] if hasattr(body, "array") else getattr(body, "arrays", ())
-    lengths |= {array.buffer: array.length for array in arrays}
+    lengths |= {array.buffer: array.space.length for array in arrays}
     named = [f"{number} (length {length})" for number, length in lengths.items()]
     return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -19,9 +20,10 @@ import numpy.typing as npt
 
 from ps_backend.kernels.lowering.lower import lower
 from ps_backend.kernels.lowering.split import split
+from ps_backend.kernels.of_rows import OfRows
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program import ops
-from ps_backend.program.sweep import Scalar, Sweep, verify_sweep
+from ps_backend.program.sweep import Scalar, Sweep, verify_engine, verify_sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
@@ -50,7 +52,8 @@ class Kernel(Protocol):
     ) -> list[npt.NDArray[np.generic]]:
         """Run over the local range of one server, in one pass.
 
-        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length``; an output that
+        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length`` (with rows, if
+        the sweep has such); an output that
         is computed may be the very array of an input of its dtype. ``offset`` is
         the global index of the first element, a multiple of ``block_size``. Returns the partial
         results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
@@ -77,16 +80,20 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
-    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
-    values = len(sweep.types)
+    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process.
+
+    Raises ``NotImplementedError`` for reductions that no kernel can run.
+    """
+    width, values = prod(sweep.row), len(sweep.types)
+    engine = engine_for(sweep, length * width)
+    verify_engine(sweep, engine)
     remembered = next((cached for most, cached in _REMEMBERED if values <= most), _compile)
-    return remembered(sweep, engine_for(sweep, length))
+    kernel = remembered(sweep.flat, engine)
+    return OfRows(kernel, width) if sweep.row else kernel
 
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     verify_sweep(sweep)
-    if any(value.row for value in sweep.types):
-        raise NotImplementedError("kernels run over vectors only so far, not over tables")
     if engine == "numba":
         from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 

@@ -88,7 +88,7 @@ class NumexprKernel:
         sweep = self._sweep
         first = len(sweep.inputs)
         partials: list[list[tuple[Array, ...]]] = [[] for _ in sweep.reductions]
-        chunk = max(block_size, _CHUNK)
+        chunk = _chunk_of(block_size)
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"):
             typed = [self._dtypes[k].type(value) for k, value in enumerate(scalars, first)]
@@ -114,7 +114,7 @@ class NumexprKernel:
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""
-        chunk = min(length, max(block_size, _CHUNK))
+        chunk = min(length, _chunk_of(block_size))
         partials = len(self._partials) * -(-length // block_size) if self._partials else 0
         return 8 * (self._most_alive * chunk + 2 * partials)
 
@@ -144,6 +144,11 @@ class NumexprKernel:
                 else:
                     joined.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
         return joined
+
+
+def _chunk_of(block_size: int) -> int:
+    """Elements of a chunk: so many whole blocks as fit the cache, and one at least."""
+    return max(1, _CHUNK // block_size) * block_size
 
 
 def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -10,8 +10,8 @@ compiled kernel; what changes from run to run (buffer ids, scalar values, spaces
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -20,19 +20,10 @@ import numpy as np
 from ps_backend.errors import InvalidProgram
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.space import Space
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import DTYPES, Row, ValueType
 
 Scalar = bool | int | float
-
-DTYPES = ("float64", "float32", "int64", "int32", "bool")
-
-
-@dataclass(frozen=True, slots=True)
-class ValueType:
-    """Type of one value: its dtype and the shape of one row (``()`` for vectors)."""
-
-    dtype: str
-    row: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +37,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value reduced over the sweep: one partial result per block, of dtype ``dtype``."""
+    """A value reduced over the sweep."""
 
     op: str
     arg: int
+    axis: int | None = None
+    """Along what: None for all elements, which leaves one partial result per block; 0 for the
+    slots, which leaves one per block and column; 1 for each row, which makes an array."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,37 @@ class Sweep:
     def types(self) -> tuple[ValueType, ...]:
         """The type of every value, in order of number."""
         return self.inputs + self.scalars + tuple(step.type for step in self.steps)
+
+    @cached_property
+    def makes(self) -> int:
+        """How many arrays it makes: its outputs, and one for each reduction along the rows."""
+        return len(self.outputs) + sum(r.axis == 1 for r in self.reductions)
+
+    @cached_property
+    def stored(self) -> tuple[ValueType, ...]:
+        """The types of these arrays, in this order."""
+        types = self.types
+        rows = [r for r in self.reductions if r.axis == 1]
+        return (
+            *(types[value] for value in self.outputs),
+            *(ValueType(partial_dtypes(r, types[r.arg])[-1].name) for r in rows),
+        )
+
+    @cached_property
+    def flat(self) -> Sweep:
+        """The same over arrays without rows: what is elementwise, or reduces all, does not care."""
+        if not self.row:
+            return self
+        return replace(
+            self,
+            inputs=tuple(replace(value, row=()) for value in self.inputs),
+            steps=tuple(replace(step, type=replace(step.type, row=())) for step in self.steps),
+        )
+
+    @cached_property
+    def row(self) -> Row:
+        """The shape of one row of its arrays: ``()`` of vectors."""
+        return next((value.row for value in self.types if value.row), ())
 
     @cached_property
     def digest(self) -> str:
@@ -95,7 +120,8 @@ class Sweep:
         for output in self.outputs:
             yield f"store %{output}"
         for reduction in self.reductions:
-            yield f"reduce {reduction.op}(%{reduction.arg})"
+            axis = "" if reduction.axis is None else f", axis {reduction.axis}"
+            yield f"reduce {reduction.op}(%{reduction.arg}{axis})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +210,18 @@ def _types_fit(sweep: Sweep) -> bool:
     )
 
 
+def _rows_are_one(sweep: Sweep) -> bool:
+    arrays = (*sweep.inputs, *(step.type for step in sweep.steps))
+    return len({value.row for value in arrays}) <= 1
+
+
+def _axes_exist(sweep: Sweep) -> bool:
+    return all(
+        r.axis is None or (r.axis in (0, 1) and len(sweep.types[r.arg].row) == 1)
+        for r in sweep.reductions
+    )
+
+
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
     (
@@ -196,6 +234,8 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("reductions are known", lambda s: all(r.op in REDUCERS for r in s.reductions)),
     ("steps have the dtypes of NumPy's loop for their op", _types_fit),
     ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
+    ("all arrays have rows of one shape", _rows_are_one),
+    ("reductions are of all elements, or of rows of shape (k,) along axis 0 or 1", _axes_exist),
 )
 
 
@@ -212,13 +252,30 @@ def _donors_fit(call: SweepCall) -> bool:
 _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("one buffer id per input", lambda c: len(c.inputs) == len(c.sweep.inputs)),
     ("one value per runtime scalar", lambda c: len(c.scalars) == len(c.sweep.scalars)),
-    ("one buffer id per output", lambda c: len(c.outputs) == len(c.sweep.outputs)),
+    ("one buffer id per output", lambda c: len(c.outputs) == c.sweep.makes),
     ("no buffer is both read and written", lambda c: not set(c.inputs) & set(c.outputs)),
     ("one donor per output, or none at all", lambda c: len(c.donors) in (0, len(c.outputs))),
     ("no donor gives twice", lambda c: len(set(c.donors)) == len(c.donors)),
     ("donors are inputs of their outputs' type", _donors_fit),
     ("no buffer is written twice", lambda c: len(set(c.outputs)) == len(c.outputs)),
 )
+
+
+RUNS: Mapping[int | None, tuple[str, ...]] = MappingProxyType(
+    {None: ("numba", "mixed", "numexpr"), 0: (), 1: ()}
+)
+"""By the axis of a reduction, the engines that have a kernel for it."""
+
+
+def verify_engine(sweep: Sweep, engine: str) -> None:
+    """Raise ``NotImplementedError`` naming the first reduction that ``engine`` cannot run."""
+    for reduction in sweep.reductions:
+        if engine not in RUNS[reduction.axis]:
+            axes = ", ".join(f"axis={axis}" for axis, engines in RUNS.items() if engine in engines)
+            raise NotImplementedError(
+                f"no kernel computes {reduction.op} along axis={reduction.axis} yet; "
+                f"supported: {axes} (all elements)"
+            )
 
 
 def verify_sweep(sweep: Sweep) -> None:

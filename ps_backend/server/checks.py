@@ -32,9 +32,16 @@ def verify_row(row: Iterable[int]) -> None:
         check("elements of a row", prod(extents), 0, limits.MOST_ROW_ITEMS)
 
 
+def verify_space(space: pb.Space) -> None:
+    """The same for a space."""
+    check("length of a space", space.length, 0, limits.MOST_LENGTH)
+    check_name("kind of a space", space.kind)
+    check("bytes of details of a space", len(space.details), 0, limits.MOST_DETAILS)
+
+
 def verify_array(array: pb.Array) -> None:
     """The same for an array."""
-    check("length of an array", array.length, 0, limits.MOST_LENGTH)
+    verify_space(array.space)
     verify_row(array.row)
 
 

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import Sweep, ValueType, verify_sweep
+from ps_backend.program.spaces import Space
+from ps_backend.program.sweep import Sweep, verify_sweep
+from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.board import Board, WaitingRoom
@@ -20,7 +21,7 @@ from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store
 from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import decode_sweep, dtype_of
+from ps_backend.wire.codec import decode_sweep, space_of
 from ps_backend.wire.errors import UnknownSweep
 from ps_backend.wire.membership import check_key
 from ps_backend.wire.protocol import CLIENT_BITS
@@ -84,7 +85,7 @@ class ServerSession:
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
         self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
-        self._parts: dict[tuple[int, ValueType], Part] = {}
+        self._parts: dict[tuple[Space, str, Row], Part] = {}
         self._kernels: dict[tuple[str, int], tuple[Kernel, Reservation]] = {}
         self._lock = threading.Lock()
 
@@ -134,26 +135,26 @@ class ServerSession:
 
     def part(self, array: pb.Array) -> Part:
         """This server's part of ``array``; ``TypeError`` for an unknown dtype."""
-        return self.part_of(array.length, ValueType(dtype_of(array.dtype).name, tuple(array.row)))
+        return self.part_of(space_of(array.space), array.dtype, tuple(array.row))
 
-    def part_of(self, length: int, value: ValueType) -> Part:
-        """This server's part of an array of ``value`` in the space of ``length``."""
-        part = self._parts.get((length, value))
+    def part_of(self, space: Space, dtype: str, row: Row) -> Part:
+        """This server's part of an array over ``space``; ``TypeError`` for an unknown dtype."""
+        part = self._parts.get((space, dtype, row))
         if part is None:
-            space = DenseSpace(length)
-            part = Part(space, value, *space.range_of(self.index, self.servers))
-            _remember(self._parts, (length, value), part)
+            array = array_type(space, dtype_of(dtype), row)
+            part = Part(array, *space.range_of(self.index, self.servers))
+            _remember(self._parts, (space, dtype, row), part)
         return part
 
-    def kernel(self, sweep: Sweep, length: int) -> Kernel:
-        """The kernel of ``sweep`` in the space of ``length``."""
-        known = self._kernels.get((sweep.digest, length))
+    def kernel(self, sweep: Sweep, space: Space) -> Kernel:
+        """The kernel of ``sweep`` over ``space``."""
+        known = self._kernels.get((sweep.digest, space.length))
         if known is not None:
             return known[0]
-        kernel = compile_sweep(sweep, length)
+        kernel = compile_sweep(sweep, space.length)
         with suppress(OutOfBudget):  # else it is looked up again
             kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
-            _remember(self._kernels, (sweep.digest, length), (kernel, kept))
+            _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))
         return kernel
 
     def sweep(self, message: pb.SweepCall) -> Sweep:

@@ -1,4 +1,4 @@
-"""Between Python objects and protobuf messages: sweeps, scalars, errors and chunks of bulk data.
+"""Between Python objects and protobuf messages: spaces, types, sweeps and scalars.
 
 Nothing here, and nothing else in the transport, reads a pickle.
 """
@@ -9,20 +9,31 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from ps_backend import errors
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import DTYPES, Reduction, Scalar, Step, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import Space, decode_space
+from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
+from ps_backend.program.types import ArrayType, ValueType
 from ps_backend.wire import ps_pb2 as pb
 
 _MOST_REMEMBERED_SCALARS = 64
 
 
-# --- errors ---------------------------------------------------------------------------------------
+@lru_cache(maxsize=4096)
+def encode_space(space: Space) -> pb.Space:
+    """A space as a message, which nobody may change: it is shared."""
+    return pb.Space(kind=space.kind, length=space.length, id=space.id, details=space.details)
 
 
-# --- sweeps ---------------------------------------------------------------------------------------
+def space_of(message: pb.Space) -> Space:
+    """The inverse of ``encode_space``. Raises ``InvalidProgram``, ``ValueError``."""
+    return decode_space(message.kind, message.length, message.id, message.details)
+
+
+def encode_array(buffer: int, array: ArrayType) -> pb.Array:
+    """The type and place of an array; ``buffer`` 0 where it has none."""
+    return pb.Array(
+        buffer=buffer, space=encode_space(array.space), dtype=array.dtype.name, row=array.row
+    )
 
 
 def _encode_type(value: ValueType) -> pb.ValueType:
@@ -40,7 +51,7 @@ def encode_sweep(sweep: Sweep) -> pb.Sweep:
         scalars=[_encode_type(value) for value in sweep.scalars],
         steps=[pb.Step(op=s.op, args=s.args, type=_encode_type(s.type)) for s in sweep.steps],
         outputs=sweep.outputs,
-        reductions=[pb.Reduction(op=r.op, arg=r.arg) for r in sweep.reductions],
+        reductions=[pb.Reduction(op=r.op, arg=r.arg, axis=r.axis) for r in sweep.reductions],
     )
 
 
@@ -51,7 +62,10 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
         scalars=tuple(_decode_type(value) for value in message.scalars),
         steps=tuple(Step(s.op, tuple(s.args), _decode_type(s.type)) for s in message.steps),
         outputs=tuple(message.outputs),
-        reductions=tuple(Reduction(r.op, r.arg) for r in message.reductions),
+        reductions=tuple(
+            Reduction(r.op, r.arg, r.axis if r.HasField("axis") else None)
+            for r in message.reductions
+        ),
     )
 
 
@@ -104,7 +118,7 @@ def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
     return pb.SweepCall(
         digest=call.sweep.digest,
         sweep=encode_sweep(call.sweep) if full else None,
-        length=call.space.length,
+        space=encode_space(call.space),
         inputs=call.inputs,
         scalars=encode_scalars(call.sweep.scalars, call.scalars),
         outputs=call.outputs,
@@ -117,26 +131,16 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
 
     Raises ``InvalidProgram`` if there are more or fewer buffers or scalars than the sweep has.
     """
-    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), len(sweep.outputs)):
+    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), sweep.makes):
         raise errors.InvalidProgram(
-            f"the sweep has {len(sweep.inputs)} inputs and {len(sweep.outputs)} outputs, but the "
+            f"the sweep has {len(sweep.inputs)} inputs and {sweep.makes} outputs, but the "
             f"call names {len(message.inputs)} and {len(message.outputs)}:\n{sweep}"
         )
     return SweepCall(
         sweep=sweep,
-        space=DenseSpace(message.length),
+        space=space_of(message.space),
         inputs=tuple(message.inputs),
         scalars=decode_scalars(sweep.scalars, message.scalars),
         outputs=tuple(message.outputs),
         donors=tuple(message.donors),
     )
-
-
-def dtype_of(name: str) -> np.dtype:
-    """The dtype called ``name``; ``TypeError`` if it is not one of ``DTYPES``."""
-    if name not in DTYPES:
-        raise TypeError(f"dtype {name!r} is not supported; use one of {', '.join(DTYPES)}")
-    return np.dtype(name)
-
-
-# --- chunks ---------------------------------------------------------------------------------------

@@ -150,17 +150,29 @@ class Segment(_message.Message):
     nonce: bytes
     def __init__(self, pid: _Optional[int] = ..., file: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
-class Array(_message.Message):
-    __slots__ = ("buffer", "length", "dtype", "row")
-    BUFFER_FIELD_NUMBER: _ClassVar[int]
+class Space(_message.Message):
+    __slots__ = ("kind", "length", "id", "details")
+    KIND_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    length: int
+    id: int
+    details: bytes
+    def __init__(self, kind: _Optional[str] = ..., length: _Optional[int] = ..., id: _Optional[int] = ..., details: _Optional[bytes] = ...) -> None: ...
+
+class Array(_message.Message):
+    __slots__ = ("buffer", "space", "dtype", "row")
+    BUFFER_FIELD_NUMBER: _ClassVar[int]
+    SPACE_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     buffer: int
-    length: int
+    space: Space
     dtype: str
     row: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, buffer: _Optional[int] = ..., length: _Optional[int] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, buffer: _Optional[int] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Open(_message.Message):
     __slots__ = ("protocol", "index", "servers", "create", "first_number", "secret", "lease")
@@ -255,12 +267,14 @@ class Step(_message.Message):
     def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ...) -> None: ...
 
 class Reduction(_message.Message):
-    __slots__ = ("op", "arg")
+    __slots__ = ("op", "arg", "axis")
     OP_FIELD_NUMBER: _ClassVar[int]
     ARG_FIELD_NUMBER: _ClassVar[int]
+    AXIS_FIELD_NUMBER: _ClassVar[int]
     op: str
     arg: int
-    def __init__(self, op: _Optional[str] = ..., arg: _Optional[int] = ...) -> None: ...
+    axis: int
+    def __init__(self, op: _Optional[str] = ..., arg: _Optional[int] = ..., axis: _Optional[int] = ...) -> None: ...
 
 class Sweep(_message.Message):
     __slots__ = ("inputs", "scalars", "steps", "outputs", "reductions")
@@ -277,22 +291,22 @@ class Sweep(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., scalars: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., reductions: _Optional[_Iterable[_Union[Reduction, _Mapping]]] = ...) -> None: ...
 
 class SweepCall(_message.Message):
-    __slots__ = ("digest", "sweep", "length", "inputs", "scalars", "outputs", "donors")
+    __slots__ = ("digest", "sweep", "space", "inputs", "scalars", "outputs", "donors")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
-    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    SPACE_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     SCALARS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     DONORS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     sweep: Sweep
-    length: int
+    space: Space
     inputs: _containers.RepeatedScalarFieldContainer[int]
     scalars: bytes
     outputs: _containers.RepeatedScalarFieldContainer[int]
     donors: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., length: _Optional[int] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ..., donors: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ..., donors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("calls",)

@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ps_backend.program.space import Space
+from ps_backend.program.types import ArrayType
 
 OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
     {"add": np.add, "min": np.minimum, "max": np.maximum}
@@ -49,8 +48,7 @@ class Total:
     """
 
     target: int
-    space: Space
-    dtype: npt.DTypeLike
+    type: ArrayType
     winners: Sequence[Winner]
     source: int | None = None
     op: str = "add"

@@ -7,7 +7,7 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.transport import OverGrpc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distvec.testing import ELEMENTWISE, Operation, assert_close, outcome, vectors
 from distvec.testing.strategies import LENGTHS
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 OPERATIONS = ELEMENTWISE
 

@@ -13,8 +13,9 @@ from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.in_process import InProcess
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.program.types import array_type
 from ps_backend.server.service import Service
 from ps_backend.server.state.memory import BLOCK_OVERHEAD
 from ps_backend.transport import OverGrpc
@@ -75,7 +76,7 @@ def process() -> Iterator[Process]:
 
 def tiny_buffers(server: Process) -> None:
     for k in range(4000):
-        array = pb.Array(buffer=k, length=1, dtype="float64")
+        array = pb.Array(buffer=k, space=pb.Space(kind="dense", length=1), dtype="float64")
         server.ask(write=pb.Write(target=array), payload=bytes(8))
 
 
@@ -106,7 +107,7 @@ def loops(server: Process) -> None:
 def clocks(server: Process) -> None:
     server.ask(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
     server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
-    array = pb.Array(buffer=1, length=1, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=1), dtype="float64")
     server.ask(write=pb.Write(target=array), payload=bytes(8))
     for k in range(3000):
         add = [pb.Addition(array=array, dense=True)] if k % 2 else []
@@ -140,7 +141,7 @@ def replies(server: Process) -> None:
 
 
 def staged(server: Process) -> None:
-    array = pb.Array(length=10, dtype="float64")
+    array = pb.Array(space=pb.Space(kind="dense", length=10), dtype="float64")
     for k in range(3000):
         stage = pb.Stage(round="r", partition=k, type=array, dense=True)
         server.ask(stage=stage, payload=bytes(80))
@@ -176,7 +177,7 @@ def test_what_a_server_grows_by_is_counted(process):
 def test_memory_is_shared_with_clients_that_joined_alone(process):
     segments = [Segment.create() for _ in range(6)]
     used = process.used
-    array = pb.Array(buffer=1, length=10, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=10), dtype="float64")
     for k, segment in enumerate(segments):
         read = {"read": pb.Read(array=array), "segment": segment.describe()}
         assert process.ask("s", f"nobody {k}", **read).error.kind == "SessionUnknown"
@@ -192,7 +193,7 @@ def test_memory_is_shared_with_clients_that_joined_alone(process):
 
 def test_what_is_announced_and_does_not_come_takes_nothing(process):
     used = process.used
-    array = pb.Array(buffer=1, length=200 * MB // 8, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=200 * MB // 8), dtype="float64")
     header = pb.Request(
         session=session_name("s"),
         client="c",
@@ -294,7 +295,7 @@ def test_a_closed_session_leaves_nothing():
         client.stage("r", 0, 0, space, None, np.ones(space.length))
         client.topic("t").post(b"value")
         with pytest.raises(PSError):
-            client.commit_totals("r", [Total(9, space, float, [Winner(5, 5)])])
+            client.commit_totals("r", [Total(9, array_type(space, float), [Winner(5, 5)])])
         client.loop("l").open(4, 0)
     gc.collect()
     assert [transport.service.memory.used for transport in made] == [0, 0]

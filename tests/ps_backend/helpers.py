@@ -13,8 +13,9 @@ import numpy as np
 from ps_backend.client import Client
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.in_process import InProcess
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.types import ValueType
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable

@@ -10,7 +10,8 @@ from ps_backend.client.loop import Target
 from ps_backend.client.loop_rank import Pace
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.wire.errors import TooEarly
 from tests.ps_backend.helpers import Faulty, in_process, put
 
@@ -33,7 +34,7 @@ class Ranks:
         ]
         self.client = Client(transports, retry=RetryPolicy(total=0.0))
         start = np.zeros(LENGTH) if start is None else start
-        self.target = Target(put(self.client, SPACE, start), SPACE, F8)
+        self.target = Target(put(self.client, SPACE, start), array_type(SPACE, F8))
         self.loop = self.client.loop("test")
         self.loop.open(ranks, staleness)
         self._attempts = count(1)

@@ -6,12 +6,13 @@ from itertools import count
 
 import numpy as np
 
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall
+from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_call
+from ps_backend.wire.codec import encode_array, encode_call
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
 
@@ -54,12 +55,12 @@ class Sender:
         return reply.error
 
     def write(self, buffer: int, values: np.ndarray) -> None:
-        array = pb.Array(buffer=buffer, length=len(values), dtype=values.dtype.name)
+        array = encode_array(buffer, array_type(DenseSpace(len(values)), values.dtype))
         reply = self.send(values.tobytes(), write=pb.Write(target=array))
         assert not reply.HasField("error"), reply.error.message
 
     def read(self, buffer: int, length: int, dtype: str = "float64") -> np.ndarray:
-        array = pb.Array(buffer=buffer, length=length, dtype=dtype)
+        array = encode_array(buffer, array_type(DenseSpace(length), dtype))
         outcome = self.outcome(read=pb.Read(array=array))
         assert not outcome.reply.HasField("error"), outcome.reply.error.message
         return np.frombuffer(b"".join(outcome.parts), dtype)

@@ -13,8 +13,9 @@ from google.protobuf.message import DecodeError, Message
 
 from ps_backend.client import Client
 from ps_backend.in_process import InProcess
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer
 from ps_backend.wire import ps_pb2 as pb
@@ -79,8 +80,8 @@ def _work(client: Client) -> None:
         client.stage("r", 0, attempt, _SPACE, where, where * 1.0)
         client.stage("r", 1, attempt, _SPACE, None, values, slot=1)
     totals = [
-        Total(client.new_id(), _SPACE, float, [Winner(0, 1)], source=x),
-        Total(client.new_id(), _SPACE, float, [Winner(1, 0)], op="max", slot=1),
+        Total(client.new_id(), array_type(_SPACE, float), [Winner(0, 1)], source=x),
+        Total(client.new_id(), array_type(_SPACE, float), [Winner(1, 0)], op="max", slot=1),
     ]
     client.commit_totals("r", totals)
     client._send(client._requests.reopen("r", [total.target for total in totals], [0]))
@@ -102,7 +103,7 @@ def _work_on_the_board(client: Client) -> None:
 
 
 def _work_in_a_loop(client: Client, x: int) -> None:
-    array = pb.Array(buffer=x, length=_SPACE.length, dtype="float64")
+    array = pb.Array(buffer=x, space=pb.Space(kind="dense", length=_SPACE.length), dtype="float64")
     rows = np.ones(_SPACE.length).tobytes()
     for body, payload in (
         ({"open_loop": pb.OpenLoop(loop="l", ranks=2, staleness=0)}, b""),

@@ -16,7 +16,7 @@ from ps_backend.client import Client
 from ps_backend.errors import PSError
 from ps_backend.in_process import InProcess
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport import OverGrpc, Unavailable

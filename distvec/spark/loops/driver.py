@@ -61,7 +61,7 @@ class Driver:
         host = conf.get("spark.driver.host") or "127.0.0.1"
         bind = conf.get("spark.driver.bindAddress") or host
         self._listener = Listener(host, bind, access.token)
-        targets = tuple(Target(one.id, one.space, one.dtype) for one in self._buffers)
+        targets = tuple(Target(one.id, one.type) for one in self._buffers)
         assignment = Assignment(access, self.loop.name, self._size, targets, self._listener.address)
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)
@@ -178,7 +178,7 @@ class Driver:
             self.loop.clocks()
         except (ServerLost, LoopClosed) as error:
             named = [
-                f"{k} (buffer {one.id}, length {one.space.length})"
+                f"{k} (buffer {one.id}, length {one.type.space.length})"
                 for k, one in enumerate(self._buffers)
             ]
             raise ServerLost(

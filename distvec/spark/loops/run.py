@@ -103,9 +103,9 @@ def _copies(ps: PSContext, arrays: Sequence[DistArray]) -> list[Buffer]:
     held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
     ps.evaluate(*held)  # at once, in common messages
     sources = [array.buffer for array in held]
-    buffers = [ps.new_buffer(source.space, source.dtype) for source in sources]
+    buffers = [ps.new_buffer(source.type) for source in sources]
     totals = [
-        Total(buffer.id, buffer.space, buffer.dtype, [], source=source.id)
+        Total(buffer.id, buffer.type, [], source=source.id)
         for source, buffer in zip(sources, buffers, strict=True)
     ]
     if totals:

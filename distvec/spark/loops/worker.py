@@ -130,11 +130,11 @@ class LoopVector:
     def __init__(self, pace: Pace, target: Target, watch: Stopwatch) -> None:
         self.target = target
         """The vector as servers know it."""
-        self.dtype = target.dtype
+        self.dtype = target.type.dtype
         self._pace, self._watch = pace, watch
 
     def __len__(self) -> int:
-        return self.target.space.length
+        return self.target.type.space.length
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
         """The elements at ``indices`` (shape ``(k,)``, in their order), or all.

@@ -18,7 +18,7 @@ from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.kernels import logistic
 from distvec.spark.objectives.partition import Partition, WholeVectors
 from ps_backend.errors import PSError
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 BLOCK_MISSING = "BlockMissing"
 

@@ -21,7 +21,7 @@ from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.touched import spread, touched_coordinates
 from distvec.spark.rounds.round import abandon
 from ps_backend import errors
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 _MODES = ("job", "resident")
 _DTYPES = ("float64", "float32")
@@ -223,7 +223,7 @@ class LogisticLoss:
                 client.drop_round(round_name)
                 return None
             _raise_error_of(outcomes)
-            gradient = self.ps.new_buffer(weights.space, weights.dtype)
+            gradient = self.ps.new_buffer(weights.type)
             winners = [(one.partition, one.attempt) for one in outcomes]
             client.commit(round_name, winners, space, w.dtype, gradient.id)
         except BaseException as error:

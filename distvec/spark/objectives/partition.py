@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from distvec.spark.data.blocks import Ints, load
 from ps_backend.client import Client
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 _INDEX_BYTES = 8
 

@@ -20,7 +20,7 @@ from distvec.spark.data.rows import BadRow, features_of
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.kernels import margins
 from distvec.spark.objectives.partition import WholeVectors
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import Dataset, collect
 from distvec.spark.rounds.contribute import Contributor
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext

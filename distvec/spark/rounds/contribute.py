@@ -18,7 +18,7 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from distvec.array.indexing import as_indices
 from distvec.spark.access import Access, join
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 _RUN_BITS = 63
 

@@ -95,12 +95,11 @@ def commit(
     with turns_of(arrays):  # from reading them on: another round's thread may end one, too
         ps.evaluate(*arrays)  # at once, in common messages
         sources = [array.buffer for array in arrays]
-        buffers = [ps.new_buffer(array.space, array.dtype) for array in arrays]
+        buffers = [ps.new_buffer(array.node.type) for array in arrays]
         totals = [
             Total(
                 buffer.id,
-                buffer.space,
-                buffer.dtype,
+                buffer.type,
                 [Winner(one.partition, one.run, one.counts[slot]) for one in winners],
                 source=source.id,
                 op=op,

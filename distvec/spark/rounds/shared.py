@@ -16,7 +16,8 @@ from distvec.spark.access import Access, join
 from distvec.spark.rounds.contribute import as_values
 from ps_backend.client import Client, Total
 from ps_backend.errors import BufferLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace, Space
+from ps_backend.program.types import array_type
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
@@ -126,9 +127,9 @@ def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
         array.become(result.node)
 
 
-def _copy(session: PSContext, source: int, space: DenseSpace, dtype: np.dtype[Any]) -> Buffer:
+def _copy(session: PSContext, source: int, space: Space, dtype: np.dtype[Any]) -> Buffer:
     """A copy made on the servers: the commit of a round to which nobody contributed."""
-    buffer = session.new_buffer(space, dtype)
-    total = Total(buffer.id, space, dtype, [], source=source)
+    buffer = session.new_buffer(array_type(space, dtype))
+    total = Total(buffer.id, buffer.type, [], source=source)
     session.client.commit_totals(str(session.client.new_id()), [total])
     return buffer

@@ -18,7 +18,8 @@ from ps_backend.kernels.compiled.machine_code import linear_loops
 from ps_backend.kernels.compiled.tables import ChainTable, DotTable
 from ps_backend.kernels.lowering.chains import NONE, Chain, chains_of
 from ps_backend.kernels.numexpr_engine import Instruction, NumexprKernel
-from ps_backend.program.sweep import Sweep, ValueType
+from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import ValueType
 
 _LEAST_LINKS = 2
 _DOUBLE, _SINGLE = ValueType("float64"), ValueType("float32")

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.sweep import Reduction, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Sweep
+from ps_backend.program.types import ValueType
 
 _FLOAT = ValueType("float64")
 

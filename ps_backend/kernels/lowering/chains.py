@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ps_backend.program.sweep import Step, Sweep, ValueType
+from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.types import ValueType
 
 START, ADD, SCALE, DIVIDE, SHIFT = range(5)
 """What a link of a chain does to its running value: begin as, or add, a vector times the

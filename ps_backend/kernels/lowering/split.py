@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from ps_backend.kernels.lowering.chains import Link, chains_of
 from ps_backend.kernels.numpy_loops import has_loop
 from ps_backend.program import ops
-from ps_backend.program.sweep import Reduction, Step, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.types import ValueType
 
 LEAST_DOTS = 5
 """Fewer inner products stay in the rest, which computes them as fast."""

@@ -104,11 +104,9 @@ def _cut(
     for part, some, count, whole in zip(parts, rows, counts, dense, strict=True):
         indices = block.bytes[at : at + count * INDEX_BYTES].view(np.int64)
         localize(indices, part)
-        values = block.bytes[value_at : value_at + some.nbytes].view(np.dtype(part.type.dtype))
+        values = block.bytes[value_at : value_at + some.nbytes].view(part.type.dtype)
         found.append(
-            Contribution(
-                part.space.length, None if whole else indices, values.reshape(some.shape), block
-            )
+            Contribution(part.type, None if whole else indices, values.reshape(some.shape), block)
         )
         at, value_at = at + indices.nbytes, value_at + some.nbytes
     return found
@@ -132,7 +130,7 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
 
     def room_for() -> np.ndarray:  # not before the wait, which may be long
         blocks.extend(memory.allocate([rows.nbytes], "pulling in a loop"))
-        return blocks[-1].array(np.dtype(part.type.dtype), rows.shape)
+        return blocks[-1].array(part.type.dtype, rows.shape)
 
     found, own = loop.pull(
         body.rank, body.attempt, body.clock, body.seconds, buffer, wanted, room_for

@@ -15,7 +15,7 @@ INDEX_BYTES = 8
 
 def loose_rows(part: Part, count: int) -> Part:
     """The type of ``count`` loose rows of an array."""
-    return Part(part.space, part.type, 0, count)
+    return Part(part.type, 0, count)
 
 
 def pairs(
@@ -29,8 +29,8 @@ def pairs(
     payload.into(byte_view(block.bytes))
     indices = block.bytes[:cut].view(np.int64)
     localize(indices, part)
-    values = block.bytes[cut:].view(np.dtype(part.type.dtype)).reshape(rows.shape)
-    return Contribution(part.space.length, indices, values, block)
+    values = block.bytes[cut:].view(part.type.dtype).reshape(rows.shape)
+    return Contribution(part.type, indices, values, block)
 
 
 def localize(indices: np.ndarray, part: Part) -> None:
@@ -38,7 +38,7 @@ def localize(indices: np.ndarray, part: Part) -> None:
     if indices.size and not (part.low <= indices.min() and indices.max() < part.high):
         raise IndexError(
             f"indices {indices.min()} .. {indices.max()} are not all in {part.low} .. "
-            f"{part.high - 1}, which this server holds of a space of length {part.space.length}"
+            f"{part.high - 1}, which this server holds of {part.type.space}"
         )
     indices -= part.low
 
@@ -48,5 +48,5 @@ def all_rows(memory: Memory, part: Part, payload: Payload) -> Contribution:
     payload.expect(part.nbytes)
     (block,) = memory.allocate([part.nbytes], "staging to a round")
     payload.into(byte_view(block.bytes))
-    values = block.array(np.dtype(part.type.dtype), part.shape)
-    return Contribution(part.space.length, None, values, block)
+    values = block.array(part.type.dtype, part.shape)
+    return Contribution(part.type, None, values, block)

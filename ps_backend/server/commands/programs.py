@@ -9,8 +9,8 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check
-from ps_backend.program.sweep import SweepCall, ValueType, verify_call
-from ps_backend.server.checks import verify_row
+from ps_backend.program.sweep import SweepCall, verify_call
+from ps_backend.server.checks import verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory, Reservation
@@ -19,7 +19,6 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_call
 from ps_backend.wire.errors import Abandoned
 
-_ANY = ValueType("bool")
 _SMALL_WORKING_BYTES = 64 << 20
 """Working memory of a program that is counted, but not refused: it may run with donors, and must
 not fail on one of several servers. Larger is that of long programs over blocks of 2^18 and more."""
@@ -47,7 +46,7 @@ def _bounds(run: pb.Run) -> None:
     check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
     values = 0
     for call in run.calls:
-        check("length of a space", call.length, 0, limits.MOST_LENGTH)
+        verify_space(call.space)
         check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
         values += len(call.inputs) + len(call.outputs) + len(call.donors) + len(call.scalars) // 8
         check("values of a program", values, 0, limits.MOST_VALUES)
@@ -140,8 +139,8 @@ def _prepare(
     donors: dict[int, int] = {}
     for call in calls:
         donors |= zip(call.outputs, call.donors, strict=False)
-        for number, value in zip(call.outputs, call.sweep.outputs, strict=True):
-            parts[number] = session.part_of(call.space.length, call.sweep.types[value])
+        for number, value in zip(call.outputs, call.sweep.stored, strict=True):
+            parts[number] = session.part_of(call.space, value.dtype, value.row)
     store = session.store
     store.refuse_taken(parts)
     _refuse_large_partials(session, calls)
@@ -152,7 +151,7 @@ def _prepare(
     arguments: list[tuple[list[Buffer], list[Buffer]]] = []
     for call in calls:
         inputs = [
-            store.get(number, session.part_of(call.space.length, value), visible)
+            store.get(number, session.part_of(call.space, value.dtype, value.row), visible)
             for number, value in zip(call.inputs, call.sweep.inputs, strict=True)
         ]
         outputs = [made[number] for number in call.outputs]
@@ -160,8 +159,8 @@ def _prepare(
         visible |= zip(call.outputs, outputs, strict=True)
     ready = []
     for call, (inputs, outputs) in zip(calls, arguments, strict=True):
-        kernel = session.kernel(call.sweep, call.space.length)  # compiled last: it may take long
-        here = session.part_of(call.space.length, _ANY)
+        kernel = session.kernel(call.sweep, call.space)  # compiled last: it may take long
+        here = session.part_of(call.space, "bool", call.sweep.row)
         ready.append(_Ready(call, kernel, inputs, outputs, here))
     return made, ready
 
@@ -170,7 +169,7 @@ def _refuse_large_partials(session: ServerSession, calls: Sequence[SweepCall]) -
     total = 0
     for call in calls:
         if call.sweep.reductions:
-            here = session.part_of(call.space.length, _ANY)
+            here = session.part_of(call.space, "bool", call.sweep.row)
             blocks = -(-(here.high - here.low) // here.block_size)
             total += 8 * blocks * len(call.sweep.reductions)
     if total > MOST_PARTIAL_BYTES:

@@ -11,6 +11,7 @@ from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.contributions import all_rows, pairs
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.rounds import Contribution
+from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.rounds import OPERATIONS, Key, Winner
 
@@ -45,8 +46,11 @@ def stage(session: ServerSession, request: pb.Request, payload: Payload) -> Resp
 def commit(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """New buffers: zeros or the sources, combined with what the winners staged."""
     body, store = request.commit, session.store
-    staged = [_staged(session, body.round, total) for total in body.totals]
     parts = [session.part(total.target) for total in body.totals]
+    staged = [
+        _staged(session, body.round, total, part)
+        for total, part in zip(body.totals, parts, strict=True)
+    ]
     sources = [
         store.get(total.source, part) if total.HasField("source") else None
         for total, part in zip(body.totals, parts, strict=True)
@@ -64,11 +68,11 @@ def commit(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     return Response(pb.Reply(kept=kept))
 
 
-def _staged(session: ServerSession, round: str, total: pb.Total) -> list[Contribution]:
+def _staged(session: ServerSession, round: str, total: pb.Total, part: Part) -> list[Contribution]:
     if total.op not in OPERATIONS:
         raise ValueError(f"op={total.op!r}; a round combines by one of {', '.join(OPERATIONS)}")
     winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
-    return session.rounds.winners(round, total.slot, winners, total.target.length)
+    return session.rounds.winners(round, total.slot, winners, part.type)
 
 
 @command(name_within_bounds("round"), keeps_undo=True)

@@ -28,7 +28,7 @@ def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Res
     payload.into(byte_view(blocks[0].bytes))
     indices = blocks[0].array(np.dtype(np.int64), (body.count,))
     localize(indices, part)
-    found = blocks[1].array(np.dtype(part.type.dtype), rows.shape)
+    found = blocks[1].array(part.type.dtype, rows.shape)
     np.take(buffer.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
     return Response(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
 
@@ -41,7 +41,7 @@ def scatter_add(session: ServerSession, request: pb.Request, payload: Payload) -
     source = store.get(body.array.buffer, part)
     store.refuse_taken([body.target])
     if body.round:
-        (given,) = session.rounds.winners(body.round, 0, [Winner(0, 0)], part.space.length)
+        (given,) = session.rounds.winners(body.round, 0, [Winner(0, 0)], part.type)
     else:
         # Where the other servers gave the source away, this one must not refuse for so little.
         force = body.donate and payload.size <= MOST_FORCED_BYTES

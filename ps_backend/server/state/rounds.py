@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import PSError, RoundClosed
+from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Block, Memory, Reservation
 from ps_backend.wire.rounds import Key, Winner
 
@@ -27,9 +28,12 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """Rows for local indices: ``values[i]`` for ``indices[i]``, in order; None for all rows."""
+    """Rows for local indices: ``values[i]`` for ``indices[i]``, in order; None for all rows.
 
-    length: int
+    ``type``: of the array that they are of.
+    """
+
+    type: ArrayType
     indices: npt.NDArray[np.int64] | None
     values: np.ndarray
     block: Block
@@ -69,12 +73,12 @@ class Rounds:
             self._open.setdefault(name, _Round()).contributions[key] = contribution
 
     def winners(
-        self, name: str, slot: int, winners: Sequence[Winner], length: int
+        self, name: str, slot: int, winners: Sequence[Winner], target: ArrayType
     ) -> list[Contribution]:
         """The contributions of ``winners`` to ``slot``, in order.
 
         Raises ``PSError`` if one is missing, ``ValueError`` if an attempt is named twice or its
-        contribution is to a space of another length, ``RoundClosed`` if the round is over.
+        contribution has another space or row than ``target``, ``RoundClosed`` if the round is over.
         """
         if len({winner[:2] for winner in winners}) != len(winners):
             raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners[:9])}")
@@ -97,10 +101,10 @@ class Rounds:
                     f"attempt) {', '.join(map(str, missing))}; nothing was changed"
                 )
         for contribution in found:
-            if contribution.length != length:
+            given = contribution.type
+            if given.space != target.space or given.row != target.row:
                 raise ValueError(
-                    f"round {name!r}: a contribution is to a space of length "
-                    f"{contribution.length}, the target has {length}"
+                    f"round {name!r}: a contribution is {given}, the target is {target}"
                 )
         return found
 

@@ -11,17 +11,15 @@ from types import MappingProxyType
 import numpy as np
 
 from ps_backend.errors import BufferLost, InvalidProgram
-from ps_backend.program.space import Space
-from ps_backend.program.sweep import ValueType
+from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Block, Memory
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an array that a server holds: its type, and ``low <= global index < high``."""
+    """The part of an array that a server holds: the type, and ``low <= global index < high``."""
 
-    space: Space
-    type: ValueType
+    type: ArrayType
     low: int
     high: int
 
@@ -32,21 +30,13 @@ class Part:
 
     @cached_property
     def block_size(self) -> int:
-        """Elements per block of the space."""
-        return self.space.block_size
-
-    @cached_property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        items = 1
-        for extent in self.type.row:
-            items *= extent
-        return items * np.dtype(self.type.dtype).itemsize
+        """Slots per block of the space."""
+        return self.type.space.block_size
 
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the whole part."""
-        return (self.high - self.low) * self.row_bytes
+        return (self.high - self.low) * self.type.width * self.type.dtype.itemsize
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +53,7 @@ class Buffer:
     @classmethod
     def over(cls, part: Part, block: Block) -> Buffer:
         """A buffer over ``block``, which has the size of ``part``."""
-        return cls(part, block, block.array(np.dtype(part.type.dtype), part.shape))
+        return cls(part, block, block.array(part.type.dtype, part.shape))
 
 
 _NONE: Mapping[int, Buffer] = MappingProxyType({})
@@ -93,10 +83,7 @@ class Store:
                 f"buffer {number} is not here: it was freed, or lost when a server was restarted"
             )
         if buffer.part is not part and buffer.part != part:
-            raise InvalidProgram(
-                f"buffer {number} is {buffer.part.type} of length {buffer.part.space.length}, "
-                f"not {part.type} of length {part.space.length}"
-            )
+            raise InvalidProgram(f"buffer {number} is {buffer.part.type}, not {part.type}")
         return buffer
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:

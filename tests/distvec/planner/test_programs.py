@@ -21,7 +21,7 @@ from distvec.testing import (
     server_counts,
     server_machine,
 )
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.types import DTYPES
 
 
 def run(program: Program, session: dv.Session) -> dict[str, object]:

@@ -195,7 +195,7 @@ def test_vectors(data: st.DataObject, length: int, dtype: str) -> None:
 @given(space=spaces(1), count=server_counts())
 def test_spaces_and_servers(space: Any, count: int) -> None:
     assert space.length >= 1
-    assert space.bounds(count)[-1] == space.length
+    assert space.range_of(count - 1, count)[1] == space.length
 
 
 @given(expression=expressions(2), length=lengths(1), data=st.data())

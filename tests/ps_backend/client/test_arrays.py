@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import DTYPES
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import DTYPES
 from tests.ps_backend.helpers import put
 
 SPACE = DenseSpace(5000)

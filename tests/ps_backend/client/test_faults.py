@@ -14,7 +14,7 @@ from ps_backend.client import Client
 from ps_backend.errors import BufferLost, OutOfBudget, PSError, ServerLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service

@@ -8,7 +8,8 @@ import pytest
 from ps_backend.client.loop import Target
 from ps_backend.client.loop_rank import Pace
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed, ServerLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from tests.ps_backend.helpers import put
 from tests.ps_backend.ranks import F8, LENGTH, homes, ranks
 
@@ -18,7 +19,7 @@ def test_threads_over_both_transports(connect, bound):
     """Pulls that wait are answered, on the way of small messages and of large ones."""
     owner, number, clocks = connect(2), 3, 6
     space = DenseSpace(60_000)  # dense pulls and pushes are bulk
-    target = Target(put(owner, space, np.zeros(60_000)), space, F8)
+    target = Target(put(owner, space, np.zeros(60_000)), array_type(space, F8))
     loop = owner.loop("l")
     loop.open(number, bound)
 

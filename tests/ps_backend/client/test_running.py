@@ -9,8 +9,9 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
+from ps_backend.program.types import ValueType
 from tests.ps_backend.helpers import DOT, axpy, dot, in_process, put
 
 SPACE = DenseSpace(5000)

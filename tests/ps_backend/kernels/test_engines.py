@@ -17,7 +17,8 @@ from ps_backend.kernels.compiled.cache_folder import cache_folder
 from ps_backend.kernels.lowering.split import split
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.sweep import DTYPES, Reduction, Step, Sweep, ValueType, partial_dtypes
+from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes
+from ps_backend.program.types import DTYPES, ValueType
 from tests.ps_backend.sweeps import gram, two_loop
 
 ENGINES = {

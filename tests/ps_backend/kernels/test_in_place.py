@@ -9,7 +9,8 @@ import pytest
 
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numexpr_engine import NumexprKernel
-from ps_backend.program.sweep import Step, Sweep, ValueType
+from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Memory
 from tests.ps_backend.sweeps import BLOCK, BOOL, Builder, kernel_of, two_loop, vectors
 

@@ -14,7 +14,8 @@ from ps_backend.kernels import numpy_loops
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.lowering.split import LEAST_DOTS, split
 from ps_backend.kernels.numexpr_engine import NumexprKernel
-from ps_backend.program.sweep import Step, Sweep, ValueType
+from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
     BLOCK,
     BOOL,

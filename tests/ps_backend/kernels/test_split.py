@@ -12,7 +12,8 @@ from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.lowering.chains import ADD, DIVIDE, SCALE, SHIFT, START
 from ps_backend.kernels.lowering.split import LEAST_DOTS, split
 from ps_backend.program import ops
-from ps_backend.program.sweep import Reduction, Step, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
     FLOAT,
     SINGLE,

@@ -17,7 +17,7 @@ from ps_backend.errors import PSError
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.cli import _token, main
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from tests.ps_backend.helpers import ended, put, served
 
 ROOT = str(Path(__file__).parents[3])

@@ -14,7 +14,8 @@ BOUNDS = st.sampled_from([0, 1, 2, 4, None])
 def test_no_pull_is_older_than_its_bound_and_each_tick_counts_once(data, servers, number, bound):
     """Each rank adds 1 at its own coordinate in each clock: a version counter."""
     where = homes(number)
-    home = [int(np.searchsorted(SPACE.bounds(servers), i, side="right")) - 1 for i in where]
+    ends = [SPACE.range_of(server, servers)[1] for server in range(servers)]
+    home = [int(np.searchsorted(ends, i, side="right")) for i in where]
     steps = ["push", "pull", "ahead", "tick", "again", "die", "restart", "exclude"]
     with ranks(servers, number, bound) as made:
         counted = [set() for _ in range(number)]

@@ -15,7 +15,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import SessionUnknown
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.lease import Lease
 from ps_backend.server.service import Service
@@ -46,7 +46,7 @@ HOLDER = """
 import sys
 import numpy as np
 from ps_backend.client import Client
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 address, token, lease = sys.argv[1:]
 client = Client.connect([address], token=token, lease=float(lease))

@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from ps_backend.program.sweep import Reduction, Step, Sweep, ValueType
+from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.types import ValueType
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.protocol import PROTOCOL
@@ -222,7 +223,7 @@ def test_a_session_has_so_many_servers(sender, body, said):
 def test_a_wait_is_a_number_of_seconds(sender, seconds):
     sender.send(post=pb.Post(topic="t", value=b"v"))
     sender.send(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
-    array = pb.Array(buffer=1, length=9, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=9), dtype="float64")
     for body in (
         {"await_post": pb.AwaitPost(topic="t", after=9, seconds=seconds)},
         {"await_answers": pb.AwaitAnswers(topic="t", version=1, count=9, seconds=seconds)},
@@ -232,7 +233,7 @@ def test_a_wait_is_a_number_of_seconds(sender, seconds):
 
 
 def test_a_commit_of_contributions_that_nobody_staged_is_refused_at_once(sender):
-    target = pb.Array(buffer=5, length=9, dtype="float64")
+    target = pb.Array(buffer=5, space=pb.Space(kind="dense", length=9), dtype="float64")
     winners = [pb.Winner(partition=k, attempt=0, contributions=2**32 - 1) for k in range(100)]
     total = pb.Total(target=target, op="add", winners=winners)
     error = sender.error(commit=pb.Commit(round="r", totals=[total]))
@@ -245,7 +246,7 @@ def test_a_rank_may_go_on_at_a_late_clock(sender):
     reply = sender.send(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1, at=at))
     assert list(reply.clocks.clocks) == [at]
     sender.write(1, np.zeros(3))
-    array = pb.Array(buffer=1, length=3, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=3), dtype="float64")
     tick = pb.Tick(loop="l", attempt=1, clock=at, additions=[pb.Addition(array=array, dense=True)])
     assert not sender.send(np.ones(3).tobytes(), tick=tick).HasField("error")
     np.testing.assert_array_equal(sender.read(1, 3), np.ones(3))
@@ -260,13 +261,13 @@ def test_a_clock_is_bounded(sender):
 
 @pytest.mark.parametrize("row", [[2] * 100_000, [1 << 31, 2]])
 def test_a_row_has_so_many_elements(sender, row):
-    array = pb.Array(buffer=1, length=9, dtype="float64", row=row)
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=9), dtype="float64", row=row)
     assert "of a row must be 0 .. " in sender.error(write=pb.Write(target=array)).message
 
 
 @pytest.mark.parametrize("length", [1 << 53, 2**64 - 1])
 def test_a_space_is_bounded_and_an_array_by_the_budget(sender, length):
-    array = pb.Array(buffer=1, length=length, dtype="float64")
+    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=length), dtype="float64")
     error = sender.error(write=pb.Write(target=array))
     assert error.kind in ("ValueError", "PayloadBroken")
 

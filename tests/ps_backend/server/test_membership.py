@@ -5,9 +5,11 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, SessionUnknown
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import decode_error
 from ps_backend.wire.membership import new_key, session_name
 from ps_backend.wire.protocol import PROTOCOL
@@ -49,7 +51,7 @@ def opening(secret: str, *, create: bool) -> pb.Open:
 
 def bodies(buffer: int) -> list[pb.Request]:
     """A request of each sort: reads, writes, frees, ends."""
-    array = pb.Array(buffer=buffer, length=SPACE.length, dtype="float64")
+    array = encode_array(buffer, array_type(SPACE, "float64"))
     return [
         pb.Request(read=pb.Read(array=array)),
         pb.Request(nothing=pb.Nothing(), frees=[buffer], sequence=10**6),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, RoundClosed
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.wire.rounds import Total, Winner
 from tests.ps_backend.helpers import in_process, put
 
@@ -92,8 +93,7 @@ def totals(client: Client, winners: list[Attempt], op: str, sources: list[int | 
     return [
         Total(
             client.new_id(),
-            SPACES[slot],
-            DTYPES[slot],
+            array_type(SPACES[slot], DTYPES[slot]),
             [
                 Winner(one.partition, one.number, sum(c.slot == slot for c in one.contributions))
                 for one in winners
@@ -145,7 +145,7 @@ def test_any_interleaving_of_attempts_gives_the_bits_of_numpy(made, random, op, 
 def test_dense_contributions_over_both_transports(connect):
     client = connect(3)
     client.stage("r", 0, 5, SPACES[0], None, START[0])
-    total = Total(client.new_id(), SPACES[0], DTYPES[0], [Winner(0, 5)])
+    total = Total(client.new_id(), array_type(SPACES[0], DTYPES[0]), [Winner(0, 5)])
     client.commit_totals("r", [total])
     assert client.read(total.target, SPACES[0], DTYPES[0]).tobytes() == START[0].tobytes()
     with pytest.raises(ValueError, match=r"must have shape \(7,\), got \(4000,\)"):
@@ -182,13 +182,14 @@ def test_a_commit_of_several_arrays_is_one_message():
 def test_refusals_leave_the_round_open():
     with connect_in_process(2) as client:
         client.stage("r", 0, 0, SPACES[1], [0], [1.0])
-        lost = Total(client.new_id(), SPACES[1], DTYPES[1], [Winner(0, 0)], source=12345)
+        kind = array_type(SPACES[1], DTYPES[1])
+        lost = Total(client.new_id(), kind, [Winner(0, 0)], source=12345)
         with pytest.raises(BufferLost):
             client.commit_totals("r", [lost])
         with pytest.raises(ValueError, match=r"op='sum'.*add, min, max"):
-            client.commit_totals("r", [Total(1, SPACES[1], DTYPES[1], [Winner(0, 0)], op="sum")])
+            client.commit_totals("r", [Total(1, kind, [Winner(0, 0)], op="sum")])
         with pytest.raises(ValueError, match="an attempt may win once"):
-            client.commit_totals("r", [Total(1, SPACES[1], DTYPES[1], [Winner(0, 0)] * 2)])
-        good = Total(client.new_id(), SPACES[1], DTYPES[1], [Winner(0, 0)])
+            client.commit_totals("r", [Total(1, kind, [Winner(0, 0)] * 2)])
+        good = Total(client.new_id(), kind, [Winner(0, 0)])
         client.commit_totals("r", [good])
         assert client.read(good.target, SPACES[1], DTYPES[1])[0] == 1.0

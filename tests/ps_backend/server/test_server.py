@@ -12,7 +12,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
@@ -88,7 +88,7 @@ def test_requests_that_make_no_sense_get_errors():
     name, opening = session_name("s"), pb.Open(protocol=1, servers=1, create=True, secret="s")
     service.handle(pb.Request(session=name, client="c", open=opening), None)
     assert error(session=name, client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
-    wrong = pb.Array(length=3, dtype="object")
+    wrong = pb.Array(space=pb.Space(kind="dense", length=3), dtype="object")
     assert error(session=name, client="c", read=pb.Read(array=wrong)).kind == "TypeError"
 
 

@@ -6,7 +6,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, ServerLost
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from tests.ps_backend.helpers import QUICK, Faulty, dot, in_process, put
 
 SPACE = DenseSpace(5000)

@@ -15,7 +15,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server import door
 from ps_backend.server import grpc_server as server_module
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, SERVICE, TOKEN_KEY

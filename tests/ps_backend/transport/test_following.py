@@ -7,7 +7,7 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Location

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.grpc_server import Server, _Handler
 from ps_backend.server.pipes import MOST_PIPES
 from ps_backend.transport import OverGrpc

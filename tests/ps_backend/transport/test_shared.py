@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.launcher import launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.server import grpc_server as server_module
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import _Handler
@@ -342,7 +342,7 @@ PUSHER = """
 import json, sys
 import numpy as np
 from ps_backend.client import Client
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 told = json.loads(sys.stdin.readline())
 space = DenseSpace(int(sys.argv[1]))

@@ -17,7 +17,8 @@ from ps_backend.client.loop import Target
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.transport import over_grpc
 from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
 from tests.ps_backend.helpers import TOKEN, dot, put
@@ -55,7 +56,7 @@ def requests_of_each_kind(connect, servers) -> dict:
     streaming, other = client(shared=False), client(shared=False)
     x, y = put(evaluating, SPACE, X), put(pulling, LARGE, np.zeros(LARGE.length))
     z, v = put(unawaited, SPACE, X), put(streaming, LARGE, np.zeros(LARGE.length))
-    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), SPACE, np.dtype(float))
+    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), array_type(SPACE, float))
     loop.open(2, 0)
     loop.join(0, 1)
     loop.join(1, 1)

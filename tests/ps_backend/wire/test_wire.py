@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_backend import errors
-from ps_backend.program.space import DenseSpace
-from ps_backend.program.sweep import DTYPES, Reduction, Step, Sweep, SweepCall, ValueType
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall
+from ps_backend.program.types import DTYPES, ValueType
 from ps_backend.wire import chunks, codec
 from ps_backend.wire import errors as wire_errors
 from ps_backend.wire import ps_pb2 as pb

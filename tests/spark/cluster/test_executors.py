@@ -26,7 +26,7 @@ import distvec.spark.objectives.resident as resident
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import join
 from ps_backend.errors import PSError, ServerLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 
 warnings.simplefilter("ignore")
 builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")

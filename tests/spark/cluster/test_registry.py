@@ -19,7 +19,7 @@ from distvec.spark.cluster.signed_service import _MOST_UNKNOWN
 from distvec.spark.cluster.supervise import Orders, RemoteDesk, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.transport import Location
 
 KEY = "a key for tests"

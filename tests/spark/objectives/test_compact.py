@@ -17,7 +17,7 @@ from distvec.spark.objectives.partition import Partition, WholeVectors
 from optim import LBFGS, OWLQN
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from tests.spark.conftest import random_problem
 
 MODES = ["job", "resident"]

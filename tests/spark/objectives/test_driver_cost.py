@@ -15,7 +15,7 @@ from pyspark.ml.linalg import Vectors
 
 from distvec.spark import LogisticLoss
 from optim import LBFGS
-from ps_backend.program.space import DenseSpace
+from ps_backend.program.spaces import DenseSpace
 from tests.spark.conftest import ROOT
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,162 @@
+"""What an array is: the one description of it, from a user's handle to the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.limits import MOST_LENGTH
+from ps_backend.program.spaces import Space
+
+DTYPES = ("float64", "float32", "int64", "int32", "bool")
+_KINDS = {name: np.dtype(name) for name in DTYPES}
+
+Row = tuple[int, ...]
+"""The shape of what an array has in one slot: ``()`` of vectors, ``(k,)`` of tables."""
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The dtype called ``name``; ``TypeError`` if it is not one of ``DTYPES``."""
+    found = _KINDS.get(name)
+    if found is None:
+        raise TypeError(f"dtype {name!r} is not supported; use one of {', '.join(DTYPES)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """Type of one value of a sweep, whatever the space: its dtype and the shape of one row."""
+
+    dtype: str
+    row: Row = ()
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.row) * dtype_of(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayType:
+    """Space, shape of one row and dtype of an array. ``array_type`` shares them; equal by value."""
+
+    space: Space
+    row: Row
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = field(init=False, repr=False)
+    """Of the whole array, on all servers together: ``(space.length, *row)``."""
+    width: int = field(init=False, repr=False)
+    """Elements of one row: 1 of vectors."""
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        width = prod(self.row)
+        if self.space.length * width > MOST_LENGTH:
+            raise ValueError(
+                f"{self.space} has no room for rows of shape {self.row}: an array has at most "
+                f"{MOST_LENGTH} elements"
+            )
+        object.__setattr__(self, "shape", (self.space.length, *self.row))
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "_hash", hash((self.space, self.row, self.dtype)))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, ArrayType)
+            and self.dtype == other.dtype
+            and self.row == other.row
+            and self.space == other.space
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        rows = f" rows of shape {self.row}" if self.row else ""
+        return f"{self.dtype}{rows} over {self.space}"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Never: it is on the servers."""
+        return False
+
+    @property
+    def value(self) -> ValueType:
+        """What a sweep over the space calls it."""
+        return ValueType(self.dtype.name, self.row)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements on all servers together."""
+        return self.space.length * self.width * self.dtype.itemsize
+
+    def of(self, dtype: np.dtype[Any]) -> ArrayType:
+        """The same in ``dtype``, one of ``DTYPES``."""
+        return self if dtype is self.dtype else _shared(self.space, self.row, dtype)
+
+
+def array_type(space: Space, dtype: npt.DTypeLike, row: Row = ()) -> ArrayType:
+    """The type of arrays over ``space``, mostly the same object for the same arguments.
+
+    ``TypeError`` for a dtype that servers do not have.
+    """
+    return _shared(space, row, dtype_of(np.dtype(dtype).name))
+
+
+_shared = lru_cache(maxsize=4096)(ArrayType)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """The type of a number that the client keeps: it is in no space, so nothing is aligned to it.
+
+    With the same attributes as ``ArrayType``, but for those that need a space.
+    """
+
+    dtype: np.dtype[Any]
+
+    @property
+    def is_scalar(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def space(self) -> Space:
+        """None: raises ``TypeError``."""
+        raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+
+    @property
+    def row(self) -> Row:
+        """Of any array that it is combined with, it is the same number in each element."""
+        return ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of rank 0."""
+        return ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the servers: none."""
+        return 0
+
+    @property
+    def value(self) -> ValueType:
+        """What a sweep calls it."""
+        return ValueType(self.dtype.name)
+
+    def of(self, dtype: np.dtype[Any]) -> ScalarType:
+        """The same in ``dtype``."""
+        return self if dtype is self.dtype else scalar_type(dtype)
+
+
+scalar_type = lru_cache(maxsize=64)(ScalarType)
+"""The type of the client's scalars of a dtype, mostly the same object for the same one."""
+
+NodeType = ArrayType | ScalarType
+"""The type of any expression."""
