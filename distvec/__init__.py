@@ -11,10 +11,9 @@ from distvec.neighbours import check_neighbours
 
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
-from distvec.array import hints
+from distvec.array import functions, hints
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import (
-    TABLE,
     astype,
     clip,
     evaluate,
@@ -50,6 +49,7 @@ from ps_backend.errors import (
     ServerLost,
     StaleRequest,
 )
+from ps_backend.program import ops
 
 vdot = dot
 
@@ -90,7 +90,7 @@ __all__ = [
     "vecdot",
     "where",
     "zeros_like",
-    *sorted(TABLE),
+    *sorted(ops.PUBLIC),
 ]
 
 # Modules of these names are no part of the face: `distvec.array([1.0])` shall say what to type.
@@ -101,10 +101,11 @@ del _name
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """The elementwise function ``name``: a row of the op table is all that one takes."""
-    if name in TABLE:
-        return TABLE[name]
+    function = functions.of_op(name)
+    if function is not None:
+        return function
     raise AttributeError(hints.of_module(name), name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *TABLE))
+    return sorted((*globals(), *ops.PUBLIC))

@@ -14,7 +14,7 @@ from distvec.array.creation import filled, length_of, put, vector_type
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
-from distvec.array.namespace import FUNCTIONS, Namespace
+from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
@@ -154,7 +154,7 @@ class Session(Home):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(hints.of_session(name, FUNCTIONS), name=name, obj=self)
+            raise AttributeError(hints.of_session(name, shared_names()), name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,9 +35,9 @@ def array_among(name: str, operands: tuple[Any, ...]) -> Arithmetic:
     )
 
 
-def _function(op: ops.Op) -> Callable[..., Any]:
+@cache
+def _function(name: str) -> Callable[..., Any]:
     """The function of one row, with the parameters that the array API gives it."""
-    name = op.name
 
     def unary(x: Any, /) -> Any:
         return apply(name, x)
@@ -44,18 +45,17 @@ def _function(op: ops.Op) -> Callable[..., Any]:
     def binary(x1: Any, x2: Any, /) -> Any:
         return apply(name, x1, x2)
 
-    function: Callable[..., Any] = unary if op.arity == 1 else binary
+    function: Callable[..., Any] = unary if ops.TABLE[name].arity == 1 else binary
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Elementwise ``{name}``, with the meaning of ``numpy``'s; lazy."
     return function
 
 
-TABLE: dict[str, Callable[..., Any]] = {name: _function(op) for name, op in ops.PUBLIC.items()}
-"""A function for every row of the op table that users call by name."""
-
-cos, exp, floor, log = TABLE["cos"], TABLE["exp"], TABLE["floor"], TABLE["log"]
-maximum, minimum, sqrt = TABLE["maximum"], TABLE["minimum"], TABLE["sqrt"]
-_rint: Callable[[A], A] = TABLE["round"]
+def of_op(name: str) -> Callable[..., Any] | None:
+    """The function ``name`` if users call an op by that name: the row is all that one takes."""
+    if name == "round":
+        return round
+    return _function(name) if name in ops.PUBLIC else None
 
 
 def round(x: A, decimals: int = 0) -> A:
@@ -68,17 +68,14 @@ def round(x: A, decimals: int = 0) -> A:
     if x.dtype.kind == "i" and decimals >= 0:
         return x.copy()
     if decimals == 0:
-        return _rint(x)
+        return elementwise(x, "round", x)
     if x.dtype.kind != "f":
         raise NotImplementedError(
             f"round: {x.dtype} to {decimals} decimals; cast first: x.astype('float64').round(...)"
         )
     scale = 10.0 ** abs(decimals)
     enlarge, reduce = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return elementwise(x, reduce, _rint(elementwise(x, enlarge, x, scale)), scale)
-
-
-TABLE["round"] = round
+    return elementwise(x, reduce, apply("round", elementwise(x, enlarge, x, scale)), scale)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -95,9 +92,9 @@ def clip(x: A, min: Any = None, max: Any = None) -> A:
         max = None if type(max) is int and max >= limits.max else max
     result = x
     if min is not None:
-        result = maximum(result, min)
+        result = elementwise(x, "maximum", result, min)
     if max is not None:
-        result = minimum(result, max)
+        result = elementwise(x, "minimum", result, max)
     return result if result is not x else x.copy()
 
 

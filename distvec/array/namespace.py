@@ -14,6 +14,7 @@ from distvec.array import creation as shapes
 from distvec.array import functions, reductions
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
+from ps_backend.program import ops
 from ps_backend.program.types import DTYPES
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -29,8 +30,10 @@ _COMPOSED = ("where", "clip", "evaluate")
 _SHAPES = ("broadcast_arrays", "broadcast_to", "reshape", "squeeze")
 _DEVICE = "servers"
 
-FUNCTIONS = frozenset((*functions.TABLE, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
-"""Of the same names as those of ``distvec``."""
+
+def shared_names() -> frozenset[str]:
+    """Of the functions that have the same names as those of ``distvec``."""
+    return frozenset((*ops.PUBLIC, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
 
 
 class _Linalg:
@@ -124,8 +127,8 @@ class Namespace:
 
     def __init__(self, session: Home) -> None:
         self._session = session
-        for name, function in functions.TABLE.items():
-            setattr(self, name, function)
+        for name in ops.PUBLIC:
+            setattr(self, name, functions.of_op(name))
         for name in _REDUCTIONS:
             setattr(self, name, getattr(reductions, name))
         for name in _COMPOSED:

@@ -18,16 +18,6 @@ from ps_backend.program.reducers import REDUCERS
 _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
 
 
-@cache
-def _ufuncs() -> dict[Any, str]:
-    """Names of ops by the ufunc they stand for; the general row, not that of one dtype."""
-    named: dict[Any, str] = {}
-    for name, op in ops.PUBLIC.items():
-        if isinstance(op.numpy, np.ufunc):
-            named.setdefault(op.numpy, name)
-    return named
-
-
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
     if method == "reduce" and function in _REDUCTIONS:
@@ -38,7 +28,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         call = function.__name__ + ("" if method == "__call__" else f".{method}")
         raise TypeError(
             f"numpy.{call} is not available on the servers; available are "
-            f"{', '.join(sorted(_ufuncs().values()))}; or pull the values with x.numpy()"
+            f"{', '.join(sorted(ops.NAMES.values()))}; or pull the values with x.numpy()"
         )
     for key, value in kwargs.items():
         if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
@@ -52,7 +42,7 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
     """What computes a ufunc, in the session of ``operands``; None if nothing does."""
     if function is np.matmul or function is np.vecdot:
         return lambda *inputs: reductions.dot(*_as_arrays(inputs))
-    name = _ufuncs().get(function)
+    name = ops.NAMES.get(function)
     if name is None:
         return None
     return partial(elementwise, functions.array_among(name, operands), name)

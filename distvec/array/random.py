@@ -11,7 +11,7 @@ import numpy as np
 
 from distvec.array.creation import shape_of, vector_type
 from distvec.array.dist_array import DistArray
-from distvec.array.functions import cos, floor, log, sqrt
+from distvec.array.functions import apply
 from distvec.array.handle import Home
 
 
@@ -35,9 +35,9 @@ class Random:
     ) -> DistArray:
         """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
         seed = secrets.randbits(62) if seed is None else seed
-        radius = sqrt(-2.0 * log(1.0 - self._unit(size, _key(seed, 1))))
+        radius = apply("sqrt", -2.0 * apply("log", 1.0 - self._unit(size, _key(seed, 1))))
         angle = 2.0 * math.pi * self._unit(size, _key(seed, 2))
-        result: DistArray = loc + scale * (radius * cos(angle))
+        result: DistArray = loc + scale * (radius * apply("cos", angle))
         return result
 
     def integers(
@@ -51,7 +51,7 @@ class Random:
         low, high = operator.index(low), operator.index(high)
         if not low < high <= low + 2**53:
             raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
-        steps = floor(self._unit(size, _key(seed, 3)) * float(high - low))
+        steps = apply("floor", self._unit(size, _key(seed, 3)) * float(high - low))
         result: DistArray = low + steps.astype(np.int64)
         return result
 

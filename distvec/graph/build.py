@@ -33,7 +33,7 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
 
 def apply(graph: Graph, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node:
     """The node of ``op`` on nodes that already have the dtypes and shapes it works on."""
-    if op in ("copy", "positive"):
+    if ops.TABLE[op].identity:
         return args[0]
     type = type_of(args, dtype)
     if type.is_scalar and all(arg.known for arg in args):

@@ -56,9 +56,18 @@ def _of_where(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
     return (np.dtype(np.bool_), common, common, common)
 
 
+def _of_floats(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    """Of a function of our own, which works in the common dtype if that is one of floats."""
+    common = np.result_type(*(o if isinstance(o, np.dtype) else o(0) for o in operands))
+    common = common if common.kind == "f" else np.dtype(np.float64)
+    return (common,) * (len(operands) + 1)
+
+
 def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
     op = ops.TABLE[name]
     ufunc: Any = op.numpy
+    if not isinstance(ufunc, np.ufunc):
+        return _of_floats(operands)
     resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))
     if op.on_bool and all(operand == _BOOL for operand in operands):
         return (*(_BOOL for _ in operands), resolved[-1])

@@ -15,8 +15,6 @@ from distvec.testing.operations import ELEMENTWISE
 from ps_backend.program import ops
 from ps_backend.program.types import DTYPES
 
-_LINEAR = frozenset(("add", "subtract", "negative"))
-
 
 def _in_place(name: str) -> Callable[[Bounded, Any], Bounded]:
     """``x OP= other``, where scalars are immutable as NumPy's: they give another one."""
@@ -133,7 +131,7 @@ class Bounded(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul:
             return Bounded(*bounded_reductions.dot(*inputs))
-        name = _NAMES.get(ufunc)
+        name = ops.NAMES.get(ufunc)
         if name is None or method != "__call__":
             return NotImplemented
         (out,) = kwargs.pop("out", (None,))
@@ -180,7 +178,7 @@ def _magnitude(
     """Size of the terms of a linear combination; None for what is not one."""
     sizes = [x.magnitude for x in operands]
     with np.errstate(all="ignore"):
-        if name in _LINEAR:
+        if ops.TABLE[name].error == "sum":
             return np.broadcast_to(sum(sizes), value.shape)
         if name == "multiply" and min(x.value.size for x in operands) == 1:
             return np.broadcast_to(sizes[0] * sizes[1], value.shape)
@@ -194,7 +192,4 @@ def _unit(value: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return error_bounds.unit_in_last_place(value)
 
 
-_NAMES: dict[Any, str] = {
-    row.numpy: name for name, row in reversed(ops.TABLE.items()) if isinstance(row.numpy, np.ufunc)
-}
 _ULPS = {operation.name: operation.ulps for operation in ELEMENTWISE}

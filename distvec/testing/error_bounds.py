@@ -53,7 +53,7 @@ def elementwise(
     uncertain = np.broadcast_to(sum(error > 0 for error in errors), result.shape) > 0
     if not uncertain.any():
         return exact
-    rule = _RULES.get(name, _no_rule)
+    rule = _RULES[ops.TABLE[name].error]
     wide = [np.asarray(value, np.float64) for value in values]
     with np.errstate(all="ignore"):
         spread = rule(wide, errors, np.asarray(result, np.float64), name)
@@ -69,8 +69,8 @@ def _no_rule(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> 
     return np.inf
 
 
-def _added(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
-    return e[0] + e[1]
+def _added(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Any:
+    return sum(e)
 
 
 def _multiplied(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
@@ -134,22 +134,22 @@ def _times(magnitude: Floats, error: Floats) -> Floats:
     return np.where(error > 0, magnitude * error, 0.0)
 
 
-_GROUPS: dict[Rule, str] = {
-    _added: "add subtract",
-    _multiplied: "multiply",
-    _divided: "divide",
-    _inverted: "reciprocal",
-    _squared: "square",
-    _no_steeper_than_one: "maximum minimum abs negative positive sin cos",
-    _monotone: "sqrt exp expm1 log log1p log2 log10 tanh sigmoid",
-    _step: "floor ceil trunc round sign",
-    _compared: "equal not_equal less less_equal greater greater_equal",
-    _truth: "logical_and logical_or logical_xor logical_not",
-    _certain: "isfinite isnan isinf",
-    _selected: "where",
+_RULES: dict[str, Rule] = {
+    "": _no_rule,
+    "sum": _added,
+    "product": _multiplied,
+    "quotient": _divided,
+    "inverse": _inverted,
+    "square": _squared,
+    "contraction": _no_steeper_than_one,
+    "monotone": _monotone,
+    "step": _step,
+    "comparison": _compared,
+    "truth": _truth,
+    "certain": _certain,
+    "selection": _selected,
 }
-# An op without a rule (pow, remainders, and rows to come) takes operands that are exact.
-_RULES: dict[str, Rule] = {name: rule for rule, names in _GROUPS.items() for name in names.split()}
+"""By the ``error`` of an op."""
 
 
 def rounding(length: int) -> float:

@@ -290,10 +290,11 @@ def _joined(sweep: Sweep, root: int, inner: set[int]) -> Instruction:
 def _plain(sweep: Sweep, number: int) -> Instruction:
     step = sweep.steps[number - len(sweep.inputs) - len(sweep.scalars)]
     dtype = np.dtype(step.type.dtype)
-    apply: Callable[..., Any] = ops.TABLE[step.op].numpy
+    row = ops.TABLE[step.op]
+    apply: Callable[..., Any] = row.numpy
     if step.op == "iota":
         apply = _iota
-    elif step.op in ("cast", "copy", "fill"):
+    elif row.converts:
         apply = _convert_to(dtype)
     return Instruction(number, step.args, apply, dtype)
 

@@ -2,7 +2,8 @@
 
 From a row come the operator and function that users call, the dtype of the result (NumPy's own
 rule, asked of the ufunc), the source text of the kernel engines, what the planner may assume, and
-the table in the documentation. To add an operation, add a row here and nothing else.
+the table in the documentation. To add an operation, add a row here and nothing else; a program that
+has one of its own gives it to ``register``.
 
 Kernel expressions are templates over scalar arguments ``{0}``, ``{1}``, ...; names that start with
 an underscore are the helpers of ``kernels/scalar_math.py``. All arguments of a step already have
@@ -54,15 +55,26 @@ class Op:
     """A comparison: a Python integer that the other dtype cannot hold is compared exactly."""
     separate: bool = False
     """Each operand is looked at by itself: nothing is gained by casting to a common dtype."""
+    error: str = ""
+    """How errors of the operands pass on: a rule of the testing kit's ``error_bounds``. Without
+    one, operands must be exact for the result to be checked."""
+    identity: bool = False
+    """The result is the argument."""
+    converts: bool = False
+    """Takes what it gets; a kernel converts what comes out."""
+    integral: bool = False
+    """The kind for integers of another op."""
+    dtypes: tuple[str, ...] = ()
+    """Of the arguments and the result, where there is one kind and no ufunc to ask."""
     ulps: int = 0
     """How far the text may be from NumPy's result, in units of the last place."""
     internal: bool = False
     """Not a function of its own: other rows, or the planner, use it."""
 
 
-def _math(name: str, numpy: np.ufunc, text: str) -> Op:
+def _math(name: str, numpy: np.ufunc, text: str, error: str = "monotone") -> Op:
     """A function of the C library, in NumPy's vector code where it has some."""
-    return Op(name, 1, numpy, text, loop=True, costly=True, ulps=_LIBM_ULPS)
+    return Op(name, 1, numpy, text, loop=True, costly=True, ulps=_LIBM_ULPS, error=error)
 
 
 def _loop(name: str, numpy: np.ufunc) -> Op:
@@ -70,8 +82,23 @@ def _loop(name: str, numpy: np.ufunc) -> Op:
     return Op(name, numpy.nin, numpy, loop=True, costly=True)
 
 
+def _infix(name: str, numpy: np.ufunc, sign: str, error: str, **traits: Any) -> Op:
+    """An operator between its two arguments, in every engine."""
+    text, joined = f"{{0}} {sign} {{1}}", f"({{0}} {sign} {{1}})"
+    return Op(name, 2, numpy, text, joined, error=error, **traits)
+
+
 def _comparison(name: str, numpy: np.ufunc, sign: str) -> Op:
-    return Op(name, 2, numpy, f"{{0}} {sign} {{1}}", f"({{0}} {sign} {{1}})", compares=True)
+    return _infix(name, numpy, sign, "comparison", compares=True)
+
+
+def _logical(name: str, numpy: np.ufunc, text: str) -> Op:
+    return Op(name, numpy.nin, numpy, text, separate=True, error="truth")
+
+
+def _of_ints(name: str, numpy: np.ufunc, text: str) -> Op:
+    """The kind for integers of another op."""
+    return Op(name, numpy.nin, numpy, text, integral=True, internal=True)
 
 
 def _select(condition: Any, first: Any, second: Any) -> Any:
@@ -88,10 +115,10 @@ def _source(*_: Any) -> Any:
 
 _ROWS = (
     # arithmetic
-    Op("add", 2, np.add, "{0} + {1}", "({0} + {1})", on_bool="logical_or"),
-    Op("subtract", 2, np.subtract, "{0} - {1}", "({0} - {1})"),
-    Op("multiply", 2, np.multiply, "{0} * {1}", "({0} * {1})", on_bool="logical_and"),
-    Op("divide", 2, np.divide, "{0} / {1}", "({0} / {1})"),
+    _infix("add", np.add, "+", "sum", on_bool="logical_or"),
+    _infix("subtract", np.subtract, "-", "sum"),
+    _infix("multiply", np.multiply, "*", "product", on_bool="logical_and"),
+    _infix("divide", np.divide, "/", "quotient"),
     Op(
         "floor_divide",
         2,
@@ -100,25 +127,33 @@ _ROWS = (
         on_int="int_floor_divide",
         costly=True,
     ),
-    Op("int_floor_divide", 2, np.floor_divide, "_int_floor_divide({0}, {1})", internal=True),
+    _of_ints("int_floor_divide", np.floor_divide, "_int_floor_divide({0}, {1})"),
     Op("remainder", 2, np.remainder, "_remainder({0}, {1})", on_int="int_remainder", costly=True),
-    Op("int_remainder", 2, np.remainder, "_int_remainder({0}, {1})", internal=True),
+    _of_ints("int_remainder", np.remainder, "_int_remainder({0}, {1})"),
     _loop("fmod", np.fmod),
     Op("pow", 2, np.power, "{0} ** {1}", on_int="int_pow", costly=True, ulps=_LIBM_ULPS),
-    Op("int_pow", 2, np.power, "_int_pow({0}, {1})", internal=True),
+    _of_ints("int_pow", np.power, "_int_pow({0}, {1})"),
     _loop("float_power", np.float_power),
-    Op("negative", 1, np.negative, "-{0}", "(-{0})"),
-    Op("positive", 1, np.positive, "{0}"),
-    Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy"),
+    Op("negative", 1, np.negative, "-{0}", "(-{0})", error="sum"),
+    Op("positive", 1, np.positive, "{0}", error="contraction", identity=True),
+    Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy", error="contraction"),
     Op("fabs", 1, np.fabs, "abs({0})", "abs({0})"),
-    Op("sign", 1, np.sign, "_sign({0})"),
+    Op("sign", 1, np.sign, "_sign({0})", error="step"),
     Op("signbit", 1, np.signbit, on_bool="false", loop=True),
     _loop("copysign", np.copysign),
-    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", on_bool="copy"),
-    Op("reciprocal", 1, np.reciprocal, "1 / {0}", "(1 / {0})", on_int="int_reciprocal"),
-    Op("int_reciprocal", 1, np.reciprocal, "{0} if -2 < {0} < 2 else 0", internal=True),
-    Op("maximum", 2, np.maximum, "_maximum({0}, {1})", on_bool="logical_or"),
-    Op("minimum", 2, np.minimum, "_minimum({0}, {1})", on_bool="logical_and"),
+    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", on_bool="copy", error="square"),
+    Op(
+        "reciprocal",
+        1,
+        np.reciprocal,
+        "1 / {0}",
+        "(1 / {0})",
+        on_int="int_reciprocal",
+        error="inverse",
+    ),
+    _of_ints("int_reciprocal", np.reciprocal, "{0} if -2 < {0} < 2 else 0"),
+    Op("maximum", 2, np.maximum, "_maximum({0}, {1})", on_bool="logical_or", error="contraction"),
+    Op("minimum", 2, np.minimum, "_minimum({0}, {1})", on_bool="logical_and", error="contraction"),
     _loop("fmax", np.fmax),
     _loop("fmin", np.fmin),
     _loop("heaviside", np.heaviside),
@@ -127,12 +162,12 @@ _ROWS = (
     _loop("gcd", np.gcd),
     _loop("lcm", np.lcm),
     # rounding
-    Op("floor", 1, np.floor, "np.floor({0})", on_bool="copy", on_int="copy"),
-    Op("ceil", 1, np.ceil, "np.ceil({0})", on_bool="copy", on_int="copy"),
-    Op("trunc", 1, np.trunc, "np.trunc({0})", on_bool="copy", on_int="copy"),
-    Op("round", 1, np.rint, "_rint({0})"),
+    Op("floor", 1, np.floor, "np.floor({0})", on_bool="copy", on_int="copy", error="step"),
+    Op("ceil", 1, np.ceil, "np.ceil({0})", on_bool="copy", on_int="copy", error="step"),
+    Op("trunc", 1, np.trunc, "np.trunc({0})", on_bool="copy", on_int="copy", error="step"),
+    Op("round", 1, np.rint, "_rint({0})", error="step"),
     # powers, exponentials and logarithms
-    Op("sqrt", 1, np.sqrt, "math.sqrt({0})", "sqrt({0})"),
+    Op("sqrt", 1, np.sqrt, "math.sqrt({0})", "sqrt({0})", error="monotone"),
     _loop("cbrt", np.cbrt),
     _loop("hypot", np.hypot),
     _math("exp", np.exp, "math.exp({0})"),
@@ -145,8 +180,8 @@ _ROWS = (
     _loop("logaddexp", np.logaddexp),
     _loop("logaddexp2", np.logaddexp2),
     # trigonometric and hyperbolic functions, and angles
-    _math("sin", np.sin, "math.sin({0})"),
-    _math("cos", np.cos, "math.cos({0})"),
+    _math("sin", np.sin, "math.sin({0})", "contraction"),
+    _math("cos", np.cos, "math.cos({0})", "contraction"),
     _loop("tan", np.tan),
     _loop("asin", np.arcsin),
     _loop("acos", np.arccos),
@@ -163,7 +198,7 @@ _ROWS = (
     _loop("radians", np.radians),
     _loop("degrees", np.degrees),
     # SciPy's special functions
-    Op("sigmoid", 1, special.expit, costly=True, ulps=_LIBM_ULPS),
+    Op("sigmoid", 1, special.expit, costly=True, ulps=_LIBM_ULPS, error="monotone"),
     # of an x, given exp(-|x|): what sigmoid comes down to where NumPy computes the exponential
     Op("sigmoid_of_exp", 2, _sigmoid_of_exp, "(1 if {0} >= 0 else {1}) / (1 + {1})", internal=True),
     _loop("logit", special.logit),
@@ -186,16 +221,27 @@ _ROWS = (
     _comparison("less_equal", np.less_equal, "<="),
     _comparison("greater", np.greater, ">"),
     _comparison("greater_equal", np.greater_equal, ">="),
-    Op("isfinite", 1, np.isfinite, "{0} - {0} == 0", on_bool="true", separate=True),
-    Op("isnan", 1, np.isnan, "{0} != {0}", separate=True),
-    Op("isinf", 1, np.isinf, "_isinf({0})", on_bool="false", on_int="false", separate=True),
+    Op(
+        "isfinite", 1, np.isfinite, "{0} - {0} == 0", on_bool="true", separate=True, error="certain"
+    ),
+    Op("isnan", 1, np.isnan, "{0} != {0}", separate=True, error="certain"),
+    Op(
+        "isinf",
+        1,
+        np.isinf,
+        "_isinf({0})",
+        on_bool="false",
+        on_int="false",
+        separate=True,
+        error="certain",
+    ),
     Op("true", 1, np.isfinite, "True", internal=True),
     Op("false", 1, np.isinf, "False", internal=True),
     # logic, and bits
-    Op("logical_and", 2, np.logical_and, "({0} != 0) & ({1} != 0)", separate=True),
-    Op("logical_or", 2, np.logical_or, "({0} != 0) | ({1} != 0)", separate=True),
-    Op("logical_xor", 2, np.logical_xor, "({0} != 0) ^ ({1} != 0)", separate=True),
-    Op("logical_not", 1, np.logical_not, "{0} == 0", separate=True),
+    _logical("logical_and", np.logical_and, "({0} != 0) & ({1} != 0)"),
+    _logical("logical_or", np.logical_or, "({0} != 0) | ({1} != 0)"),
+    _logical("logical_xor", np.logical_xor, "({0} != 0) ^ ({1} != 0)"),
+    _logical("logical_not", np.logical_not, "{0} == 0"),
     Op("bitwise_and", 2, np.bitwise_and, "{0} & {1}"),
     Op("bitwise_or", 2, np.bitwise_or, "{0} | {1}"),
     Op("bitwise_xor", 2, np.bitwise_xor, "{0} ^ {1}"),
@@ -203,20 +249,50 @@ _ROWS = (
     _loop("bitwise_left_shift", np.left_shift),
     _loop("bitwise_right_shift", np.right_shift),
     # selection and conversion; `copy` is the identity on every dtype
-    Op("where", 3, _select, "{1} if {0} else {2}", internal=True),
-    Op("copy", 1, np.array, "{0}", internal=True),
-    Op("cast", 1, np.array, "{0}", internal=True),
+    Op("where", 3, _select, "{1} if {0} else {2}", internal=True, error="selection"),
+    Op("copy", 1, np.array, "{0}", internal=True, identity=True, converts=True),
+    Op("cast", 1, np.array, "{0}", internal=True, converts=True),
     # a scalar as every element of a vector
-    Op("fill", 1, np.array, "{0}", internal=True),
+    Op("fill", 1, np.array, "{0}", internal=True, converts=True),
     # sources: `iota` is the global index of the element, `uniform` a random number in [0, 1)
     # that depends on (key, global index) alone
-    Op("iota", 0, _source, "_index", internal=True),
-    Op("uniform", 2, philox.uniform, "_uniform({0}, {1})", costly=True, internal=True),
+    Op("iota", 0, _source, "_index", internal=True, dtypes=("int64",)),
+    Op(
+        "uniform",
+        2,
+        philox.uniform,
+        "_uniform({0}, {1})",
+        costly=True,
+        internal=True,
+        dtypes=("int64", "int64", "float64"),
+    ),
 )
 
-TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
-PUBLIC: dict[str, Op] = {row.name: row for row in _ROWS if not row.internal}
+# What this process knows. Every layer asks these tables, on the client and on servers, so they are
+# one state of the process and no argument; a row stays what it was, and none ever goes.
+TABLE: dict[str, Op] = {}
+PUBLIC: dict[str, Op] = {}
 """The rows that users call by name."""
+NAMES: dict[Any, str] = {}
+"""By ufunc the row that stands for it: the general one, not that of one dtype."""
+
+
+def register(row: Op) -> None:
+    """Add an operation. The processes of the servers that are to run it need it as well.
+
+    ``ValueError`` if there is one of that name.
+    """
+    if row.name in TABLE:
+        raise ValueError(f"there is an op {row.name!r} already; give the new one another name")
+    TABLE[row.name] = row
+    if not row.internal:
+        PUBLIC[row.name] = row
+    if isinstance(row.numpy, np.ufunc):
+        NAMES.setdefault(row.numpy, row.name)
+
+
+for _row in _ROWS:
+    register(_row)
 
 
 def specialise(name: str, dtype: str) -> str:

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -171,29 +170,21 @@ def _values_exist(sweep: Sweep) -> bool:
     return all(0 <= value < count for value in used)
 
 
-_CONVERTING = frozenset(("cast", "copy", "fill"))
-"""Ops that take what they get; a kernel converts what comes out."""
-
-
-_OWN = MappingProxyType({"iota": ("int64",), "uniform": ("int64", "int64", "float64")})
-"""Dtypes of arguments and result of the ops that are no ufuncs, and have one kind."""
-
-
 @lru_cache(maxsize=4096)
 def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
     """Whether NumPy has ``op`` on just these dtypes: kernels rely on it, down to element sizes."""
-    if op in _CONVERTING:
+    row = ops.TABLE[op]
+    if row.converts:
         return True
-    if op in _OWN:
-        return (*args, result) == _OWN[op]
+    if row.dtypes:
+        return (*args, result) == row.dtypes
     if op == "where":
         return args[1] == args[2] == result
-    row = ops.TABLE[op]
     ufunc = row.numpy
     if not isinstance(ufunc, np.ufunc):  # of our own, on floats
         return {*args, result} in ({"float64"}, {"float32"})
-    if op.startswith("int_") and not result.startswith("int"):
-        return False  # it is the kind for integers of another op
+    if row.integral and not result.startswith("int"):
+        return False
     kinds = tuple(map(np.dtype, (*args, result)))
     try:
         loop = ufunc.resolve_dtypes((*kinds[:-1], None))
