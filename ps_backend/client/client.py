@@ -22,7 +22,7 @@ from ps_backend.client.topic import Topic
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program
-from ps_backend.program.types import array_type, dtype_of
+from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
 from ps_backend.wire.rounds import Key, Total, Winner
 
@@ -335,14 +335,11 @@ class Client(Connection):
     # --- commands that a program registered with the servers --------------------------------------
 
     def call(
-        self,
-        name: str,
-        body: bytes = b"",
-        arrays: Iterable[tuple[int, Space, npt.DTypeLike]] = (),
+        self, name: str, body: bytes = b"", arrays: Iterable[tuple[int, ArrayType]] = ()
     ) -> list[bytes]:
         """Run the command ``name``, which is none of the servers' own: ``Service(commands=...)``.
 
-        It gets ``body`` as it is, and the buffers that it reads as ``arrays``: id, space, dtype.
+        It gets ``body`` as it is, and the buffers that it reads as ``arrays``, by their ids.
         Returns each server's answer, in order of the servers. One message to each; repeated where
         an answer is lost, it runs once.
         """

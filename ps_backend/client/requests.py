@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ps_backend.client.selection import Indices, Selection, check_indices, split
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import array_type, dtype_of
+from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_array
@@ -268,17 +268,14 @@ class Requests:
 
     # --- commands that a program registered with the servers ---
 
-    def call(
-        self, name: str, body: bytes, arrays: Iterable[tuple[int, Space, npt.DTypeLike]]
-    ) -> Messages:
+    def call(self, name: str, body: bytes, arrays: Iterable[tuple[int, ArrayType]]) -> Messages:
         """To all servers: run the command ``name``."""
-        given = [(buffer, space, np.dtype(dtype)) for buffer, space, dtype in arrays]
+        given = [encode_array(*array) for array in arrays]
         messages = self._to(range(self.servers))
         for message in messages.values():
             custom = message.request.custom
             custom.name, custom.body = name, body
-            for array in given:
-                _fill(custom.arrays.add(), *array)
+            custom.arrays.extend(given)
         return messages
 
     def _to(self, servers: Iterable[int]) -> Messages:

@@ -8,6 +8,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.transport import OverGrpc
@@ -16,6 +17,7 @@ from tests.architecture.apart import TOKEN, servers
 from tests.ps_backend.helpers import QUICK, Faulty, put
 
 SPACE = DenseSpace(5000)
+VECTOR = array_type(SPACE, np.dtype(float))
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 
 
@@ -52,7 +54,7 @@ def test_it_is_asked_for_by_its_name(addresses):
     with Client.connect(addresses, token=TOKEN) as client:
         x = put(client, SPACE, X)
         client.counters.reset()
-        found = [struct.unpack("<dq", f) for f in client.call("largest", b"", [(x, SPACE, float)])]
+        found = [struct.unpack("<dq", f) for f in client.call("largest", b"", [(x, VECTOR)])]
         assert client.counters.messages == 1
         assert max(found) == (X.max(), X.argmax())
 
@@ -67,7 +69,7 @@ def test_repeated_after_a_lost_reply_it_runs_once(addresses):
     transports = [Faulty(OverGrpc(address, token=TOKEN), lose_the_first) for address in addresses]
     with Client(transports, retry=QUICK) as client:
         x, y = put(client, SPACE, X), put(client, SPACE, -X)
-        client.call("swap", b"", [(x, SPACE, float), (y, SPACE, float)])
+        client.call("swap", b"", [(x, VECTOR), (y, VECTOR)])
         assert lost.count("swap") == 3
         assert client.read(x, SPACE, float).tobytes() == (-X).tobytes()
         assert client.read(y, SPACE, float).tobytes() == X.tobytes()
@@ -76,6 +78,6 @@ def test_repeated_after_a_lost_reply_it_runs_once(addresses):
 def test_what_it_raises_is_raised_by_who_called(addresses):
     with Client.connect(addresses, token=TOKEN) as client:
         with pytest.raises(BufferLost, match="buffer 77 is not here"):
-            client.call("largest", b"", [(77, SPACE, float)])
+            client.call("largest", b"", [(77, VECTOR)])
         with pytest.raises(PSError, match="no command 'smallest' was registered"):
             client.call("smallest")
