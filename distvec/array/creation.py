@@ -128,5 +128,5 @@ def broadcast_arrays(*arrays: H) -> list[H]:
     for array in arrays:
         check_session(arrays[0].session, array, "broadcast_arrays")
     nodes = build.broadcast(arrays[0].session.graph, [array.node for array in arrays])
-    shape = build.type_of(nodes, arrays[0].dtype).shape
+    shape = next((node.type.shape for node in nodes if not node.is_scalar), ())
     return [broadcast_to(array, shape) for array in arrays]

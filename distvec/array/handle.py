@@ -41,12 +41,7 @@ class Handle:
         """The expression this array stands for. Who reads it to make another array of it does so
         under the lock of ``session.holders``."""
         self._turn: threading.RLock | None = None
-        session.holders.add(self)
-        if node.value is None:
-            session.note_pending(self)
-
-    def __del__(self) -> None:
-        self.session.holders.remove(self)
+        session.note(self)
 
     def like(self, node: Node) -> Self:
         """Another array of this session: ``node``."""
@@ -106,8 +101,7 @@ class Handle:
     def become(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
         self.node = node
-        if not node.known:
-            self.session.note_pending(self)
+        self.session.note(self)
         return self
 
     def assign(self, value: Handle, name: str = "assign") -> Self:

@@ -23,10 +23,16 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     Costs no message. Errors as NumPy's for the same operands.
     """
     session = like.session
-    session.flush_if_overdue()
+    if session.overdue:
+        session.flush_overdue()
     with session.holders.lock:
-        given = [_operand(like, name, operand) for operand in operands]
-        return like.like(build.elementwise(session.graph, name, given))
+        given: list[Node | int | float] = []
+        for operand in operands:
+            if isinstance(operand, Handle) and operand.session is session:
+                given.append(operand.node)
+            else:
+                given.append(_operand(like, name, operand))
+        return type(like)(session, build.elementwise(session.graph, name, given))
 
 
 def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:

@@ -17,38 +17,42 @@ _TO_INDEX = {True: np.inf, False: -np.inf}
 
 def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float]) -> Node:
     """The node of op ``name``; a Python number's dtype is weak. Errors as NumPy's."""
-    nodes = list(operands)
-    kinds = tuple([node.dtype if isinstance(node, Node) else type(node) for node in nodes])
+    kinds: tuple[Any, ...] = ()
+    for operand in operands:
+        kinds += (operand.dtype if isinstance(operand, Node) else type(operand),)
     if ops.TABLE[name].compares:
-        nodes, kinds = _clamp_out_of_range(nodes, kinds)
+        operands, kinds = _clamp_out_of_range(list(operands), kinds)
     op, resolved = dtypes.resolve(name, kinds)
     if op == "int_pow":
-        _check_integer_exponent(nodes[1])
-    arguments = [
-        cast(graph, node, dtype) if isinstance(node, Node) else graph.constant(node, dtype)
-        for node, dtype in zip(nodes, resolved[:-1], strict=True)
-    ]
-    return apply(graph, op, broadcast(graph, arguments), resolved[-1])
+        _check_integer_exponent(operands[1])
+    args = []
+    for operand, dtype in zip(operands, resolved, strict=False):  # the last one is the result's
+        if not isinstance(operand, Node):
+            operand = graph.constant(operand, dtype)
+        elif operand.dtype is not dtype:
+            operand = cast(graph, operand, dtype)
+        args.append(operand)
+    return apply(graph, op, args, resolved[-1])
 
 
-def apply(graph: Graph, op: str, args: list[Node], dtype: np.dtype[Any]) -> Node:
-    """The node of ``op`` on nodes that already have the dtypes and shapes it works on."""
+def apply(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtype[Any]) -> Node:
+    """The node of ``op`` on nodes of the dtypes it works on, in their common shape."""
     if ops.TABLE[op].identity:
         return args[0]
-    type = type_of(args, dtype)
-    if type.is_scalar and all(arg.known for arg in args):
-        with np.errstate(all="ignore"):
-            value = ops.TABLE[op].numpy(*(arg.value for arg in args))
-        return graph.constant(value, dtype)
-    return graph.make(op, tuple(args), type)
-
-
-def type_of(args: list[Node], dtype: np.dtype[Any]) -> NodeType:
-    """The type of an elementwise result in ``dtype``: an array if one of ``args`` is one."""
+    array = None
     for arg in args:
-        if not arg.is_scalar:
-            return arg.type.of(dtype)
-    return scalar_type(dtype)
+        if arg.is_scalar or arg.type is array:
+            continue
+        if array is not None and not _are_aligned(arg.type, array):
+            return apply(graph, op, broadcast(graph, args), dtype)
+        array = arg.type
+    if array is not None:
+        return graph.make(op, tuple(args), array if array.dtype is dtype else array.of(dtype))
+    values = [arg.value for arg in args]
+    if None in values:
+        return graph.make(op, tuple(args), scalar_type(dtype))
+    with np.errstate(all="ignore"):
+        return graph.constant(ops.TABLE[op].numpy(*values), dtype)
 
 
 def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
@@ -60,7 +64,7 @@ def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
     return graph.make("cast", (node,), node.type.of(dtype))
 
 
-def broadcast(graph: Graph, nodes: list[Node]) -> list[Node]:
+def broadcast(graph: Graph, nodes: Sequence[Node]) -> Sequence[Node]:
     """Arguments of one common shape. Scalars stay scalars; a vector of length 1 becomes one."""
     first: NodeType | None = None
     for node in nodes:

@@ -73,7 +73,11 @@ class Node:
         """Of an inner product expanded into others: the node that it stands for."""
         self.serial = 0
         """Where the node stands in the order of their making."""
-        self.depth: int = 1 + max([arg.depth for arg in args]) if args else 0
+        depth: int = 0
+        for arg in args:
+            if arg.depth >= depth:
+                depth = arg.depth + 1
+        self.depth: int = depth
 
     @property
     def known(self) -> bool:
@@ -99,26 +103,46 @@ class Memento(NamedTuple):
     value: Any
 
 
+_FEW = 1024
+"""So many may be noted of which nobody knows how many are gone."""
+
+
 class Graph:
     """The interned nodes of one session."""
 
     def __init__(self) -> None:
-        self._nodes: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+        # Weak, by what the node is made of. Those of nodes that are gone go by and by: a callback
+        # for each costs as much as the node.
+        self._nodes: dict[Any, weakref.ref[Node]] = {}
+        self._crowded = _FEW
         self._serials = itertools.count(1)
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""
+        for key, reference in list(self._nodes.items()):
+            if reference() is None and self._nodes.get(key) is reference:
+                self._nodes.pop(key, None)
         return len(self._nodes)
+
+    def holds(self, count: int) -> bool:
+        """Whether so many nodes are alive whose value is not known."""
+        return len(self._nodes) >= count and len(self) >= count
 
     def make(self, op: str, args: tuple[Node, ...], type: NodeType) -> Node:
         """The node of this operation: the existing one where there is one."""
-        key = (op, type, *map(id, args))
-        node = self._nodes.get(key)
+        key = (op, id(type), *map(id, args))  # a node keeps alive what these ids are of
+        known = self._nodes.get(key)
+        node = known() if known is not None else None
         if node is None:
             node = Node(op, args, type, key)
             node.serial = next(self._serials)
-            self._nodes[key] = node
+            self._intern(node)
         return node
+
+    def _intern(self, node: Node) -> None:
+        self._nodes[node.key] = weakref.ref(node)
+        if len(self._nodes) > self._crowded:
+            self._crowded = _FEW + 2 * len(self)
 
     def inner(self, a: Node, b: Node) -> Node:
         """The inner product of two float64 (or int64) vectors: the same node in either order."""
@@ -136,11 +160,12 @@ class Graph:
         """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""
         typed = dtype.type(value)
         key = ("const", dtype, typed.tobytes())
-        node = self._nodes.get(key)
+        known = self._nodes.get(key)
+        node = known() if known is not None else None
         if node is None:
             node = Node("const", (), scalar_type(dtype), key)
             node.value = typed
-            self._nodes[key] = node
+            self._intern(node)
         return node
 
     def leaf(self, buffer: Buffer) -> Node:
@@ -172,7 +197,7 @@ class Graph:
         node.op, node.args, node.direct, node.depth, node.value = memento
         node.origin = None
         if node.value is None:  # its key holds ids of arguments, which the memento kept alive
-            self._nodes.setdefault(node.key, node)
+            self._nodes.setdefault(node.key, weakref.ref(node))
 
 
 def topological(

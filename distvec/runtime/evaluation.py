@@ -41,7 +41,8 @@ class Evaluator:
         """Who holds the values of nodes."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
-        self._overdue = False
+        self.overdue = False
+        """Whether so much is pending that it is to be sent off: see ``flush_overdue``."""
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
         self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
         self.turns = threading.Lock()
@@ -58,18 +59,18 @@ class Evaluator:
         """A fresh buffer id with its finalizer; nothing is sent."""
         return self._executor.new_buffer(type)
 
-    def note_pending(self, array: Holder) -> None:
-        """Called for every array that has no value yet."""
-        self.holders.add_pending(array)
-        deep = array.node.depth >= self._slack * self.pending_depth
-        if deep or len(self.graph) >= self._slack * self.pending_nodes:
-            self._overdue = True
+    def note(self, array: Holder) -> None:
+        """Called for every array that was made, or stands for another node."""
+        self.holders.add(array)
+        slack = self._slack
+        if array.node.depth >= slack * self.pending_depth or (
+            self.graph.holds(slack * self.pending_nodes)
+        ):
+            self.overdue = True
 
-    def flush_if_overdue(self) -> None:
+    def flush_overdue(self) -> None:
         """Called before an operation is built: then no temporary of the last statement is alive."""
-        if not self._overdue:
-            return
-        self._overdue = False
+        self.overdue = False
         # What is not deep waits: it may never be asked for, and then needs no memory.
         few = len(self.graph) < self._slack * self.pending_nodes
         self._send_off(self.pending_depth / 2 if few else 0)

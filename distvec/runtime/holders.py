@@ -21,6 +21,9 @@ class Holder(Protocol):
         """Stand for another node."""
 
 
+_FEW = 1024
+"""So many may be noted of which nobody knows how many are gone."""
+
 _Arrays = dict[int, weakref.ref[Holder]]
 
 
@@ -28,7 +31,7 @@ class Holders:
     """The arrays of one session, and what else must find its values again. Thread-safe.
 
     What an array holds is asked of the array when it matters, so that nothing has to be noted when
-    it changes. Its finalizer takes no lock, as it may run anywhere.
+    it changes.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -45,21 +48,29 @@ class Holders:
         """By the node that each makes: requests that a thread is sending, to change an array."""
         # Weak, since what nobody holds need never be computed.
         self._arrays: _Arrays = {}
+        self._crowded = _FEW
         self._pending: _Arrays = {}
 
     def add(self, array: Holder) -> None:
-        """Note an array that was made."""
-        self._arrays[id(array)] = weakref.ref(array)
+        """Note an array, and whether a later evaluation may take along what it stands for."""
+        key, reference = id(array), weakref.ref(array)
+        self._arrays[key] = reference
+        if array.node.value is None and self._pending.get(key) is not reference:
+            self._pending.pop(key, None)  # of an array that is gone
+            self._pending[key] = reference
+        if len(self._arrays) > self._crowded:
+            self._tidy()
 
-    def add_pending(self, array: Holder) -> None:
-        """Note that an array has no value yet: a later evaluation may take it along."""
-        self._pending[id(array)] = weakref.ref(array)
-
-    def remove(self, array: Holder) -> None:
-        """Forget an array that nobody has any more."""
-        key = id(array)
-        self._arrays.pop(key, None)
-        self._pending.pop(key, None)
+    def _tidy(self) -> None:
+        """Forget the arrays that nobody has any more; by and by, as finalizers cost too much."""
+        with self.lock:
+            for arrays in (self._arrays, self._pending):
+                for key, reference in list(arrays.items()):
+                    if reference() is None:
+                        now = arrays.pop(key)
+                        if now() is not None:  # another thread's, made here since
+                            arrays[key] = now
+            self._crowded = _FEW + 2 * len(self._arrays)
 
     def pending(self) -> list[Node]:
         """Nodes without a value of arrays that a user holds, oldest first."""
