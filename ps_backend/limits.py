@@ -11,7 +11,7 @@ MOST_LENGTH = 1 << 53
 """Elements of a space: up to here every index is exact in float64, and sums of them fit int64."""
 MOST_DETAILS = 1 << 12
 """Bytes that a space of some kind needs besides its length: servers keep the last few thousand."""
-MOST_ROW_EXTENTS = 8
+MOST_ROW_EXTENTS = 1
 """Extents of one row of a table."""
 MOST_ROW_ITEMS = 1 << 31
 """Elements of one row."""

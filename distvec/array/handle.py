@@ -12,6 +12,7 @@ from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
 from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType, ScalarType
 
 
 class Home(Evaluator):
@@ -68,9 +69,17 @@ class Handle:
         return self.node.type.shape[0] if self.node.type.shape else 1
 
     @property
+    def type(self) -> ArrayType:
+        """What the vector is, for servers and tasks. ``TypeError`` for a scalar."""
+        type = self.node.type
+        if isinstance(type, ScalarType):
+            raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+        return type
+
+    @property
     def space(self) -> Space:
         """The index set that the vector is defined on. ``TypeError`` for a scalar."""
-        return self.node.type.space
+        return self.type.space
 
     def __len__(self) -> int:
         if not self.node.type.shape:

@@ -30,7 +30,7 @@ def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
     held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
     source = buffer_of(held)
     with measured(x.session.counters):
-        return x.session.client.gather(source.id, source.type.space, source.type.dtype, wanted)
+        return x.session.client.gather(source.id, source.type, wanted)
 
 
 def push(x: H, indices: Any, values: Any) -> H:
@@ -65,11 +65,11 @@ def push(x: H, indices: Any, values: Any) -> H:
 
 def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
     """Let ``x``, now ``source``, have ``added``: in the same memory if nobody else holds it."""
-    session, space, dtype = x.session, source.type.space, source.type.dtype
-    buffer, flight = session.new_buffer(source.type), Flight()
+    session, type = x.session, source.type
+    buffer, flight = session.new_buffer(type), Flight()
     with session.holders.changing(x, session.graph.leaf(buffer), flight) as is_alone:
         session.client.scatter_add(
-            source.id, buffer.id, space, dtype, where, added, donate=is_alone, ended=flight.end
+            source.id, buffer.id, type, where, added, donate=is_alone, ended=flight.end
         )
 
 

@@ -44,7 +44,7 @@ def numpy(x: Handle) -> npt.NDArray[Any]:
         return np.asarray(node.value)
     buffer: Buffer = node.value
     with measured(x.session.counters):
-        return x.session.client.read(buffer.id, buffer.type.space, buffer.type.dtype)
+        return x.session.client.read(buffer.id, buffer.type)
 
 
 def item(x: Handle) -> Any:

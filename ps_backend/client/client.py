@@ -22,7 +22,7 @@ from ps_backend.client.topic import Topic
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program
-from ps_backend.program.types import ArrayType, array_type, dtype_of
+from ps_backend.program.types import ArrayType
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
 from ps_backend.wire.rounds import Key, Total, Winner
 
@@ -161,42 +161,33 @@ class Client(Connection):
         self._send(self._requests.write(buffer, space, values), made=buffer)
         self.counters.count_vectors(written=1)
 
-    def read(
-        self,
-        buffer: int,
-        space: Space,
-        dtype: npt.DTypeLike,
-        out: np.ndarray | None = None,
-        row: tuple[int, ...] = (),
-    ) -> np.ndarray:
-        """All values of ``buffer``, shape ``(space.length, *row)``. One message a server.
+    def read(self, buffer: int, type: ArrayType, out: np.ndarray | None = None) -> np.ndarray:
+        """All values of ``buffer``, of shape ``type.shape``. One message a server.
 
         ``out``: C-contiguous array of that dtype and shape to read into. Raises ``BufferLost``.
         """
-        kind, shape = dtype_of(np.dtype(dtype).name), (space.length, *row)
+        kind, shape = type.dtype, type.shape
         target = np.empty(shape, kind) if out is None else out
         if target.dtype != kind or target.shape != shape or not target.flags.c_contiguous:
             raise ValueError(
                 f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
                 f"shape {target.shape}"
             )
-        self._send(self._requests.read(buffer, space, target), recorded=False)
+        self._send(self._requests.read(buffer, type, target), recorded=False)
         self.counters.count_vectors(read=1)
         return target
 
     # --- sparse -----------------------------------------------------------------------------------
 
-    def gather(
-        self, buffer: int, space: Space, dtype: npt.DTypeLike, indices: npt.ArrayLike
-    ) -> np.ndarray:
-        """The values of ``buffer`` at ``indices``, shape ``(k,)``, in their order.
+    def gather(self, buffer: int, type: ArrayType, indices: npt.ArrayLike) -> np.ndarray:
+        """The rows of ``buffer`` at ``indices``, shape ``(k, *type.row)``, in their order.
 
         ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
         server that holds one of them. Raises ``IndexError``, ``BufferLost``.
         """
-        wanted = check_indices(indices, space.length)
-        found = np.empty(len(wanted), dtype_of(np.dtype(dtype).name))
-        messages, scattered = self._requests.gather(buffer, space, wanted, found)
+        wanted = check_indices(indices, type.space.length)
+        found = np.empty((len(wanted), *type.row), type.dtype)
+        messages, scattered = self._requests.gather(buffer, type, wanted, found)
         self._send(messages, recorded=False)
         for selection, values in scattered:
             found[selection] = values
@@ -206,8 +197,7 @@ class Client(Connection):
         self,
         source: int,
         target: int,
-        space: Space,
-        dtype: npt.DTypeLike,
+        type: ArrayType,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
         *,
@@ -216,13 +206,14 @@ class Client(Connection):
     ) -> None:
         """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
 
-        ``indices`` and ``values`` have shape ``(k,)``; duplicates add up in the order given.
+        ``indices``: shape ``(k,)``; ``values``: ``(k, *type.row)``; duplicates add up in the order
+        given.
         ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
         may be using it. More than 1 MiB for a server then takes two messages, so that one that
         lacks the memory for it refuses before another has given anything away. ``ended``: as in
         ``run``.
         """
-        messages = self._requests.scatter_add(source, target, space, dtype, indices, values, donate)
+        messages = self._requests.scatter_add(source, target, type, indices, values, donate)
         large = max(sum(map(len, message.payload)) for message in messages.values())
         if donate and large > MOST_FORCED_BYTES:
             messages = self._staged(f"push {target}", messages)
@@ -239,20 +230,15 @@ class Client(Connection):
         return bare
 
     def update(
-        self,
-        buffer: int,
-        space: Space,
-        dtype: npt.DTypeLike,
-        indices: npt.ArrayLike,
-        values: npt.ArrayLike,
+        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, values: npt.ArrayLike
     ) -> None:
-        """Add ``values`` at ``indices`` (shape ``(k,)``) to ``buffer`` in place, whoever shares it.
+        """Add ``values`` at ``indices`` to ``buffer`` in place, whoever shares it.
 
         One message to each server that holds one of them; what several clients send is added in
         the order in which it comes. Programs take a buffer's values for final: never name in one a
         buffer that was updated.
         """
-        self._send(self._requests.update(buffer, space, dtype, indices, values))
+        self._send(self._requests.update(buffer, type, indices, values))
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -270,10 +256,10 @@ class Client(Connection):
     ) -> None:
         """Keep a contribution to ``round`` until it is committed. One message a server.
 
-        ``indices`` and ``values`` have shape ``(k,)``; duplicates count each. ``indices`` None: all
-        of the space, in order. ``slot`` says to which array of the round, ``number`` which of this
-        attempt's contributions to it. Staging again under the same four numbers replaces. Raises
-        ``RoundClosed`` if the round is over.
+        ``indices``: shape ``(k,)``; ``values``: ``(k, ...)``; duplicates count each. ``indices``
+        None: all of the space, in order. ``slot`` says to which array of the round, ``number``
+        which of this attempt's contributions to it. Staging again under the same four numbers
+        replaces. Raises ``RoundClosed`` if the round is over.
         """
         key = Key(partition, attempt, slot, number)
         self._send(self._requests.stage(round, key, space, indices, values))
@@ -282,8 +268,7 @@ class Client(Connection):
         self,
         round: str,
         winners: Sequence[tuple[int, int]],
-        space: Space,
-        dtype: npt.DTypeLike,
+        type: ArrayType,
         target: int,
     ) -> None:
         """Make ``target``: zeros plus what the winners staged. One message a server.
@@ -295,7 +280,7 @@ class Client(Connection):
         ordered = sorted(Winner(*winner) for winner in winners)
         if len({winner.partition for winner in ordered}) != len(ordered):
             raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
-        self.commit_totals(round, [Total(target, array_type(space, dtype), ordered)])
+        self.commit_totals(round, [Total(target, type, ordered)])
 
     def commit_totals(self, round: str, totals: Sequence[Total]) -> None:
         """Make all ``totals`` and close the round, or change nothing. One message a server.
@@ -335,7 +320,10 @@ class Client(Connection):
     # --- commands that a program registered with the servers --------------------------------------
 
     def call(
-        self, name: str, body: bytes = b"", arrays: Iterable[tuple[int, ArrayType]] = ()
+        self,
+        name: str,
+        body: bytes = b"",
+        arrays: Iterable[tuple[int, ArrayType]] = (),
     ) -> list[bytes]:
         """Run the command ``name``, which is none of the servers' own: ``Service(commands=...)``.
 

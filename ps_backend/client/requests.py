@@ -90,46 +90,49 @@ class Requests:
         array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
         if given.ndim == 0 or len(array) != space.length:
             raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
+        target = encode_array(buffer, array_type(space, array.dtype, array.shape[1:]))
         messages = self._to(space.holders(self.servers))
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
-            _fill(message.request.write.target, buffer, space, array.dtype, array.shape[1:])
+            message.request.write.target.CopyFrom(target)
             message.payload = [byte_view(array[low:high])]
         return messages
 
-    def read(self, buffer: int, space: Space, out: np.ndarray) -> Messages:
+    def read(self, buffer: int, type: ArrayType, out: np.ndarray) -> Messages:
         """To each holder: send your part, into ``out``."""
+        space, array = type.space, encode_array(buffer, type)
         messages = self._to(space.holders(self.servers))
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
-            _fill(message.request.read.array, buffer, space, out.dtype, out.shape[1:])
+            message.request.read.array.CopyFrom(array)
             message.into = byte_view(out[low:high])
         return messages
 
     # --- sparse ---
 
     def gather(
-        self, buffer: int, space: Space, wanted: Indices, out: np.ndarray
+        self, buffer: int, type: ArrayType, wanted: Indices, out: np.ndarray
     ) -> tuple[Messages, list[tuple[Selection, np.ndarray]]]:
-        """To each server that holds some of ``wanted``: send the values there.
+        """To each server that holds some of ``wanted``: send the rows there.
 
         They come into ``out``, except for those whose places in ``out`` are scattered: these come
         into the arrays returned, to be put at the selection beside them.
         """
         messages: Messages = {}
         scattered: list[tuple[Selection, np.ndarray]] = []
-        for server, selection in split(wanted, space, self.servers):
+        array = encode_array(buffer, type)
+        for server, selection in split(wanted, type.space, self.servers):
             local = wanted[selection]
             if not len(local):
                 continue
             if isinstance(selection, slice):
                 target = out[selection]
             else:
-                target = np.empty(len(local), out.dtype)
+                target = np.empty((len(local), *type.row), out.dtype)
                 scattered.append((selection, target))
             request = self.request()
             request.gather.count = len(local)
-            _fill(request.gather.array, buffer, space, out.dtype)
+            request.gather.array.CopyFrom(array)
             messages[server] = Message(request, [byte_view(local)], byte_view(target))
         return messages, scattered
 
@@ -137,20 +140,19 @@ class Requests:
         self,
         source: int,
         target: int,
-        space: Space,
-        dtype: npt.DTypeLike,
+        type: ArrayType,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
         donate: bool,
     ) -> Messages:
         """To each holder: add its part of the pairs."""
-        wanted, given = _pairs(indices, values, space, dtype)
+        wanted, given = _pairs(indices, values, type)
         messages: Messages = {}
-        for server, selection in split(wanted, space, self.servers):
+        for server, selection in split(wanted, type.space, self.servers):
             request = self.request()
             body = request.scatter_add
             body.target, body.donate = target, donate
-            _fill(body.array, source, space, given.dtype)
+            body.array.CopyFrom(encode_array(source, type))
             body.count, payload = _select(wanted, given, selection)
             messages[server] = Message(request, payload)
         return messages
@@ -170,19 +172,14 @@ class Requests:
         return staged, bare
 
     def update(
-        self,
-        buffer: int,
-        space: Space,
-        dtype: npt.DTypeLike,
-        indices: npt.ArrayLike,
-        values: npt.ArrayLike,
+        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, values: npt.ArrayLike
     ) -> Messages:
         """To each server that holds some of ``indices``: add its part of the pairs in place."""
-        wanted, given = _pairs(indices, values, space, dtype)
+        wanted, given = _pairs(indices, values, type)
         messages: Messages = {}
-        for server, selection in split(wanted, space, self.servers):
+        for server, selection in split(wanted, type.space, self.servers):
             request = self.request()
-            _fill(request.update.array, buffer, space, given.dtype)
+            request.update.array.CopyFrom(encode_array(buffer, type))
             request.update.count, payload = _select(wanted, given, selection)
             if request.update.count:
                 messages[server] = Message(request, payload)
@@ -199,35 +196,37 @@ class Requests:
         values: npt.ArrayLike,
     ) -> Messages:
         """To each holder, even of none of the indices: its part of the contribution."""
+        array = np.asarray(values)
         if indices is None:
-            return self._stage_all(round, key, space, values)
-        wanted, given = _pairs(indices, values, space, np.asarray(values).dtype)
+            return self._stage_all(round, key, space, array)
+        type = array_type(space, array.dtype, array.shape[1:])
+        wanted, given = _pairs(indices, array, type)
         messages: Messages = {}
         for server, selection in split(wanted, space, self.servers):
-            request = self._stage_request(round, key, space, given.dtype)
+            request = self._stage_request(round, key, type)
             request.stage.count, payload = _select(wanted, given, selection)
             messages[server] = Message(request, payload)
         return messages
 
-    def _stage_all(self, round: str, key: Key, space: Space, values: npt.ArrayLike) -> Messages:
-        given = np.asarray(values)
-        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
-        if array.shape != (space.length,) or given.ndim == 0:
-            raise ValueError(f"values must have shape ({space.length},), got {given.shape}")
+    def _stage_all(self, round: str, key: Key, space: Space, given: np.ndarray) -> Messages:
+        type = array_type(space, given.dtype, given.shape[1:])
+        if given.shape != type.shape:
+            raise ValueError(f"values must have shape {type.shape}, got {given.shape}")
+        array = np.ascontiguousarray(given, dtype=type.dtype)
         messages: Messages = {}
         for server in space.holders(self.servers):
             low, high = space.range_of(server, self.servers)
-            request = self._stage_request(round, key, space, array.dtype)
+            request = self._stage_request(round, key, type)
             request.stage.dense = True
             messages[server] = Message(request, [byte_view(array[low:high])])
         return messages
 
-    def _stage_request(self, round: str, key: Key, space: Space, dtype: np.dtype) -> pb.Request:
+    def _stage_request(self, round: str, key: Key, type: ArrayType) -> pb.Request:
         request = self.request()
         body = request.stage
         body.round = round
         body.partition, body.attempt, body.slot, body.number = key
-        _fill(body.type, 0, space, dtype)
+        body.type.CopyFrom(encode_array(0, type))
         return request
 
     def commit(self, round: str, totals: Iterable[Total]) -> Messages:
@@ -270,7 +269,7 @@ class Requests:
 
     def call(self, name: str, body: bytes, arrays: Iterable[tuple[int, ArrayType]]) -> Messages:
         """To all servers: run the command ``name``."""
-        given = [encode_array(*array) for array in arrays]
+        given = [encode_array(buffer, type) for buffer, type in arrays]
         messages = self._to(range(self.servers))
         for message in messages.values():
             custom = message.request.custom
@@ -282,20 +281,15 @@ class Requests:
         return {server: Message(self.request()) for server in servers}
 
 
-def _fill(
-    array: pb.Array, buffer: int, space: Space, dtype: np.dtype, row: tuple[int, ...] = ()
-) -> None:
-    array.CopyFrom(encode_array(buffer, array_type(space, dtype, row)))
-
-
 def _pairs(
-    indices: npt.ArrayLike, values: npt.ArrayLike, space: Space, dtype: npt.DTypeLike
+    indices: npt.ArrayLike, values: npt.ArrayLike, type: ArrayType
 ) -> tuple[Indices, np.ndarray]:
-    wanted = check_indices(indices, space.length)
-    given = np.ascontiguousarray(values, dtype=dtype_of(np.dtype(dtype).name))
-    if np.shape(values) != wanted.shape:
-        raise ValueError(f"{len(wanted)} indices need as many values, got shape {np.shape(values)}")
-    return wanted, given
+    wanted = check_indices(indices, type.space.length)
+    shape = (len(wanted), *type.row)
+    if np.shape(values) != shape:
+        rows = f" rows of shape {type.row}" if type.row else " values"
+        raise ValueError(f"{len(wanted)} indices need as many{rows}, got shape {np.shape(values)}")
+    return wanted, np.ascontiguousarray(values, dtype=type.dtype)
 
 
 def _select(indices: Indices, values: np.ndarray, selection: Selection) -> tuple[int, Parts]:

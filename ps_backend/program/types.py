@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.limits import MOST_LENGTH
+from ps_backend.limits import MOST_LENGTH, MOST_ROW_EXTENTS
 from ps_backend.program.spaces import Space
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
@@ -55,6 +56,8 @@ class ArrayType:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if len(self.row) > MOST_ROW_EXTENTS:
+            raise ValueError(f"rows have shape () or (k,), got {self.row}: arrays have rank 1 or 2")
         width = prod(self.row)
         if self.space.length * width > MOST_LENGTH:
             raise ValueError(
@@ -75,6 +78,9 @@ class ArrayType:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Callable[..., ArrayType], tuple[Space, str, Row]]:
+        return array_type, (self.space, self.dtype.name, self.row)  # hashes differ by process
 
     def __str__(self) -> str:
         rows = f" rows of shape {self.row}" if self.row else ""

@@ -17,7 +17,7 @@ from tests.architecture.apart import TOKEN, servers
 from tests.ps_backend.helpers import QUICK, Faulty, put
 
 SPACE = DenseSpace(5000)
-VECTOR = array_type(SPACE, np.dtype(float))
+FLOATS = array_type(SPACE, float)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 
 
@@ -54,7 +54,7 @@ def test_it_is_asked_for_by_its_name(addresses):
     with Client.connect(addresses, token=TOKEN) as client:
         x = put(client, SPACE, X)
         client.counters.reset()
-        found = [struct.unpack("<dq", f) for f in client.call("largest", b"", [(x, VECTOR)])]
+        found = [struct.unpack("<dq", f) for f in client.call("largest", b"", [(x, FLOATS)])]
         assert client.counters.messages == 1
         assert max(found) == (X.max(), X.argmax())
 
@@ -69,15 +69,15 @@ def test_repeated_after_a_lost_reply_it_runs_once(addresses):
     transports = [Faulty(OverGrpc(address, token=TOKEN), lose_the_first) for address in addresses]
     with Client(transports, retry=QUICK) as client:
         x, y = put(client, SPACE, X), put(client, SPACE, -X)
-        client.call("swap", b"", [(x, VECTOR), (y, VECTOR)])
+        client.call("swap", b"", [(x, FLOATS), (y, FLOATS)])
         assert lost.count("swap") == 3
-        assert client.read(x, SPACE, float).tobytes() == (-X).tobytes()
-        assert client.read(y, SPACE, float).tobytes() == X.tobytes()
+        assert client.read(x, FLOATS).tobytes() == (-X).tobytes()
+        assert client.read(y, FLOATS).tobytes() == X.tobytes()
 
 
 def test_what_it_raises_is_raised_by_who_called(addresses):
     with Client.connect(addresses, token=TOKEN) as client:
         with pytest.raises(BufferLost, match="buffer 77 is not here"):
-            client.call("largest", b"", [(77, VECTOR)])
+            client.call("largest", b"", [(77, FLOATS)])
         with pytest.raises(PSError, match="no command 'smallest' was registered"):
             client.call("smallest")

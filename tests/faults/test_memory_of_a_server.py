@@ -30,6 +30,7 @@ from tests.ps_backend.requests import Sender
 MB = 1 << 20
 BUDGET = 256 * MB
 SPACE = DenseSpace(1000)
+FLOATS = array_type(SPACE, float)
 
 
 class Process:
@@ -237,8 +238,8 @@ def test_a_push_beyond_the_budget_is_refused_and_changes_nothing():
         x = put(client, SPACE, np.ones(SPACE.length))
         where = np.tile(np.arange(SPACE.length), 300)
         with pytest.raises(OutOfBudget, match="staging"):
-            client.scatter_add(x, client.new_id(), SPACE, float, where, where * 1.0, donate=True)
-        np.testing.assert_array_equal(client.read(x, SPACE, float), np.ones(SPACE.length))
+            client.scatter_add(x, client.new_id(), FLOATS, where, where * 1.0, donate=True)
+        np.testing.assert_array_equal(client.read(x, FLOATS), np.ones(SPACE.length))
         assert [server.used < 65536 for server in client.status()] == [True, True]
 
 
@@ -249,11 +250,11 @@ def test_a_large_push_has_the_bits_of_a_small_one_and_leaves_nothing():
         x = put(client, SPACE, np.zeros(SPACE.length))
         used = sum(server.used for server in client.status())
         client.counters.reset()
-        client.scatter_add(x, y := client.new_id(), SPACE, float, where, values, donate=True)
+        client.scatter_add(x, y := client.new_id(), FLOATS, where, values, donate=True)
         assert client.counters.messages == 2, "the array is one server's"
         expected = np.zeros(SPACE.length)
         np.add.at(expected, where, values)
-        assert client.read(y, SPACE, float).tobytes() == expected.tobytes()
+        assert client.read(y, FLOATS).tobytes() == expected.tobytes()
         assert sum(server.used for server in client.status()) < used + 8192
 
 
@@ -264,10 +265,12 @@ def test_contributions_are_freed_with_the_commit(servers):
         for partition in range(4):
             client.stage("r", partition, 0, space, None, np.ones(space.length))
         target = client.new_id()
-        client.commit("r", [(k, 0) for k in range(4)], space, float, target)
+        client.commit("r", [(k, 0) for k in range(4)], array_type(space, float), target)
         used = sum(server.used for server in client.status())
         assert used < 8 * space.length + 65536
-        np.testing.assert_array_equal(client.read(target, space, float), np.full(300_000, 4.0))
+        np.testing.assert_array_equal(
+            client.read(target, array_type(space, float)), np.full(300_000, 4.0)
+        )
 
 
 def test_a_commit_that_another_server_refuses_is_taken_back_with_its_contributions():
@@ -279,10 +282,12 @@ def test_a_commit_that_another_server_refuses_is_taken_back_with_its_contributio
         budget, made[2].service.memory.budget = made[2].service.memory.budget, 1
         winners = [(k, 0) for k in range(4)]
         with pytest.raises(OutOfBudget):
-            client.commit("r", winners, space, float, client.new_id())
+            client.commit("r", winners, array_type(space, float), client.new_id())
         made[2].service.memory.budget = budget
-        client.commit("r", winners, space, float, target := client.new_id())
-        np.testing.assert_array_equal(client.read(target, space, float), np.full(300_000, 4.0))
+        client.commit("r", winners, array_type(space, float), target := client.new_id())
+        np.testing.assert_array_equal(
+            client.read(target, array_type(space, float)), np.full(300_000, 4.0)
+        )
 
 
 def test_a_closed_session_leaves_nothing():

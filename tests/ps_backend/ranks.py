@@ -70,7 +70,7 @@ class Ranks:
             return None
 
     def values(self):
-        return self.client.read(self.target.buffer, SPACE, F8)
+        return self.client.read(self.target.buffer, array_type(SPACE, F8))
 
 
 @contextmanager

@@ -67,15 +67,19 @@ def _work(client: Client) -> None:
     client.write(x, _SPACE, values)
     client.write(i, _SPACE, np.arange(5000))
     client.write(b, _SPACE, values > 0)
-    client.read(x, _SPACE, float)
-    client.gather(x, _SPACE, float, where)
+    client.read(x, array_type(_SPACE, float))
+    client.gather(x, array_type(_SPACE, float), where)
     client.run(Program(_calls(x, y, z, i, b)))
     client.run(Program((SweepCall(_DONATING, _SPACE, (y, z), (2.0,), (s,), (y,)),)))
     iota = Sweep((), (), (Step("iota", (), _I8),), (), (Reduction("sum", 0),))
     client.run(Program((SweepCall(iota, DenseSpace(100_000), (), (), ()),)))
-    client.scatter_add(x, t := client.new_id(), _SPACE, float, where, where * 1.0, donate=False)
-    client.scatter_add(t, client.new_id(), _SPACE, float, where, where * 1.0, donate=True)
-    client.update(x, _SPACE, float, where, where * 1.0)
+    client.scatter_add(
+        x, t := client.new_id(), array_type(_SPACE, float), where, where * 1.0, donate=False
+    )
+    client.scatter_add(
+        t, client.new_id(), array_type(_SPACE, float), where, where * 1.0, donate=True
+    )
+    client.update(x, array_type(_SPACE, float), where, where * 1.0)
     for attempt in range(2):
         client.stage("r", 0, attempt, _SPACE, where, where * 1.0)
         client.stage("r", 1, attempt, _SPACE, None, values, slot=1)

@@ -17,6 +17,7 @@ from ps_backend.errors import PSError
 from ps_backend.in_process import InProcess
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport import OverGrpc, Unavailable
@@ -79,7 +80,7 @@ class _Good:
     def looks(self) -> Iterator[str]:
         """What is wrong."""
         began = time.perf_counter()
-        got = self._client.read(self._x, self._space, float)
+        got = self._client.read(self._x, array_type(self._space, float))
         if got.tobytes() != self._values.tobytes():
             yield "the good client's array has changed"
         self._client.write(y := self._client.new_id(), self._space, got)

@@ -153,7 +153,7 @@ class LoopVector:
         """
         where = self.check(indices)
         shape = (len(self),) if where is None else where.shape
-        self._pace.push(self.target, where, as_values(values, shape, self.dtype.str))
+        self._pace.push(self.target, where, as_values(values, shape, self.dtype))
 
     def check(self, indices: npt.ArrayLike | None) -> Indices | None:
         """``indices`` from 0 to the length, or ``IndexError``."""

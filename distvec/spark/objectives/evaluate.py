@@ -19,6 +19,7 @@ from distvec.spark.objectives.kernels import logistic
 from distvec.spark.objectives.partition import Partition, WholeVectors
 from ps_backend.errors import PSError
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 
 BLOCK_MISSING = "BlockMissing"
 
@@ -83,7 +84,7 @@ def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: i
     coordinates = rows.coordinates(
         client, request.length, intercept=request.intercept, kept=request.coordinates
     )
-    weights = _vectors.pull(client, request.weights, space, request.dtype, coordinates)
+    weights = _vectors.pull(client, request.weights, array_type(space, request.dtype), coordinates)
     block = rows.block
     result = logistic(
         block.matrix,

@@ -225,7 +225,7 @@ class LogisticLoss:
             _raise_error_of(outcomes)
             gradient = self.ps.new_buffer(weights.type)
             winners = [(one.partition, one.attempt) for one in outcomes]
-            client.commit(round_name, winners, space, w.dtype, gradient.id)
+            client.commit(round_name, winners, w.type, gradient.id)
         except BaseException as error:
             abandon(client, round_name, error)
             raise

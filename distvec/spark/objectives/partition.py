@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from distvec.spark.data.blocks import Ints, load
 from ps_backend.client import Client
-from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.spaces import DenseSpace, Space
+from ps_backend.program.types import ArrayType, array_type
 
 _INDEX_BYTES = 8
 
@@ -41,15 +42,16 @@ class Partition:
         if key not in self._coordinates:
             columns = self.block.columns
             if kept is not None:
-                columns = self._ranks(client, kept, DenseSpace(length - intercept))
+                type = array_type(DenseSpace(length - intercept), np.int64)
+                columns = self._ranks(client, kept, type)
             self._coordinates = {key: np.append(columns, length - 1) if intercept else columns}
         return self._coordinates[key]
 
-    def _ranks(self, client: Client, kept: int, space: DenseSpace) -> Ints:
+    def _ranks(self, client: Client, kept: int, type: ArrayType) -> Ints:
         """The places of the columns among the coordinates ``kept``; a file for later processes."""
         path = os.path.join(self.path, f"places-{kept}.npy")
         if not os.path.exists(path):
-            places = np.searchsorted(client.read(kept, space, np.int64), self.block.columns)
+            places = np.searchsorted(client.read(kept, type), self.block.columns)
             draft = f"{path}.{os.getpid()}"
             with open(draft, "wb") as file:
                 np.save(file, places)
@@ -67,29 +69,26 @@ class WholeVectors:
         self._values = self._sum = np.empty(0)
         self._source: object = None
 
-    def pull(
-        self, client: Client, buffer: int, space: DenseSpace, dtype: str, coordinates: Ints
-    ) -> Values:
+    def pull(self, client: Client, buffer: int, type: ArrayType, coordinates: Ints) -> Values:
         """The values of ``buffer`` at sorted ``coordinates``. One message a server.
 
         None if all values came for another partition before.
         """
-        kind = np.dtype(dtype)
-        if not _is_most(coordinates, space, kind):
-            return client.gather(buffer, space, kind, coordinates)
+        if not _is_most(coordinates, type):
+            return client.gather(buffer, type, coordinates)
         if (source := (client, buffer)) != self._source:
             self._source = None
-            if (self._values.size, self._values.dtype) != (space.length, kind):
-                self._values = np.empty(space.length, kind)
-            client.read(buffer, space, kind, out=self._values)
+            if (self._values.shape, self._values.dtype) != (type.shape, type.dtype):
+                self._values = np.empty(type.shape, type.dtype)
+            client.read(buffer, type, out=self._values)
             self._source = source
-        return self._values if coordinates.size == space.length else self._values[coordinates]
+        return self._values if coordinates.size == type.space.length else self._values[coordinates]
 
     def contribution(
-        self, space: DenseSpace, coordinates: Ints, values: Values
+        self, space: Space, coordinates: Ints, values: Values
     ) -> tuple[Ints | None, Values]:
         """What to stage, and where (None: everywhere), to add ``values`` at ``coordinates``."""
-        if not _is_most(coordinates, space, values.dtype):
+        if not _is_most(coordinates, array_type(space, values.dtype)):
             return coordinates, values
         if coordinates.size == space.length:
             return None, values
@@ -100,6 +99,6 @@ class WholeVectors:
         return None, self._sum
 
 
-def _is_most(coordinates: Ints, space: DenseSpace, dtype: np.dtype[Any]) -> bool:
-    """Are all values of the space fewer bytes than coordinates with theirs?"""
-    return coordinates.size * (_INDEX_BYTES + dtype.itemsize) >= space.length * dtype.itemsize
+def _is_most(coordinates: Ints, type: ArrayType) -> bool:
+    """Are all values of the array fewer bytes than coordinates with theirs?"""
+    return coordinates.size * (_INDEX_BYTES + type.dtype.itemsize) >= type.nbytes

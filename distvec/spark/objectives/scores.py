@@ -20,7 +20,7 @@ from distvec.spark.data.rows import BadRow, features_of
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.kernels import margins
 from distvec.spark.objectives.partition import WholeVectors
-from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import ArrayType
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class Scoring:
 
     access: Access
     weights: int
-    length: int
-    dtype: str
+    type: ArrayType
     intercept: bool
 
 
@@ -62,8 +61,7 @@ def scores(
     request = Scoring(
         session.access,
         weights.buffer_id,
-        weights.shape[0],
-        weights.dtype.str,
+        weights.type,
         intercept,
     )
 
@@ -81,8 +79,7 @@ def scores(
 def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
     """The task side: one array of margins for each array of features."""
     client = join(request.access)
-    space = DenseSpace(request.length)
-    expected = request.length - request.intercept
+    expected = request.type.space.length - request.intercept
     for batch in batches:
         if len(batch) == 0:
             yield pa.array([], type=pa.float64())
@@ -95,7 +92,7 @@ def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.
             raise ValueError(f"scores: rows have {rows.size} features, the weights {expected}")
         columns, local = local_columns(rows.indices, rows.size)
         coordinates = np.append(columns, expected) if request.intercept else columns
-        pulled = WholeVectors().pull(client, request.weights, space, request.dtype, coordinates)
+        pulled = WholeVectors().pull(client, request.weights, request.type, coordinates)
         indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
         matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
         yield pa.array(margins(matrix, pulled, intercept=request.intercept))

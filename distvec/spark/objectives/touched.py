@@ -17,7 +17,7 @@ from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import Dataset, collect
 from distvec.spark.rounds.contribute import Contributor
-from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import ArrayType
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
@@ -36,7 +36,7 @@ def touched_coordinates(ps: PSContext, data: Dataset) -> DistArray:
     coordinates = ps.zeros(int(touched.sum()), np.int64)
     with ps.round(coordinates) as r:
         one = data.spark.sparkContext.parallelize([touched.buffer_id], 1)
-        collect(one.map(partial(_list, ps.access, data.size, r)))
+        collect(one.map(partial(_list, ps.access, touched.type, r)))
     return coordinates
 
 
@@ -46,7 +46,8 @@ def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int
     whole = ps.zeros(length, values.dtype)
     ps.evaluate(values, coordinates)
     count, rest = len(coordinates), len(values) - len(coordinates)
-    job = partial(_spread, ps.access, values.buffer_id, values.dtype.str, coordinates.buffer_id)
+    sources = ((values.buffer_id, values.type), (coordinates.buffer_id, coordinates.type))
+    job = partial(_spread, ps.access, *sources)
     pieces = [(low, min(low + _PIECE, count)) for low in range(0, max(1, count), _PIECE)]
     with ps.round(whole) as r:
         context = ps.spark_context
@@ -79,8 +80,8 @@ def _mark(r: Contributor, descriptors: Iterable[Any]) -> Iterator[bool]:
             yield True
 
 
-def _list(access: Access, size: int, r: Contributor, buffer: int) -> None:
-    coordinates = np.flatnonzero(join(access).read(buffer, DenseSpace(size), np.bool_))
+def _list(access: Access, type: ArrayType, r: Contributor, buffer: int) -> None:
+    coordinates = np.flatnonzero(join(access).read(buffer, type))
     for low in range(0, coordinates.size, _PIECE):
         piece = coordinates[low : low + _PIECE]
         r.push(np.arange(low, low + piece.size), piece)
@@ -88,17 +89,16 @@ def _list(access: Access, size: int, r: Contributor, buffer: int) -> None:
 
 def _spread(
     access: Access,
-    values: int,
-    dtype: str,
-    coordinates: int,
+    values: tuple[int, ArrayType],
+    coordinates: tuple[int, ArrayType],
     sizes: tuple[int, int, int],
     r: Contributor,
     piece: tuple[int, int],
 ) -> None:
     (count, rest, length), (low, high) = sizes, piece
     client, places = join(access), np.arange(low, high)
-    targets = client.gather(coordinates, DenseSpace(count), np.int64, places)
+    targets = client.gather(*coordinates, places)
     if high == count:
         places = np.append(places, count + np.arange(rest))
         targets = np.append(targets, length - rest + np.arange(rest))
-    r.push(targets, client.gather(values, DenseSpace(count + rest), np.dtype(dtype), places))
+    r.push(targets, client.gather(*values, places))

@@ -18,16 +18,9 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from distvec.array.indexing import as_indices
 from distvec.spark.access import Access, join
-from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import ArrayType
 
 _RUN_BITS = 63
-
-
-class Slot(NamedTuple):
-    """One array of a round as tasks know it."""
-
-    length: int
-    dtype: str
 
 
 class Report(NamedTuple):
@@ -76,8 +69,8 @@ class Contributor:
         Indices may come in any order and repeatedly, and count from the end if negative.
         """
         slot = self._sender.slots[self._slot]
-        where = None if indices is None else as_indices(indices, slot.length)
-        shape = (slot.length,) if where is None else where.shape
+        where = None if indices is None else as_indices(indices, slot.space.length)
+        shape = slot.shape if where is None else where.shape
         self._sender.send(self._slot, where, as_values(values, shape, slot.dtype))
 
 
@@ -92,7 +85,7 @@ class Sender:
         self,
         access: Access,
         name: str,
-        slots: Sequence[Slot],
+        slots: Sequence[ArrayType],
         reports: Accumulator[Reports],
         closure: int | None = None,
     ) -> None:
@@ -127,7 +120,7 @@ class Sender:
                 self.name,
                 report.partition,
                 report.run,
-                DenseSpace(self.slots[slot].length),
+                self.slots[slot].space,
                 indices,
                 values,
                 slot=slot,
@@ -155,7 +148,7 @@ class Sender:
 def _unpickled(
     access: Access,
     name: str,
-    slots: Sequence[Slot],
+    slots: Sequence[ArrayType],
     reports: Accumulator[Reports],
     closure: int,
 ) -> Sender:
@@ -165,14 +158,16 @@ def _unpickled(
     return Sender(access, name, slots, reports, closure)
 
 
-def as_values(values: npt.ArrayLike, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+def as_values(
+    values: npt.ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
     """``values`` in ``shape`` and ``dtype``; ValueError or TypeError where they do not fit."""
     given = np.asarray(values)
     if given.shape not in ((), shape):
         raise ValueError(f"values have shape {given.shape}; allowed are {shape} and one number")
     if not np.can_cast(given.dtype, dtype, "same_kind"):
         raise TypeError(
-            f"values are {given.dtype}, the array is {np.dtype(dtype)}; convert them first: "
-            f"values.astype({np.dtype(dtype).name!r})"
+            f"values are {given.dtype}, the array is {dtype}; convert them first: "
+            f"values.astype({dtype.name!r})"
         )
     return np.ascontiguousarray(np.broadcast_to(given, shape), dtype)

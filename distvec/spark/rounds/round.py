@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from distvec import DistArray
 from distvec.array.changing import turns_of
 from distvec.diagnostics.profile import measured
-from distvec.spark.rounds.contribute import Contributor, Report, Sender, Slot
+from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
 from ps_backend.errors import PSError, ServerLost
 
@@ -46,7 +46,7 @@ def open_round(
     check_vectors(ps, arrays)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; a round makes one total for each")
-    slots = [Slot(len(array), array.dtype.str) for array in arrays]
+    slots = [array.type for array in arrays]
     sender = Sender(ps.access, str(ps.client.new_id()), slots, ps.reports)
     try:
         contributors = tuple(Contributor(sender, k) for k in range(len(arrays)))
@@ -95,7 +95,7 @@ def commit(
     with turns_of(arrays):  # from reading them on: another round's thread may end one, too
         ps.evaluate(*arrays)  # at once, in common messages
         sources = [array.buffer for array in arrays]
-        buffers = [ps.new_buffer(array.node.type) for array in arrays]
+        buffers = [ps.new_buffer(array.type) for array in arrays]
         totals = [
             Total(
                 buffer.id,

@@ -16,8 +16,7 @@ from distvec.spark.access import Access, join
 from distvec.spark.rounds.contribute import as_values
 from ps_backend.client import Client, Total
 from ps_backend.errors import BufferLost
-from ps_backend.program.spaces import DenseSpace, Space
-from ps_backend.program.types import array_type
+from ps_backend.program.types import ArrayType
 
 if TYPE_CHECKING:
     from distvec.spark.context import PSContext
@@ -34,21 +33,21 @@ class SharedVector:
     """
 
     def __init__(
-        self, access: Access, buffer: int, length: int, dtype: str, session: PSContext | None = None
+        self, access: Access, buffer: int, type: ArrayType, session: PSContext | None = None
     ) -> None:
         """``session``: on the driver; tasks join by ``access``."""
         self._access, self._buffer = access, buffer
-        self._space, self.dtype = DenseSpace(length), np.dtype(dtype)
+        self._type, self.dtype = type, type.dtype
         self._session = session
         self.is_over = False
         """Set on the driver at the end of the block."""
 
     def __reduce__(self) -> tuple[Callable[..., SharedVector], tuple[Any, ...]]:
         self._check_open()
-        return SharedVector, (self._access, self._buffer, len(self), self.dtype.str)
+        return SharedVector, (self._access, self._buffer, self._type)
 
     def __len__(self) -> int:
-        return self._space.length
+        return self._type.space.length
 
     def __repr__(self) -> str:
         return f"<SharedVector: length {len(self)}, {self.dtype}{', over' * self.is_over}>"
@@ -61,9 +60,9 @@ class SharedVector:
         self._check_open()
         with self._explained():
             if indices is None:
-                return self._client.read(self._buffer, self._space, self.dtype)
+                return self._client.read(self._buffer, self._type)
             wanted = as_indices(indices, len(self))
-            return self._client.gather(self._buffer, self._space, self.dtype, wanted)
+            return self._client.gather(self._buffer, self._type, wanted)
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
         """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
@@ -73,16 +72,16 @@ class SharedVector:
         """
         self._check_open()
         where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
-        given = as_values(values, where.shape, self.dtype.str)
+        given = as_values(values, where.shape, self.dtype)
         with self._explained():
-            self._client.update(self._buffer, self._space, self.dtype, where, given)
+            self._client.update(self._buffer, self._type, where, given)
 
     def snapshot(self) -> DistArray:
         """The values of now as an array of its own, on the driver. One message a server."""
         self._check_open()
         if self._session is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
-        owned = _copy(self._session, self._buffer, self._space, self.dtype)
+        owned = _copy(self._session, self._buffer, self._type)
         return DistArray(self._session, self._session.graph.leaf(owned))
 
     def _check_open(self) -> None:
@@ -108,8 +107,8 @@ class SharedVector:
 def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
     """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
     held = array.copy()  # so that its memory stays while it is copied
-    owned = _copy(ps, held.buffer_id, array.space, array.dtype)
-    shared = SharedVector(ps.access, owned.id, len(array), array.dtype.str, ps)
+    owned = _copy(ps, held.buffer_id, array.type)
+    shared = SharedVector(ps.access, owned.id, array.type, ps)
     try:
         yield shared
         # A copy, as a task that comes late may still push: that must not change the array.
@@ -127,9 +126,9 @@ def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
         array.become(result.node)
 
 
-def _copy(session: PSContext, source: int, space: Space, dtype: np.dtype[Any]) -> Buffer:
+def _copy(session: PSContext, source: int, type: ArrayType) -> Buffer:
     """A copy made on the servers: the commit of a round to which nobody contributed."""
-    buffer = session.new_buffer(array_type(space, dtype))
+    buffer = session.new_buffer(type)
     total = Total(buffer.id, buffer.type, [], source=source)
     session.client.commit_totals(str(session.client.new_id()), [total])
     return buffer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -38,6 +39,9 @@ class Space(ABC):
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[int, int, bytes]]:
+        return self.decode, (self.length, self.id, self.details)  # hashes differ by process
 
     def __str__(self) -> str:
         number = f" and id {self.id}" if self.id else ""

@@ -11,10 +11,11 @@ from ps_backend.client import Client
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import DTYPES
+from ps_backend.program.types import DTYPES, array_type
 from tests.ps_backend.helpers import put
 
 SPACE = DenseSpace(5000)
+FLOATS = array_type(SPACE, float)
 
 
 def values(space=SPACE, seed=0):
@@ -29,7 +30,7 @@ def test_what_is_written_is_read(servers, dtype, length):
     x = (values(space) * 100).astype(dtype)
     with connect_in_process(servers) as client:
         number = put(client, space, x)
-        got = client.read(number, space, dtype)
+        got = client.read(number, array_type(space, dtype))
         np.testing.assert_array_equal(got, x)
         assert got.dtype == x.dtype
         assert client.counters.messages == 2
@@ -42,14 +43,19 @@ def test_large_transfers_are_exact(connect, servers):
     x = values(space)
     number = put(client, space, x)
     out = np.empty_like(x)
-    assert client.read(number, space, np.float64, out=out) is out
+    assert client.read(number, array_type(space, np.float64), out=out) is out
     assert out.tobytes() == x.tobytes()
     places = np.random.default_rng(1).integers(0, space.length, 300_000)
-    assert client.gather(number, space, np.float64, places).tobytes() == x[places].tobytes()
+    assert (
+        client.gather(number, array_type(space, np.float64), places).tobytes()
+        == x[places].tobytes()
+    )
     other = client.new_id()
-    client.scatter_add(number, other, space, np.float64, places, x[places], donate=False)
+    client.scatter_add(
+        number, other, array_type(space, np.float64), places, x[places], donate=False
+    )
     np.add.at(x, places, x[places])
-    assert client.read(other, space, np.float64).tobytes() == x.tobytes()
+    assert client.read(other, array_type(space, np.float64)).tobytes() == x.tobytes()
     assert client.counters.messages == 5
     assert client.counters.bytes_sent > 8 * space.length
 
@@ -58,7 +64,7 @@ def test_rows_with_a_shape_travel_too():
     x = np.arange(15000.0).reshape(5000, 3)
     with connect_in_process(2) as client:
         number = put(client, SPACE, x)
-        np.testing.assert_array_equal(client.read(number, SPACE, float, row=(3,)), x)
+        np.testing.assert_array_equal(client.read(number, array_type(SPACE, float, (3,))), x)
 
 
 @given(st.integers(1, 7), st.integers(1, 9000), st.data(), st.booleans(), st.booleans())
@@ -70,25 +76,27 @@ def test_sparse_access_is_numpys(servers, length, data, donate, ordered):
     x = values(space)
     with connect_in_process(servers, memory=1 << 26) as client:
         source, target = put(client, space, x), client.new_id()
-        np.testing.assert_array_equal(client.gather(source, space, float, indices), x[indices])
-        client.scatter_add(source, target, space, float, indices, added, donate=donate)
+        np.testing.assert_array_equal(
+            client.gather(source, array_type(space, float), indices), x[indices]
+        )
+        client.scatter_add(source, target, array_type(space, float), indices, added, donate=donate)
         expected = x.copy()
         np.add.at(expected, indices, added)
-        np.testing.assert_array_equal(client.read(target, space, float), expected)
+        np.testing.assert_array_equal(client.read(target, array_type(space, float)), expected)
         if donate:
             with pytest.raises(BufferLost, match=str(source)):
-                client.read(source, space, float)
+                client.read(source, array_type(space, float))
         else:
-            np.testing.assert_array_equal(client.read(source, space, float), x)
+            np.testing.assert_array_equal(client.read(source, array_type(space, float)), x)
 
 
 def test_a_gather_asks_only_who_holds_something():
     with connect_in_process(5) as client:
         number = put(client, SPACE, values())
         client.counters.reset()
-        client.gather(number, SPACE, float, [1, 2, 4999])
+        client.gather(number, FLOATS, [1, 2, 4999])
         assert client.counters.messages_per_server == [1, 0, 0, 0, 1]
-        client.gather(number, SPACE, float, np.empty(0, np.int64))
+        client.gather(number, FLOATS, np.empty(0, np.int64))
         assert client.counters.messages == 1
 
 
@@ -104,9 +112,9 @@ def test_a_gather_asks_only_who_holds_something():
 def test_bad_indices_are_refused_before_anything_is_sent(indices, error, text):
     with connect_in_process(2) as client:
         with pytest.raises(error, match=text):
-            client.gather(0, SPACE, float, indices)
+            client.gather(0, FLOATS, indices)
         with pytest.raises(error, match=text):
-            client.scatter_add(0, 1, SPACE, float, indices, np.ones(1), donate=False)
+            client.scatter_add(0, 1, FLOATS, indices, np.ones(1), donate=False)
         assert client.counters.messages == 0
 
 
@@ -117,7 +125,7 @@ def test_servers_check_indices_again(monkeypatch):
     with connect_in_process(1) as client:
         number = put(client, SPACE, values())
         with pytest.raises(IndexError, match=r"5000 \.\. 5000 are not all in 0 \.\. 4999"):
-            client.gather(number, SPACE, float, [5000])
+            client.gather(number, FLOATS, [5000])
 
 
 @pytest.mark.parametrize(
@@ -136,12 +144,12 @@ def test_bad_values_are_refused(bad, error, text):
 def test_foreign_byte_order_is_converted():
     x = values().astype(">f8")
     with connect_in_process(1) as client:
-        np.testing.assert_array_equal(client.read(put(client, SPACE, x), SPACE, float), x)
+        np.testing.assert_array_equal(client.read(put(client, SPACE, x), FLOATS), x)
 
 
 def test_out_must_fit():
     with connect_in_process(1) as client, pytest.raises(ValueError, match="out must be"):
-        client.read(1, SPACE, float, out=np.empty(5000, np.float32))
+        client.read(1, FLOATS, out=np.empty(5000, np.float32))
 
 
 def test_updates_by_many_clients_all_count(connect):
@@ -152,27 +160,31 @@ def test_updates_by_many_clients_all_count(connect):
 
     def work(worker):
         for _ in range(20):
-            worker.update(number, SPACE, np.int64, everywhere, np.ones(SPACE.length, np.int64))
+            worker.update(
+                number, array_type(SPACE, np.int64), everywhere, np.ones(SPACE.length, np.int64)
+            )
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    np.testing.assert_array_equal(owner.read(number, SPACE, np.int64), np.full(SPACE.length, 80))
+    np.testing.assert_array_equal(
+        owner.read(number, array_type(SPACE, np.int64)), np.full(SPACE.length, 80)
+    )
 
 
 def test_an_update_goes_to_whom_it_concerns():
     with connect_in_process(3) as client:
         number = put(client, SPACE, values())
         client.counters.reset()
-        client.update(number, SPACE, float, [1, 0, 1], [0.5, 1.0, 0.25])
-        client.update(number, SPACE, float, [], [])
+        client.update(number, FLOATS, [1, 0, 1], [0.5, 1.0, 0.25])
+        client.update(number, FLOATS, [], [])
         assert client.counters.messages == 1
         expected = values()
         np.add.at(expected, [1, 0, 1], [0.5, 1.0, 0.25])
-        assert client.read(number, SPACE, float).tobytes() == expected.tobytes()
+        assert client.read(number, FLOATS).tobytes() == expected.tobytes()
         with pytest.raises(BufferLost):
-            client.update(99, SPACE, float, [4999], [1.0])
+            client.update(99, FLOATS, [4999], [1.0])
         with pytest.raises(IndexError, match="5000"):
-            client.update(number, SPACE, float, [5000], [1.0])
+            client.update(number, FLOATS, [5000], [1.0])

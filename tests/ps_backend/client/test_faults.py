@@ -16,6 +16,7 @@ from ps_backend.in_process import connect_in_process
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program
+from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from tests.ps_backend.helpers import (
@@ -30,6 +31,7 @@ from tests.ps_backend.helpers import (
 )
 
 SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 
 
@@ -49,10 +51,10 @@ def test_a_repeated_addition_counts_once(fault, donate):
     transports = [Faulty(t, once("scatter_add", fault)) for t in in_process(2)]
     with Client(transports, retry=QUICK) as client:
         x, y = put(client, SPACE, X), client.new_id()
-        client.scatter_add(x, y, SPACE, float, [1, 2999], [1.0, 2.0], donate=donate)
+        client.scatter_add(x, y, FLOATS, [1, 2999], [1.0, 2.0], donate=donate)
         expected = X.copy()
         expected[[1, 2999]] += [1.0, 2.0]
-        np.testing.assert_array_equal(client.read(y, SPACE, float), expected)
+        np.testing.assert_array_equal(client.read(y, FLOATS), expected)
         sent = [r for r in transports[0].requests if r.WhichOneof("body") == "scatter_add"]
         assert len(sent) == 2
         assert sent[0].sequence == sent[1].sequence
@@ -75,9 +77,9 @@ def test_any_faults_leave_the_result_right(servers, faults):
             client.run(axpy(SPACE, 1.0 + k, x, x, y, frees=[x]), wait=k % 2 == 0)
             x, expected = y, (1.0 + k) * expected + expected
         client.stage("r", 0, 0, SPACE, [5], [1.0])
-        client.commit("r", [(0, 0)], SPACE, float, total := client.new_id())
-        assert client.read(x, SPACE, float).tobytes() == expected.tobytes()
-        assert client.read(total, SPACE, float).sum() == 1.0
+        client.commit("r", [(0, 0)], FLOATS, total := client.new_id())
+        assert client.read(x, FLOATS).tobytes() == expected.tobytes()
+        assert client.read(total, FLOATS).sum() == 1.0
         client.drop_round("x")
         assert {server.buffers for server in client.status()} <= {0, 2}
 
@@ -88,7 +90,7 @@ def test_a_repeat_is_answered_while_the_first_still_runs():
     with Client([transport]) as client:
         x = put(client, SPACE, X)
         session = transport.service.sessions.get(client.session)
-        request = client._requests.scatter_add(x, 77, SPACE, float, [0], [1.0], True)[0].request
+        request = client._requests.scatter_add(x, 77, FLOATS, [0], [1.0], True)[0].request
         payload = [np.zeros(1, np.int64).view(np.uint8).data, np.ones(1).view(np.uint8).data]
         request.sequence = 1000
         answers = []
@@ -102,7 +104,7 @@ def test_a_repeat_is_answered_while_the_first_still_runs():
             thread.join(10)
         assert len(answers) == 8
         assert not any(reply.HasField("error") for reply in answers)
-        assert client.read(77, SPACE, float)[0] == X[0] + 1.0
+        assert client.read(77, FLOATS)[0] == X[0] + 1.0
         assert len(session.store) == 1
 
 
@@ -128,7 +130,7 @@ def test_a_silent_server_is_given_up_with_its_name():
 def test_a_lost_payload_is_sent_again():
     transports = [Faulty(t, once("write", "lose reply")) for t in in_process(1)]
     with Client(transports, retry=QUICK) as client:
-        assert client.read(put(client, SPACE, X), SPACE, float).tobytes() == X.tobytes()
+        assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -147,9 +149,9 @@ def test_out_of_budget_leaves_everything_as_it_was():
         with pytest.raises(MemoryError, match="writing an array needs"):
             put(client, DenseSpace(100_000), np.zeros(100_000))
         with pytest.raises(OutOfBudget, match="gathering"):
-            client.gather(x, SPACE, float, np.zeros(5000, np.int64))
+            client.gather(x, FLOATS, np.zeros(5000, np.int64))
         assert [server.buffers for server in client.status()] == before
-        np.testing.assert_array_equal(client.read(x, SPACE, float), X)
+        np.testing.assert_array_equal(client.read(x, FLOATS), X)
         client.free([x])
         put(client, SPACE, X)
 
@@ -159,7 +161,7 @@ def test_no_memory_stays_behind():
     with Client(transports) as client:
         x, y = put(client, SPACE, X), client.new_id()
         client.run(axpy(SPACE, 1.0, x, x, y))
-        client.gather(y, SPACE, float, [1, 2, 3])
+        client.gather(y, FLOATS, [1, 2, 3])
         client.free([x, y])
         assert all(server.used < 16384 for server in client.status()), "the session, a program"
     assert [transport.service.memory.used for transport in transports] == [0, 0]
@@ -181,7 +183,7 @@ def test_a_killed_server_is_lost_within_bounded_time():
                 client.run(dot(SPACE, x, x))
             assert time.monotonic() - start < 10
             with pytest.raises(ServerLost):
-                client.read(x, SPACE, float)
+                client.read(x, FLOATS)
             assert client.lost
 
 
@@ -194,7 +196,7 @@ def test_a_restarted_server_is_noticed():
         second.start()
         try:
             for attempt in (
-                lambda: client.read(x, SPACE, float),
+                lambda: client.read(x, FLOATS),
                 lambda: client.run(dot(SPACE, x, x)),
                 lambda: client.write(client.new_id(), SPACE, X),
             ):
@@ -232,6 +234,6 @@ def test_a_broken_payload_changes_nothing_and_is_not_recorded():
         reply = transport.call(message.request, [message.payload[0][:-8]]).reply
         assert reply.error.kind == "PayloadBroken"
         with pytest.raises(BufferLost):
-            client.read(5, SPACE, float)
+            client.read(5, FLOATS)
         assert not transport.call(message.request, message.payload).reply.HasField("error")
-        assert client.read(5, SPACE, float).tobytes() == X.tobytes()
+        assert client.read(5, FLOATS).tobytes() == X.tobytes()

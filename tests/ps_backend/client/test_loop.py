@@ -40,7 +40,7 @@ def test_threads_over_both_transports(connect, bound):
 
     with ThreadPoolExecutor(number) as pool:
         list(pool.map(work, range(number)))
-    values = owner.read(target.buffer, space, F8)
+    values = owner.read(target.buffer, array_type(space, F8))
     assert (values[:-1] == number * clocks).all()
     assert values[-1] == 2 * number * clocks
     assert loop.clocks() == [clocks + 1] * number

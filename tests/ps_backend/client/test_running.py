@@ -11,10 +11,11 @@ from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import ValueType, array_type
 from tests.ps_backend.helpers import DOT, axpy, dot, in_process, put
 
 SPACE = DenseSpace(5000)
+FLOATS = array_type(SPACE, float)
 
 
 def values(space=SPACE, seed=0):
@@ -30,7 +31,7 @@ def test_programs_run(connect, servers):
     assert client.run(axpy(SPACE, 2.5, x, y, out)) == [[]]
     ((partials,),) = client.run(dot(SPACE, x, out))
     assert partials.shape == (SPACE.blocks,)
-    np.testing.assert_array_equal(client.read(out, SPACE, float), 2.5 * a + b)
+    np.testing.assert_array_equal(client.read(out, FLOATS), 2.5 * a + b)
     np.testing.assert_allclose(partials.sum(), a @ (2.5 * a + b))
     counts = client.counters.snapshot()
     assert (counts["messages"], counts["programs"], counts["sweeps"]) == (3, 2, 2)
@@ -116,7 +117,7 @@ def test_a_buffer_of_another_type_is_refused():
         with pytest.raises(InvalidProgram, match=r"float32.*not.*float64"):
             client.run(dot(SPACE, x, x))
         with pytest.raises(InvalidProgram, match=r"length 5000, not .* length 4000"):
-            client.read(x, DenseSpace(4000), np.float32)
+            client.read(x, array_type(DenseSpace(4000), np.float32))
 
 
 def test_a_program_that_fails_on_one_server_leaves_no_output():
@@ -135,15 +136,15 @@ def test_an_id_is_written_once():
         with pytest.raises(InvalidProgram, match="exists already"):
             client.run(axpy(SPACE, 1.0, x, x, x))
         with pytest.raises(InvalidProgram, match="exists already"):
-            client.scatter_add(x, x, SPACE, float, [0], [1.0], donate=True)
-        np.testing.assert_array_equal(client.read(x, SPACE, float), values())
+            client.scatter_add(x, x, FLOATS, [0], [1.0], donate=True)
+        np.testing.assert_array_equal(client.read(x, FLOATS), values())
 
 
 def test_an_unawaited_program_is_awaited_by_the_next_message(connect):
     client = connect(2)
     x, out = put(client, SPACE, values()), client.new_id()
     assert client.run(axpy(SPACE, 1.0, x, x, out), wait=False) is None
-    np.testing.assert_array_equal(client.read(out, SPACE, float), values() + values())
+    np.testing.assert_array_equal(client.read(out, FLOATS), values() + values())
 
 
 def test_the_error_of_an_unawaited_program_comes_with_the_next_message(connect):
@@ -151,8 +152,8 @@ def test_the_error_of_an_unawaited_program_comes_with_the_next_message(connect):
     x, out = put(client, SPACE, values()), client.new_id()
     client.run(axpy(SPACE, 1.0, x, 12345, out), wait=False)
     with pytest.raises(BufferLost, match="12345"):
-        client.read(x, SPACE, float)
-    np.testing.assert_array_equal(client.read(x, SPACE, float), values())
+        client.read(x, FLOATS)
+    np.testing.assert_array_equal(client.read(x, FLOATS), values())
     client.run(axpy(SPACE, 1.0, x, 12345, client.new_id()), wait=False)
     with pytest.raises(BufferLost, match="12345"):
         client.wait()
@@ -171,7 +172,7 @@ def test_frees_ride_along(connect):
     assert client.counters.messages == 1
     assert {server.buffers for server in client.status()} == {1}
     with pytest.raises(BufferLost, match=f"buffer {x} is not here"):
-        client.read(x, SPACE, float)
+        client.read(x, FLOATS)
 
 
 def test_frees_of_a_program_leave_with_the_next_message():

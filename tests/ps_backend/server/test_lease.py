@@ -16,6 +16,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import SessionUnknown
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.lease import Lease
 from ps_backend.server.service import Service
@@ -76,7 +77,7 @@ def test_the_session_of_a_killed_client_is_freed_and_of_an_idle_one_is_not(serve
         with pytest.raises(SessionUnknown, match=r"lease of the session, 1 s, ran out.*lease="):
             put(joined, SPACE, X)
         joined.close()
-        assert idle.read(x, SPACE, float).tobytes() == X.tobytes()
+        assert idle.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
 
 
 def test_a_session_in_use_by_those_who_joined_lives(server):

@@ -81,7 +81,7 @@ def test_who_did_not_join_reads_frees_and_closes_nothing(owner, said, kind):
     request.session, request.client, request.key = owner.session, "stranger", new_key()
     with pytest.raises(SessionUnknown, match="does not know the client"):
         said(request)
-    assert owner.read(x, SPACE, float).tobytes() == X.tobytes()
+    assert owner.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
 
 
 @pytest.mark.parametrize("kind", range(8))
@@ -94,7 +94,7 @@ def test_the_id_of_a_client_is_not_enough_to_silence_it(owner, said, kind, key):
     with pytest.raises(AuthenticationError, match="key that it joined with"):
         said(request)
     y = owner.new_id()
-    owner.scatter_add(x, y, SPACE, float, [1], [1.0], donate=False)
+    owner.scatter_add(x, y, array_type(SPACE, float), [1], [1.0], donate=False)
     assert sum(owner.run(dot(SPACE, x, x))[0][0]) == pytest.approx(X @ X)
 
 

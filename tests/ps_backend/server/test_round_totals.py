@@ -134,9 +134,9 @@ def test_any_interleaving_of_attempts_gives_the_bits_of_numpy(made, random, op, 
         wanted = totals(client, winners, op, [None, None] if zeros else sources)
         client.commit_totals("r", wanted)
         for slot, (total, source) in enumerate(zip(wanted, sources, strict=True)):
-            got = client.read(total.target, SPACES[slot], DTYPES[slot])
+            got = client.read(total.target, array_type(SPACES[slot], DTYPES[slot]))
             assert got.tobytes() == expected(winners, op, slot, from_zeros=zeros).tobytes()
-            kept = client.read(source, SPACES[slot], DTYPES[slot])
+            kept = client.read(source, array_type(SPACES[slot], DTYPES[slot]))
             assert kept.tobytes() == START[slot].tobytes()
         with pytest.raises(RoundClosed):
             client.stage("r", 9, 0, SPACES[0], [0], [1.0])
@@ -147,7 +147,9 @@ def test_dense_contributions_over_both_transports(connect):
     client.stage("r", 0, 5, SPACES[0], None, START[0])
     total = Total(client.new_id(), array_type(SPACES[0], DTYPES[0]), [Winner(0, 5)])
     client.commit_totals("r", [total])
-    assert client.read(total.target, SPACES[0], DTYPES[0]).tobytes() == START[0].tobytes()
+    assert (
+        client.read(total.target, array_type(SPACES[0], DTYPES[0])).tobytes() == START[0].tobytes()
+    )
     with pytest.raises(ValueError, match=r"must have shape \(7,\), got \(4000,\)"):
         client.stage("s", 0, 0, SPACES[1], None, START[0])
 
@@ -164,10 +166,10 @@ def test_an_attempt_cut_short_on_one_server_changes_nothing_anywhere():
             client.commit_totals("r", wanted)
         for total, space, dtype in zip(wanted, SPACES, DTYPES, strict=True):
             with pytest.raises(BufferLost):
-                client.read(total.target, space, dtype)
+                client.read(total.target, array_type(space, dtype))
         stage_all(client, [winner, winner])
         client.commit_totals("r", wanted)
-        got = client.read(wanted[1].target, SPACES[1], DTYPES[1])
+        got = client.read(wanted[1].target, array_type(SPACES[1], DTYPES[1]))
         assert got.tobytes() == (START[1] + START[1]).tobytes()
 
 
@@ -192,4 +194,4 @@ def test_refusals_leave_the_round_open():
             client.commit_totals("r", [Total(1, kind, [Winner(0, 0)] * 2)])
         good = Total(client.new_id(), kind, [Winner(0, 0)])
         client.commit_totals("r", [good])
-        assert client.read(good.target, SPACES[1], DTYPES[1])[0] == 1.0
+        assert client.read(good.target, array_type(SPACES[1], DTYPES[1]))[0] == 1.0

@@ -12,6 +12,7 @@ from ps_backend.client import Client
 from ps_backend.errors import BufferLost, OutOfBudget, PSError, RoundClosed
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.wire.rounds import Key
 from tests.ps_backend.helpers import in_process
 
@@ -37,8 +38,8 @@ def stage(client, partition, attempt=0, name="r"):
 
 def committed(client, winners, name="r"):
     target = client.new_id()
-    client.commit(name, winners, SPACE, np.float64, target)
-    return client.read(target, SPACE, np.float64)
+    client.commit(name, winners, array_type(SPACE, np.float64), target)
+    return client.read(target, array_type(SPACE, np.float64))
 
 
 def buffers(client):
@@ -93,7 +94,7 @@ def test_a_commit_is_one_message_and_frees_what_was_staged():
             stage(client, partition)
         client.counters.reset()
         target = client.new_id()
-        client.commit("r", [(0, 0)], SPACE, np.float64, target)
+        client.commit("r", [(0, 0)], array_type(SPACE, np.float64), target)
         assert client.counters.messages == 1
         client.drop_round("another")
         used = sum(server.used for server in client.status())
@@ -182,6 +183,6 @@ def test_the_space_of_a_round_must_be_the_targets():
     with connect_in_process(2) as client:
         stage(client, 0)
         with pytest.raises(ValueError, match=r"length 9000, the target is .* length 8000"):
-            client.commit("r", [(0, 0)], DenseSpace(8000), np.float64, 1)
+            client.commit("r", [(0, 0)], array_type(DenseSpace(8000), np.float64), 1)
         with pytest.raises(BufferLost):
-            client.read(1, DenseSpace(8000), np.float64)
+            client.read(1, array_type(DenseSpace(8000), np.float64))

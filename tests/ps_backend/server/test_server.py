@@ -13,6 +13,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
@@ -63,7 +64,7 @@ def test_garbage_on_the_port_harms_nobody(garbage):
         x = put(client, SPACE, np.ones(SPACE.length))
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
             raw.sendall(garbage)
-        assert client.read(x, SPACE, float).sum() == SPACE.length
+        assert client.read(x, array_type(SPACE, float)).sum() == SPACE.length
 
 
 def send(channel, method, data, metadata):
@@ -161,7 +162,7 @@ def test_tls(tmp_path):
     with served(tls_certificate=certificate, tls_key=key) as (server,):
         with Client.connect([server.address], token=TOKEN, tls=certificate) as client:
             x = put(client, SPACE, np.ones(SPACE.length))
-            assert client.read(x, SPACE, float).sum() == SPACE.length
+            assert client.read(x, array_type(SPACE, float)).sum() == SPACE.length
         with pytest.raises(ServerLost):
             Client.connect([server.address], token=TOKEN, timeout=0.2)
     with pytest.raises(ValueError, match="both --tls-cert and --tls-key"):

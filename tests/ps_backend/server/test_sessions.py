@@ -7,9 +7,11 @@ from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, ServerLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from tests.ps_backend.helpers import QUICK, Faulty, dot, in_process, put
 
 SPACE = DenseSpace(5000)
+FLOATS = array_type(SPACE, float)
 
 
 def values(space=SPACE, seed=0):
@@ -21,10 +23,10 @@ def test_two_sessions_do_not_see_each_other():
     with Client(transports) as one, Client(transports) as two:
         x = put(one, SPACE, values())
         with pytest.raises(BufferLost):
-            two.read(x, SPACE, float)
+            two.read(x, FLOATS)
         put(two, SPACE, values(seed=1))
         assert one.status()[0].sessions == 2
-        np.testing.assert_array_equal(one.read(x, SPACE, float), values())
+        np.testing.assert_array_equal(one.read(x, FLOATS), values())
 
 
 def test_two_clients_of_a_session_do():
@@ -34,8 +36,8 @@ def test_two_clients_of_a_session_do():
         with Client(transports, session=owner.secret) as worker:
             ids = {owner.new_id(), worker.new_id(), owner.new_id(), worker.new_id(), x}
             assert len(ids) == 5
-            y = put(worker, SPACE, worker.read(x, SPACE, float))
-        np.testing.assert_array_equal(owner.read(y, SPACE, float), values())
+            y = put(worker, SPACE, worker.read(x, FLOATS))
+        np.testing.assert_array_equal(owner.read(y, FLOATS), values())
     assert transports[0].service.status().sessions == 0
     assert transports[0].service.memory.used == 0
 

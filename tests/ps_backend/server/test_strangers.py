@@ -16,6 +16,7 @@ from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server import door
 from ps_backend.server import grpc_server as server_module
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, SERVICE, TOKEN_KEY
@@ -181,4 +182,4 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
 
         client._transports[0]._channel.subscribe(note)
         assert seen.wait(20)
-        assert client.read(x, SPACE, float).tobytes() == X.tobytes()
+        assert client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()

@@ -8,12 +8,14 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Location
 from tests.ps_backend.helpers import TOKEN, axpy, dot, put
 
 SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 
 
@@ -76,7 +78,7 @@ def test_nobody_asks_the_directory_while_all_is_well(cluster):
     with follow(cluster) as client:
         asked = cluster.asked
         x = put(client, SPACE, X)
-        assert client.read(x, SPACE, float).tobytes() == X.tobytes()
+        assert client.read(x, FLOATS).tobytes() == X.tobytes()
         assert cluster.asked == asked == 2
 
 
@@ -87,24 +89,22 @@ def test_what_was_lost_is_named_and_the_session_goes_on(cluster):
         lost = rf"server 1 was lost.*{cluster.servers[1].address} began empty.*"
         for named, use in (
             (f"{x} .length 3000.", lambda: client.run(dot(SPACE, x, x))),
-            (f"{x} .length 3000.", lambda: client.read(x, SPACE, float)),
-            (f"{y} .length 3000.", lambda: client.gather(y, SPACE, float, [2999])),
+            (f"{x} .length 3000.", lambda: client.read(x, FLOATS)),
+            (f"{y} .length 3000.", lambda: client.gather(y, FLOATS, [2999])),
             (f"{x} .*{y} ", lambda: client.run(axpy(SPACE, 2.0, x, y, client.new_id()))),
             (
                 f"{y} ",
-                lambda: client.scatter_add(
-                    y, client.new_id(), SPACE, float, [2999], [1.0], donate=True
-                ),
+                lambda: client.scatter_add(y, client.new_id(), FLOATS, [2999], [1.0], donate=True),
             ),
         ):
             with pytest.raises(ServerLost, match=lost + named):
                 use()
         with pytest.raises(ServerLost, match=lost):  # of y the first server has nothing any more
-            client.read(y, SPACE, float)
+            client.read(y, FLOATS)
         z = put(client, SPACE, X)
         w = client.new_id()
         client.run(axpy(SPACE, 2.0, z, z, w))
-        np.testing.assert_array_equal(client.read(w, SPACE, float), 2.0 * X + X)
+        np.testing.assert_array_equal(client.read(w, FLOATS), 2.0 * X + X)
         assert client.addresses == tuple(server.address for server in cluster.servers)
         assert not client.lost
 
@@ -115,9 +115,9 @@ def test_what_needs_nothing_lost_succeeds_without_a_word(cluster):
         cluster.replace(1)
         x = put(client, SPACE, X)
         client.stage("r", 0, 0, SPACE, [5, 2999], [1.0, 2.0])
-        client.commit("r", [(0, 0)], SPACE, float, total := client.new_id())
-        assert client.read(total, SPACE, float).sum() == 3.0
-        assert client.read(x, SPACE, float).tobytes() == X.tobytes()
+        client.commit("r", [(0, 0)], FLOATS, total := client.new_id())
+        assert client.read(total, FLOATS).sum() == 3.0
+        assert client.read(x, FLOATS).tobytes() == X.tobytes()
         client.free([x, total])
         assert [server.buffers for server in client.status()] == [0, 0]
 
@@ -127,7 +127,7 @@ def test_a_lost_contribution_is_never_left_out(cluster):
         client.stage("r", 0, 0, SPACE, [5, 2999], [1.0, 2.0])
         cluster.replace(1)
         with pytest.raises(ServerLost, match="server 1 was lost"):
-            client.commit("r", [(0, 0)], SPACE, float, client.new_id())
+            client.commit("r", [(0, 0)], FLOATS, client.new_id())
 
 
 def test_several_threads_meet_the_new_server_at_once(cluster):
@@ -135,7 +135,7 @@ def test_several_threads_meet_the_new_server_at_once(cluster):
         cluster.replace(1)
         numbers = list(pool.map(lambda _: put(client, SPACE, X), range(16)))
         for number in numbers:
-            assert client.read(number, SPACE, float).tobytes() == X.tobytes()
+            assert client.read(number, FLOATS).tobytes() == X.tobytes()
 
 
 def test_buffer_ids_stay_distinct_after_the_counting_server_was_replaced(cluster):
@@ -146,10 +146,10 @@ def test_buffer_ids_stay_distinct_after_the_counting_server_was_replaced(cluster
             y = put(worker, SPACE, 2 * X)
             z = put(owner, SPACE, 3 * X)
             assert len({x, y, z}) == 3
-            np.testing.assert_array_equal(owner.read(y, SPACE, float), 2 * X)
-            np.testing.assert_array_equal(worker.read(z, SPACE, float), 3 * X)
+            np.testing.assert_array_equal(owner.read(y, FLOATS), 2 * X)
+            np.testing.assert_array_equal(worker.read(z, FLOATS), 3 * X)
             with pytest.raises(ServerLost, match=f"buffers {x} "):
-                worker.read(x, SPACE, float)
+                worker.read(x, FLOATS)
 
 
 def test_buffer_ids_stay_distinct_over_several_losses(cluster):
@@ -177,8 +177,8 @@ def test_a_retry_after_server_lost_waits_for_the_replacement(cluster):
         x = put(client, SPACE, X)
         cluster.replace_later(1, asks=12)
         with pytest.raises(ServerLost, match="try again: another, empty one takes its place"):
-            client.read(x, SPACE, float)
-        assert client.read(put(client, SPACE, X), SPACE, float).tobytes() == X.tobytes()
+            client.read(x, FLOATS)
+        assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
         assert cluster.generations == [0, 1]
 
 
@@ -189,12 +189,12 @@ def test_while_no_other_serves_the_server_is_lost(cluster, monkeypatch):
         cluster.lose(1)
         for _ in range(2):
             with pytest.raises(ServerLost, match="does not answer"):
-                client.read(x, SPACE, float)
+                client.read(x, FLOATS)
         with pytest.raises(ServerLost, match="server 1 of 2 was lost and is not back yet"):
             follow(cluster, timeout=0.1)
         cluster.servers[1] = cluster._start()
         cluster.generations[1] += 1
-        assert client.read(put(client, SPACE, X), SPACE, float).tobytes() == X.tobytes()
+        assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
 
 
 def test_a_directory_that_is_over_ends_the_waiting(cluster):
@@ -203,11 +203,11 @@ def test_a_directory_that_is_over_ends_the_waiting(cluster):
         cluster.lose(1)
         cluster.over = True
         with pytest.raises(ServerLost, match="the servers were stopped"):
-            client.read(x, SPACE, float)
+            client.read(x, FLOATS)
 
 
 def test_a_freed_buffer_is_no_lost_server(cluster):
     with follow(cluster) as client, pytest.raises(BufferLost) as caught:
-        client.read(client.new_id(), SPACE, float)
+        client.read(client.new_id(), FLOATS)
     assert not isinstance(caught.value, ServerLost)
     assert isinstance(caught.value, PSError)

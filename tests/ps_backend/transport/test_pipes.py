@@ -17,6 +17,7 @@ from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server, _Handler
 from ps_backend.server.pipes import MOST_PIPES
 from ps_backend.transport import OverGrpc
@@ -24,6 +25,7 @@ from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from tests.ps_backend.helpers import TOKEN, axpy, dot, ended, put, served
 
 SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
 X = np.arange(3000.0)
 
 
@@ -57,7 +59,7 @@ def test_programs_over_pipes_one_message_each(servers, waits):
             x, expected = y, 2.0 * expected + expected
         client.wait()
         assert client.counters.messages == len(waits)
-        assert client.read(x, SPACE, float).tobytes() == expected.tobytes()
+        assert client.read(x, FLOATS).tobytes() == expected.tobytes()
         assert [transport.alone for transport in transports] == [0] * servers
 
 
@@ -118,9 +120,9 @@ def test_a_broken_pipe_is_mended_and_nothing_runs_twice():
         for _ in range(3):
             transport._pipe._replies.cancel()
             y = client.new_id()
-            client.scatter_add(x, y, SPACE, float, [1], [1.0], donate=True)
+            client.scatter_add(x, y, FLOATS, [1], [1.0], donate=True)
             x = y
-        assert client.read(x, SPACE, float)[1] == X[1] + 3.0
+        assert client.read(x, FLOATS)[1] == X[1] + 3.0
         assert transport.alone == 0
 
 

@@ -23,6 +23,7 @@ from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.server import grpc_server as server_module
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import _Handler
@@ -77,7 +78,7 @@ def client(transport):
 
 
 def same(client, buffer, space, values):
-    return client.read(buffer, space, values.dtype).tobytes() == values.tobytes()
+    return client.read(buffer, array_type(space, values.dtype)).tobytes() == values.tobytes()
 
 
 # --- what arrives ---------------------------------------------------------------------------------
@@ -109,12 +110,12 @@ def test_everything_arrives(client, transport, slots, extra):
 def test_sparse_bulk(client, transport):
     indices = np.random.default_rng(1).permutation(SPACE.length)
     x = put(client, SPACE, X)
-    assert client.gather(x, SPACE, float, indices).tobytes() == X[indices].tobytes()
+    assert client.gather(x, array_type(SPACE, float), indices).tobytes() == X[indices].tobytes()
     y = client.new_id()
-    client.scatter_add(x, y, SPACE, float, indices, X[indices], donate=False)
+    client.scatter_add(x, y, array_type(SPACE, float), indices, X[indices], donate=False)
     assert same(client, y, SPACE, X + X)
     client.stage("r", 0, 0, SPACE, indices, X[indices])
-    client.commit("r", [(0, 0)], SPACE, float, total := client.new_id())
+    client.commit("r", [(0, 0)], array_type(SPACE, float), total := client.new_id())
     assert same(client, total, SPACE, X)
     assert transport.streamed == 0
 
@@ -164,7 +165,7 @@ def test_an_interrupted_transfer_harms_no_later_one(monkeypatch, client, transpo
 
     shared = transport._shared
     request = client._requests.write(5, SPACE, X)[0] if method == "fill" else None
-    request = request or client._requests.read(x, SPACE, np.empty_like(X))[0]
+    request = request or client._requests.read(x, array_type(SPACE, np.empty_like(X)))[0]
     with monkeypatch.context() as patch:
         patch.setattr(before, method, interrupted.__get__(before), raising=True)
         request.request.payload = sum(map(len, request.payload))
@@ -182,7 +183,7 @@ def test_a_server_that_stops_ends_a_transfer(client, server):
     with pytest.raises(ServerLost):
         put(client, SPACE, X)
     with pytest.raises(ServerLost):
-        client.read(x, SPACE, float)
+        client.read(x, array_type(SPACE, float))
 
 
 @pytest.mark.parametrize("way", ["shared", "in chunks"])

@@ -24,6 +24,7 @@ from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
 from tests.ps_backend.helpers import TOKEN, dot, put
 
 SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
 LARGE = DenseSpace(6_000_000)  # 48 MB: more than sockets and shared memory hold
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 A_HANG = 60.0
@@ -56,7 +57,7 @@ def requests_of_each_kind(connect, servers) -> dict:
     streaming, other = client(shared=False), client(shared=False)
     x, y = put(evaluating, SPACE, X), put(pulling, LARGE, np.zeros(LARGE.length))
     z, v = put(unawaited, SPACE, X), put(streaming, LARGE, np.zeros(LARGE.length))
-    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), array_type(SPACE, float))
+    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), FLOATS)
     loop.open(2, 0)
     loop.join(0, 1)
     loop.join(1, 1)
@@ -76,8 +77,8 @@ def requests_of_each_kind(connect, servers) -> dict:
         "a small request": lambda: small.topic("t").post(b"value"),
         "an evaluation": lambda: evaluating.run(dot(SPACE, x, x)),
         "an evaluation that nobody waits for at first": run_and_wait,
-        "a pull": lambda: pulling.read(y, LARGE, float),
-        "a pull over streams": lambda: streaming.read(v, LARGE, float),
+        "a pull": lambda: pulling.read(y, array_type(LARGE, float)),
+        "a pull over streams": lambda: streaming.read(v, array_type(LARGE, float)),
         "a push": lambda: put(pushing, LARGE, np.zeros(LARGE.length)),
         "a push over streams": lambda: put(other, LARGE, np.zeros(LARGE.length)),
         "a loop's pull": lambda: loop.pull(0, 1, 1, target, None),
@@ -141,10 +142,10 @@ def test_a_server_that_goes_on_within_the_time_does_what_was_asked_once(monkeypa
 
         monkeypatch.setattr(link, "patience", go_on)
         with stopped(servers):
-            client.scatter_add(x, y, SPACE, float, [5], [1.0], donate=True)
+            client.scatter_add(x, y, FLOATS, [5], [1.0], donate=True)
         expected = X.copy()
         expected[5] += 1.0
-        assert client.read(y, SPACE, float).tobytes() == expected.tobytes()
+        assert client.read(y, FLOATS).tobytes() == expected.tobytes()
 
 
 BUSY = f"""

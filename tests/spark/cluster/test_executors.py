@@ -27,6 +27,7 @@ from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import join
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 
 warnings.simplefilter("ignore")
 builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
@@ -52,7 +53,8 @@ def ends(ps, array):
     def task(rows):
         list(rows)
         try:
-            return join(access).gather(buffer, DenseSpace(N), float, [0, N - 1]).tolist()
+            type = array_type(DenseSpace(N), float)
+            return join(access).gather(buffer, type, [0, N - 1]).tolist()
         except ServerLost as error:
             return [str(error)]
     return spark.sparkContext.parallelize(range(2), 2).mapPartitions(task).collect()

@@ -20,6 +20,7 @@ from distvec.spark.cluster.supervise import Orders, RemoteDesk, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from ps_backend.transport import Location
 
 KEY = "a key for tests"
@@ -363,7 +364,7 @@ def test_a_supervised_server_computes(has_ended):
         assert registry.wait_until_serving(30)
         with Client.follow(registry, 1, token=KEY) as client:
             client.write(1, DenseSpace(10), np.arange(10.0))
-            assert client.read(1, DenseSpace(10), float).sum() == 45.0
+            assert client.read(1, array_type(DenseSpace(10), float)).sum() == 45.0
         (pid,) = registry.pids
         registry.stop("the test is over")
     assert has_ended(pid)

@@ -18,6 +18,7 @@ from optim import LBFGS, OWLQN
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 from tests.spark.conftest import random_problem
 
 MODES = ["job", "resident"]
@@ -70,7 +71,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
         where = rows.coordinates(client, space.length, intercept=intercept, kept=number)
         assert full[where[: len(touched)]].tolist() == sorted(touched)
         assert not intercept or where[-1] == space.length - 1
-        pulled = vectors.pull(client, buffer, space, dtype, where)
+        pulled = vectors.pull(client, buffer, array_type(space, dtype), where)
         assert pulled.dtype == dtype and pulled.tobytes() == values[where].tobytes()
 
         expected = np.zeros(space.length, dtype)
@@ -79,8 +80,8 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
         assert indices is None or sent.nbytes + indices.nbytes < expected.nbytes
         round_name, target = str(client.new_id()), client.new_id()
         client.stage(round_name, 0, 1, space, indices, sent)
-        client.commit(round_name, [(0, 1)], space, dtype, target)
-        assert client.read(target, space, dtype).tobytes() == (0 + expected).tobytes()
+        client.commit(round_name, [(0, 1)], array_type(space, dtype), target)
+        assert client.read(target, array_type(space, dtype)).tobytes() == (0 + expected).tobytes()
 
 
 def test_coordinates_that_could_not_be_had_can_be_had_later(client, rows_of):
