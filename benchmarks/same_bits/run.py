@@ -63,10 +63,15 @@ def values(rng: np.random.Generator, length: int, dtype: str, special: bool) -> 
 
 
 def digest(result: Any) -> str:
-    """Dtype, shape and a hash of all bits: of a vector, of a number, of a result of a solver."""
+    """Dtype, shape and a hash of all bits: of a vector, of a number, of a result of a solver.
+
+    But for the sign of a NaN, which follows from the order of operands in the machine code.
+    """
     if isinstance(result, dv.DistArray):
         result = result.numpy() if result.ndim else result.item()
-    found = np.asarray(result)
+    found = np.array(result)
+    if found.dtype.kind == "f":
+        found[np.isnan(found)] = np.nan
     bits = hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest()[:16]
     return f"{found.dtype}{list(found.shape)} {bits}"
 
