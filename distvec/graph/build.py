@@ -79,9 +79,11 @@ def broadcast(graph: Graph, nodes: Sequence[Node]) -> Sequence[Node]:
     for type in wide:
         if not _are_aligned(type, wide[0]):
             shapes = " ".join(str(node.type.shape) for node in nodes)
+            why = "vectors of different length live in different spaces"
+            if type.space.length == wide[0].space.length:
+                why = f"not aligned are {wide[0]} and {type}"
             raise ValueError(
-                f"operands could not be broadcast together with shapes {shapes}: vectors of "
-                f"different length live in different spaces, here {wide[0]} and {type}"
+                f"operands could not be broadcast together with shapes {shapes}: {why}"
             )
     return [scalar_of(graph, node) if node.type.shape == (1,) else node for node in nodes]
 

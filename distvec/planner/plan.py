@@ -115,7 +115,7 @@ class Template:
             yield f"program {number + 1}{self._why_not_before(number)}"
             for place, sweep in enumerate(program.sweeps):
                 if place:
-                    yield "  another sweep, as its vectors have another length"
+                    yield "  another sweep, as its arrays have another shape"
                 yield from (f"  {line}" for line in sweep.lines())
             if program.scalars:
                 yield f"  then {len(program.scalars)} scalar operations on the client"

@@ -73,7 +73,7 @@ class Sweep:
         rows = [r for r in self.reductions if r.axis == 1]
         return (
             *(types[value] for value in self.outputs),
-            *(ValueType(partial_dtypes(r, types[r.arg])[-1].name) for r in rows),
+            *(ValueType(REDUCERS[r.op].accumulators(types[r.arg].dtype)[-1].name) for r in rows),
         )
 
     @cached_property
@@ -147,8 +147,12 @@ class Program:
 
 
 def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:
-    """Dtypes of the partial results that a reduction leaves per block: one array, or two."""
-    return REDUCERS[reduction.op].accumulators(value.dtype)
+    """Dtypes of the partial results that a reduction leaves: one array, or two, or none.
+
+    Per block one element, or a row along axis 0. What is reduced along the rows is no part of
+    anything: it makes an array.
+    """
+    return () if reduction.axis == 1 else REDUCERS[reduction.op].accumulators(value.dtype)
 
 
 # --- legality: each rule is (what must hold, test on a sweep) -------------------------------------

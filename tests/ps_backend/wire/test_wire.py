@@ -16,6 +16,7 @@ from ps_backend.wire import errors as wire_errors
 from ps_backend.wire import ps_pb2 as pb
 
 small = st.integers(0, 2**20)
+axes = st.none() | st.integers(0, 1)
 types = st.builds(
     ValueType, st.sampled_from(DTYPES), st.lists(st.integers(0, 9), max_size=2).map(tuple)
 )
@@ -28,7 +29,7 @@ sweeps = st.builds(
         max_size=4,
     ).map(tuple),
     st.lists(small, max_size=3).map(tuple),
-    st.lists(st.builds(Reduction, st.text(max_size=9), small), max_size=3).map(tuple),
+    st.lists(st.builds(Reduction, st.text(max_size=9), small, axes), max_size=3).map(tuple),
 )
 
 
@@ -37,7 +38,8 @@ def scalar_of(type_: ValueType):
         return st.booleans()
     if type_.dtype.startswith("float"):
         return st.floats(allow_nan=True, allow_infinity=True)
-    return st.integers(-(2**63), 2**63 - 1)
+    bits = 32 if type_.dtype == "int32" else 64
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 @st.composite
@@ -46,10 +48,10 @@ def calls(draw):
     ids = st.integers(0, 2**64 - 1)
     return SweepCall(
         sweep,
-        DenseSpace(draw(st.integers(0, 2**40))),
+        DenseSpace(draw(st.integers(0, 2**40)), draw(st.integers(0, 2**64 - 1))),
         tuple(draw(ids) for _ in sweep.inputs),
         tuple(draw(scalar_of(t)) for t in sweep.scalars),
-        tuple(draw(ids) for _ in sweep.outputs),
+        tuple(draw(ids) for _ in range(sweep.makes)),
     )
 
 
