@@ -56,9 +56,9 @@ class ArrayType:
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.row) > MOST_ROW_EXTENTS:
-            raise ValueError(f"rows have shape () or (k,), got {self.row}: arrays have rank 1 or 2")
         width = prod(self.row)
+        if len(self.row) > MOST_ROW_EXTENTS or width < 1:
+            raise ValueError(f"rows have shape () or (k,) with k of 1 or more, got {self.row}")
         if self.space.length * width > MOST_LENGTH:
             raise ValueError(
                 f"{self.space} has no room for rows of shape {self.row}: an array has at most "

@@ -179,11 +179,17 @@ def test_rows_of_another_shape_are_refused(clients):
         client.scatter_add(x, client.new_id(), type, [0, 1], [1.0, 2.0], donate=False)
     with pytest.raises(InvalidProgram, match=r"is float64 rows of shape \(3,\) over .*, not float"):
         client.read(x, array_type(space, float))
-    with pytest.raises(ValueError, match=r"rows have shape \(\) or \(k,\), got \(2, 3\)"):
-        array_type(space, float, (2, 3))
+    for row in ((2, 3), (0,)):
+        with pytest.raises(ValueError, match=r"rows have shape \(\) or \(k,\) with k of 1 or more"):
+            array_type(space, float, row)
     client.stage("other rows", 0, 0, space, None, np.zeros(5000))
     with pytest.raises(ValueError, match=r"contribution is float64 over .*, the target .* rows"):
         client.commit("other rows", [(0, 0)], type, client.new_id())
+    nothing = Sweep(
+        (), (), (Step("iota", (), ValueType("int64", (0,))),), (), (Reduction("sum", 0),)
+    )
+    with pytest.raises(ValueError, match=r"k of 1 or more, got \(0,\)"):
+        run(client, nothing, space, ())
     mixed = Sweep((ROWS, NUMBER), (), (), (), (Reduction("sum", 0),))
     with pytest.raises(InvalidProgram, match="all arrays have rows of one shape"):
         run(client, mixed, space, (x, x))
