@@ -43,8 +43,8 @@ class RoundClosed(PSError):
     """A contribution came for a round that was committed or dropped."""
 
 
-class TopicClosed(PSError):
-    """Somebody waits for, or answers, a topic of the board that is not there (any more)."""
+class MailboxClosed(PSError):
+    """Somebody waits at, or answers, a mailbox that is not there (any more)."""
 
 
 class LoopClosed(PSError):

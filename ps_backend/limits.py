@@ -16,7 +16,7 @@ MOST_ROW_EXTENTS = 1
 MOST_ROW_ITEMS = 1 << 31
 """Elements of one row."""
 MOST_NAME = 512
-"""Characters of a session, client, round, topic or loop, of which a server keeps many."""
+"""Characters of a session, client, round, mailbox or loop, of which a server keeps many."""
 MOST_SERVERS = 1 << 16
 """Servers of one session: blocks are 1024, so more than that hold nothing anyway."""
 MOST_CALLS = 1 << 12
@@ -36,7 +36,7 @@ MOST_TOTALS = 1 << 12
 MOST_CLOCK = 1 << 53
 """Clocks of a rank."""
 LONGEST_SECONDS = 86_400.0
-"""A wait that a client asks for; the server answers much sooner (``board``)."""
+"""A wait that a client asks for; the server answers much sooner (``wire.questions``)."""
 
 
 def check(field: str, value: float, least: float, most: float) -> None:

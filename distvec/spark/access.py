@@ -1,17 +1,13 @@
-"""How a task joins the driver's session.
-
-Two caches live as long as a Python worker of Spark does (it is reused by later jobs): its clients,
-and the sessions that it could not join.
-"""
+"""How a task joins the driver's session. A Python worker of Spark keeps its clients."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from dataclasses import dataclass
 
 from distvec.spark.cluster.registry_service import RemoteDirectory
+from distvec.spark.kept import kept
 from ps_backend.client import Client
 from ps_backend.errors import ServerLost
 
@@ -34,28 +30,38 @@ class Access:
     pipe: bool | None = None
 
 
-_clients: dict[tuple[int, Access], Client] = {}
-_not_joined: dict[tuple[int, Access], tuple[float, ServerLost]] = {}
-
-
 def join(access: Access) -> Client:
     """This process's client of the session; connects at the first call.
 
     Raises ServerLost after some seconds, and then at once for as long again: a job has many tasks,
     and they are not to wait one after the other.
     """
-    key = (os.getpid(), access)
-    if key not in _clients:
-        until, error = _not_joined.pop(key, (0.0, None))
-        if error is not None and time.monotonic() < until and not _is_there(access):
-            _not_joined[key] = until, error
-            raise error
-        while len(_clients) >= _MOST_CLIENTS:
-            oldest = _clients.pop(next(iter(_clients)))
-            # Its servers may be gone, and closing waits for them.
-            threading.Thread(target=oldest.close, daemon=True).start()
-        _clients[key] = _connect(key, access)
-    return _clients[key]
+    return kept(_Clients).join(access)
+
+
+class _Clients:
+    """The clients of a process, and the sessions that it could not join."""
+
+    def __init__(self) -> None:
+        self._joined: dict[Access, Client] = {}
+        self._not_joined: dict[Access, tuple[float, ServerLost]] = {}
+
+    def join(self, access: Access) -> Client:
+        if access not in self._joined:
+            until, error = self._not_joined.pop(access, (0.0, None))
+            if error is not None and time.monotonic() < until and not _is_there(access):
+                self._not_joined[access] = until, error
+                raise error
+            while len(self._joined) >= _MOST_CLIENTS:
+                oldest = self._joined.pop(next(iter(self._joined)))
+                # Its servers may be gone, and closing waits for them.
+                threading.Thread(target=oldest.close, daemon=True).start()
+            try:
+                self._joined[access] = _connect(access)
+            except ServerLost as lost:
+                self._not_joined[access] = time.monotonic() + 2 * _JOIN_SECONDS, lost
+                raise
+        return self._joined[access]
 
 
 def _is_there(access: Access) -> bool:
@@ -66,24 +72,20 @@ def _is_there(access: Access) -> bool:
     return all(directory.locate(server) for server in range(len(access.addresses)))
 
 
-def _connect(key: tuple[int, Access], access: Access) -> Client:
-    try:
-        if access.registry is None:
-            return Client.connect(
-                access.addresses,
-                token=access.token,
-                session=access.secret,
-                timeout=_JOIN_SECONDS,
-                pipe=access.pipe,
-            )
-        return Client.follow(
-            RemoteDirectory(access.registry, access.token),
-            len(access.addresses),
+def _connect(access: Access) -> Client:
+    if access.registry is None:
+        return Client.connect(
+            access.addresses,
             token=access.token,
             session=access.secret,
             timeout=_JOIN_SECONDS,
             pipe=access.pipe,
         )
-    except ServerLost as error:
-        _not_joined[key] = time.monotonic() + 2 * _JOIN_SECONDS, error
-        raise
+    return Client.follow(
+        RemoteDirectory(access.registry, access.token),
+        len(access.addresses),
+        token=access.token,
+        session=access.secret,
+        timeout=_JOIN_SECONDS,
+        pipe=access.pipe,
+    )

@@ -14,17 +14,16 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
 from distvec import DistArray
-from distvec.session import Session
-from distvec.spark.access import Access
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.finalizer_queue import Forgotten
 from distvec.spark.interpreter import use_this_python
 from distvec.spark.jobs.application import context_of, has_stopped
 from distvec.spark.rounds.block import Block
-from distvec.spark.rounds.contribute import CollectReports, Contributor, Reports
+from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.rounds.round import check_vectors, open_round
 from distvec.spark.rounds.shared import SharedVector, open_share
+from distvec.spark.task_session import TaskSession
 from ps_backend.client import Client
 from ps_backend.errors import PSError
 
@@ -35,7 +34,7 @@ STOPPED = (
 )
 
 
-class PSContext(Session):
+class PSContext(TaskSession):
     """Parameter servers for one SparkContext; everything a Session does, and Spark tasks may join.
 
     There is one a SparkContext: get it by ``PSContext.get_or_create(spark)``. It ends by
@@ -53,18 +52,12 @@ class PSContext(Session):
         servers: SupervisedServers | None = None,
         options: Options | None = None,
     ) -> None:
-        super().__init__(client, owner=servers)
+        super().__init__(spark_context, client, token, servers)
         client.closed_message = STOPPED
-        self.spark_context = spark_context
-        nothing: Reports = {}
-        self.reports = spark_context.accumulator(nothing, CollectReports())
-        """What tasks said of their contributions to the rounds that are open."""
         self.forgotten = Forgotten()
         """Ends what belongs to this context and nobody holds any more."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""
-        self._token = token
-        self._servers = servers
         self._options = Options() if options is None else options
         self._stopped = threading.Event()
         atexit.register(self.stop)
@@ -177,13 +170,6 @@ class PSContext(Session):
     def is_stopped(self) -> bool:
         """Has ``stop`` run, or has the SparkContext stopped?"""
         return self._stopped.is_set() or has_stopped(self.spark_context)
-
-    @property
-    def access(self) -> Access:
-        """What a task needs to join this session; it holds the token, so keep it in closures."""
-        client, servers = self.client, self._servers
-        registry = None if servers is None else servers.registry_address
-        return Access(tuple(client.addresses), self._token, client.secret, registry)
 
     @property
     def generations(self) -> tuple[int, ...]:

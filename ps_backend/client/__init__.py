@@ -3,15 +3,16 @@
 Who stands above imports from here; the modules beneath are the client's own.
 """
 
+from ps_backend.client.arrays import Change, StoredArray
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
-from ps_backend.client.loop import Change, Loop, Pulled, Target
-from ps_backend.client.loop_rank import Pace
+from ps_backend.client.loop import Loop, Pulled
+from ps_backend.client.loop_rank import LoopRank
+from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
 from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
-from ps_backend.client.topic import Topic
 from ps_backend.transport import Location
 from ps_backend.wire.rounds import OPERATIONS, Total, Winner
 
@@ -24,11 +25,12 @@ __all__ = [
     "Indices",
     "Location",
     "Loop",
-    "Pace",
+    "LoopRank",
+    "Mailbox",
     "Pulled",
+    "Question",
     "RetryPolicy",
-    "Target",
-    "Topic",
+    "StoredArray",
     "Total",
     "Winner",
     "ended_by_ctrl_c",

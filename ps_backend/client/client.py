@@ -14,11 +14,11 @@ from ps_backend.arguments import check_seconds, check_token, server_addresses
 from ps_backend.client.connection import Connection
 from ps_backend.client.interrupts import uninterrupted
 from ps_backend.client.loop import Loop
+from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
 from ps_backend.client.requests import Messages
 from ps_backend.client.selection import check_indices
 from ps_backend.client.server_link import Diagnose, RetryPolicy
-from ps_backend.client.topic import Topic
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program
@@ -307,15 +307,15 @@ class Client(Connection):
         """End ``round`` without a result; later stages are refused. One message a server."""
         self._send(self._requests.drop_round(round))
 
-    # --- the board --------------------------------------------------------------------------------
+    # --- what is waited for -----------------------------------------------------------------------
 
-    def topic(self, name: str) -> Topic:
-        """The topic ``name`` of the session's board: small values to wait for. No message."""
-        return Topic(name, self.servers, self._requests.request, self._send)
+    def mailbox(self, name: str) -> Mailbox:
+        """The mailbox ``name``: questions that many wait for, and their answers. No message."""
+        return Mailbox(name, self._requests, self._send, self.new_id)
 
     def loop(self, name: str) -> Loop:
         """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
-        return Loop(name, self.servers, self._requests.request, self._send)
+        return Loop(name, self._requests, self._send)
 
     # --- commands that a program registered with the servers --------------------------------------
 

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.mailbox import Send
+from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.selection import Indices, Selection, split
-from ps_backend.client.server_link import Message
-from ps_backend.client.topic import Send
+from ps_backend.client.waiting import wait
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.board import LONGEST_WAIT_SECONDS
 from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.codec import encode_array
-from ps_backend.wire.errors import Crowded, TooEarly
-
-_CROWDED_PAUSE_SECONDS = 0.05
-
-
-class Target(NamedTuple):
-    """An array of a loop: a buffer that ticks change in place, and that programs must not read."""
-
-    buffer: int
-    type: ArrayType
-
-
-class Change(NamedTuple):
-    """What is added to an array: ``values[i]`` at ``indices[i]``, or all values."""
-
-    indices: Indices | None
-    values: npt.NDArray[np.generic]
+from ps_backend.wire.questions import LONGEST_WAIT_SECONDS
 
 
 class Pulled(NamedTuple):
@@ -49,34 +31,31 @@ class Pulled(NamedTuple):
 class Loop:
     """The loop ``name`` on all servers. Thread-safe. Methods send one message a server."""
 
-    def __init__(
-        self, name: str, servers: int, request: Callable[[], pb.Request], send: Send
-    ) -> None:
-        """``request`` makes an empty one of the session with so many ``servers``."""
-        self.name, self.servers = name, servers
-        self._request, self._send = request, send
+    def __init__(self, name: str, requests: Requests, send: Send) -> None:
+        self.name, self.servers = name, requests.servers
+        self._requests, self._send = requests, send
 
     # --- for the owner ----------------------------------------------------------------------------
 
     def open(self, ranks: int, staleness: int | None) -> None:
         """Open it, with ``ranks`` at clock 0; ``staleness`` None: no bound."""
-        self._to_all(lambda body: body.open_loop, ranks=ranks, staleness=staleness)
+        self._to_all("open_loop", ranks=ranks, staleness=staleness)
 
     def clocks(self) -> list[int]:
         """How many clocks each rank has ended on all servers.
 
         Raises ``LoopClosed`` if a server lost the loop.
         """
-        replies = self._to_all(lambda body: body.read_clocks)
+        replies = self._to_all("read_clocks")
         return [min(clocks) for clocks in zip(*(one.clocks.clocks for one in replies), strict=True)]
 
     def exclude(self, rank: int, attempt: int) -> None:
         """Let nobody wait for the rank, unless another attempt has joined; it may come back."""
-        self._to_all(lambda body: body.exclude_rank, rank=rank, attempt=attempt)
+        self._to_all("exclude_rank", rank=rank, attempt=attempt)
 
     def close(self) -> None:
         """End it: whoever waits, or comes later, gets ``LoopClosed``. Idempotent."""
-        self._to_all(lambda body: body.close_loop)
+        self._to_all("close_loop")
 
     # --- for a rank -------------------------------------------------------------------------------
 
@@ -87,12 +66,12 @@ class Loop:
         with the slowest of the others; this takes two messages a server. ``attempt``: 1 or more,
         larger than that of all who spoke for the rank before. Raises ``AttemptFenced``.
         """
-        replies = self._to_all(lambda body: body.join_loop, rank=rank, attempt=attempt)
+        replies = self._to_all("join_loop", rank=rank, attempt=attempt)
         clocks = [reply.clocks.clocks[0] for reply in replies]
         if not any(reply.clocks.out for reply in replies):
             return min(clocks)
         at = max(clocks)
-        self._to_all(lambda body: body.join_loop, rank=rank, attempt=attempt, at=at)
+        self._to_all("join_loop", rank=rank, attempt=attempt, at=at)
         return at
 
     def tick(
@@ -100,32 +79,32 @@ class Loop:
         rank: int,
         attempt: int,
         clock: int,
-        changes: Mapping[Target, Change],
+        changes: Mapping[StoredArray, Change],
         *,
         leave: bool = False,
     ) -> None:
         """The rank ended ``clock``, with these changes; counted once. Raises ``AttemptFenced``."""
-        requests = [self._request() for _ in range(self.servers)]
-        parts: list[tuple[list[memoryview], list[memoryview]]] = [([], []) for _ in requests]
-        for request in requests:
-            body = request.tick
-            body.loop, body.rank, body.attempt, body.clock = self.name, rank, attempt, clock
-            body.leave = leave
-        for target, change in changes.items():
-            for server, selection in self._selections(target.type.space, change.indices):
-                addition = requests[server].tick.additions.add(array=encode_array(*target))
-                indices, values = parts[server]
-                values.append(byte_view(np.ascontiguousarray(change.values[selection])))
-                if change.indices is None:
-                    addition.dense = True
-                else:
-                    chosen = change.indices[selection]
-                    addition.count = len(chosen)
-                    indices.append(byte_view(chosen))
-        messages = {
-            server: Message(request, [*indices, *values])
-            for server, (request, (indices, values)) in enumerate(zip(requests, parts, strict=True))
+        messages = self._requests.each(
+            range(self.servers),
+            "tick",
+            loop=self.name,
+            rank=rank,
+            attempt=attempt,
+            clock=clock,
+            leave=leave,
+        )
+        parts: dict[int, tuple[list[memoryview], list[memoryview]]] = {
+            server: ([], []) for server in messages
         }
+        for target, change in changes.items():
+            shares = self._requests.shares(target.type.space, change.indices, change.values)
+            for server, share in shares:
+                share.describe(messages[server].request.tick.pushes.add(array=target.describe()))
+                *where, values = share.payload
+                parts[server][0].extend(where)
+                parts[server][1].append(values)
+        for server, message in messages.items():
+            message.payload = [*parts[server][0], *parts[server][1]]
         self._send(messages, recorded=False)
 
     def pull(
@@ -133,7 +112,7 @@ class Loop:
         rank: int,
         attempt: int,
         clock: int,
-        target: Target,
+        target: StoredArray,
         indices: Indices | None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> Pulled | None:
@@ -142,42 +121,45 @@ class Loop:
         None once it ``is_over``, which is asked every ten seconds. One message to each server that
         holds some, one more each ten seconds. Raises ``AttemptFenced``, ``LoopClosed``.
         """
-        while not is_over():
-            try:
-                return self.try_pull(rank, attempt, clock, target, indices)
-            except TooEarly:
-                continue
-            except Crowded:
-                time.sleep(_CROWDED_PAUSE_SECONDS)
-        return None
+        return wait(
+            lambda seconds: self.try_pull(rank, attempt, clock, target, indices, seconds),
+            is_over=is_over,
+        )
 
     def try_pull(
         self,
         rank: int,
         attempt: int,
         clock: int,
-        target: Target,
+        target: StoredArray,
         indices: Indices | None,
         seconds: float = LONGEST_WAIT_SECONDS,
     ) -> Pulled:
         """As ``pull``, but ``TooEarly`` after so many ``seconds``, or ``Crowded``."""
         shape = target.type.shape if indices is None else (len(indices), *target.type.row)
         found = np.empty(shape, target.type.dtype)
-        messages: dict[int, Message] = {}
+        messages: Messages = {}
         scattered: list[tuple[Selection, np.ndarray]] = []
         for server, selection in self._selections(target.type.space, indices):
             part = found[selection]
             if messages and not len(part):
                 continue  # one is asked in any case: there is something to wait for
-            request = self._request()
-            body = request.pull
-            body.loop, body.rank, body.attempt, body.clock = self.name, rank, attempt, clock
-            body.seconds = seconds
-            body.array.CopyFrom(encode_array(*target))
-            body.dense, payload = indices is None, []
+            message = self._requests.each(
+                [server],
+                "pull",
+                loop=self.name,
+                rank=rank,
+                attempt=attempt,
+                clock=clock,
+                seconds=seconds,
+                array=target.describe(),
+                dense=indices is None,
+                count=0 if indices is None else len(part),
+            )[server]
             if indices is not None:
-                body.count, payload = len(part), [byte_view(indices[selection])]
-            messages[server] = Message(request, payload, byte_view(part))
+                message.payload = [byte_view(indices[selection])]
+            message.into = byte_view(part)
+            messages[server] = message
             if not isinstance(selection, slice):
                 scattered.append((selection, part))
         replies = self._send(messages, recorded=False)
@@ -195,18 +177,8 @@ class Loop:
         ranges = ((k, space.range_of(k, self.servers)) for k in space.holders(self.servers))
         return ((k, slice(low, high)) for k, (low, high) in ranges)
 
-    def _to_all(
-        self, choose: Callable[[pb.Request], object], **fields: int | None
-    ) -> Sequence[pb.Reply]:
-        """Send the body that ``choose`` picks, with these fields, to all; replies by server."""
-        messages: dict[int, Message] = {}
-        for server in range(self.servers):
-            request = self._request()
-            body = choose(request)
-            setattr(body, "loop", self.name)  # noqa: B010 - each of these bodies has one
-            for name, value in fields.items():
-                if value is not None:
-                    setattr(body, name, value)
-            messages[server] = Message(request)
+    def _to_all(self, kind: str, **fields: int | None) -> Sequence[pb.Reply]:
+        """Send a body of that kind with these fields to all; replies by server."""
+        messages = self._requests.each(range(self.servers), kind, loop=self.name, **fields)
         replies = self._send(messages, recorded=False)
         return [replies[server] for server in range(self.servers)]

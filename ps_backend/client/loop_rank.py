@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.loop import Change, Loop, Pulled, Target
+from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.loop import Loop, Pulled
 from ps_backend.client.selection import Indices, split
 from ps_backend.program.spaces import Space
 
 
-class Pace:
+class LoopRank:
     """A rank of ``loop``. Pushes are merged here, and leave at the end of the clock.
 
     One thread works with it; ``ask`` may be called in others.
@@ -24,10 +25,10 @@ class Pace:
         self.now = loop.join(rank, attempt)
         """How many clocks the rank has ended, which is the number of the one it is in."""
         self._loop, self.attempt = loop, attempt
-        self._pending: dict[Target, list[Change]] = {}
-        self._ticked: dict[Target, Change] = {}  # in the clock before
+        self._pending: dict[StoredArray, list[Change]] = {}
+        self._ticked: dict[StoredArray, Change] = {}  # in the clock before
 
-    def pull(self, target: Target, indices: Indices | None = None) -> np.ndarray:
+    def pull(self, target: StoredArray, indices: Indices | None = None) -> np.ndarray:
         """The elements at ``indices`` (shape ``(k,)``, any order), or all, as of now.
 
         They lack no tick that the bound promises, and no push of this rank. Waits for the others.
@@ -40,7 +41,7 @@ class Pace:
 
     def ask(
         self,
-        target: Target,
+        target: StoredArray,
         indices: Indices | None,
         clock: int,
         is_over: Callable[[], bool] = lambda: False,
@@ -48,7 +49,7 @@ class Pace:
         """Pull for use in ``clock``, now or the next one; None if it ``is_over`` meanwhile."""
         return self._loop.pull(self.rank, self.attempt, clock, target, indices, is_over)
 
-    def receive(self, target: Target, pulled: Pulled) -> np.ndarray:
+    def receive(self, target: StoredArray, pulled: Pulled) -> np.ndarray:
         """The values that ``ask`` got, with this rank's pushes that came too late for them."""
         if target in self._ticked:
             _add_missing(pulled, target.type.space, self._ticked[target], self.now - 1)
@@ -57,7 +58,7 @@ class Pace:
         return pulled.values
 
     def push(
-        self, target: Target, indices: Indices | None, values: npt.NDArray[np.generic]
+        self, target: StoredArray, indices: Indices | None, values: npt.NDArray[np.generic]
     ) -> None:
         """Add ``values`` at ``indices`` (all without), repeated ones each. No message yet.
 
@@ -79,14 +80,14 @@ class Pace:
         self._pending, self._ticked = {}, changes
         self.now += 1
 
-    def _merged(self, target: Target) -> Change:
+    def _merged(self, target: StoredArray) -> Change:
         changes = self._pending[target]
         if len(changes) > 1 or not _is_merged(changes[0]):
             self._pending[target] = changes = [merged(changes, target)]
         return changes[0]
 
 
-def merged(changes: list[Change], target: Target) -> Change:
+def merged(changes: list[Change], target: StoredArray) -> Change:
     """One change for all: distinct indices in order, repeated ones summed in the order given."""
     if any(change.indices is None for change in changes):
         total = np.zeros(target.type.shape, target.type.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,19 @@ from ps_backend.wire.rounds import Key, Total
 
 Messages = dict[int, Message]
 """A message for each server that the request concerns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one server gets of some values: ``count`` of them after their indices; None: all."""
+
+    type: ArrayType
+    count: int | None
+    payload: Parts
+
+    def describe(self, body: pb.Stage | pb.Answer | pb.Push) -> None:
+        """Say in ``body`` what the payload is."""
+        body.count, body.dense = self.count or 0, self.count is None
 
 
 class Requests:
@@ -196,38 +210,34 @@ class Requests:
         values: npt.ArrayLike,
     ) -> Messages:
         """To each holder, even of none of the indices: its part of the contribution."""
-        array = np.asarray(values)
-        if indices is None:
-            return self._stage_all(round, key, space, array)
-        type = array_type(space, array.dtype, array.shape[1:])
-        wanted, given = _pairs(indices, array, type)
         messages: Messages = {}
-        for server, selection in split(wanted, space, self.servers):
-            request = self._stage_request(round, key, type)
-            request.stage.count, payload = _select(wanted, given, selection)
-            messages[server] = Message(request, payload)
+        for server, share in self.shares(space, indices, values):
+            request = self.request()
+            body = request.stage
+            body.round = round
+            body.partition, body.attempt, body.slot, body.number = key
+            body.type.CopyFrom(encode_array(0, share.type))
+            share.describe(body)
+            messages[server] = Message(request, share.payload)
         return messages
 
-    def _stage_all(self, round: str, key: Key, space: Space, given: np.ndarray) -> Messages:
-        type = array_type(space, given.dtype, given.shape[1:])
-        if given.shape != type.shape:
-            raise ValueError(f"values must have shape {type.shape}, got {given.shape}")
-        array = np.ascontiguousarray(given, dtype=type.dtype)
-        messages: Messages = {}
+    def shares(
+        self, space: Space, indices: npt.ArrayLike | None, values: npt.ArrayLike
+    ) -> Iterator[tuple[int, Share]]:
+        """For each holder its share of ``values`` at ``indices``, or in all the space without."""
+        array = np.asarray(values)
+        type = array_type(space, array.dtype, array.shape[1:])
+        if indices is not None:
+            wanted, given = _pairs(indices, array, type)
+            for server, selection in split(wanted, space, self.servers):
+                yield server, Share(type, *_select(wanted, given, selection))
+            return
+        if array.shape != type.shape:
+            raise ValueError(f"values must have shape {type.shape}, got {array.shape}")
+        array = np.ascontiguousarray(array, dtype=type.dtype)
         for server in space.holders(self.servers):
             low, high = space.range_of(server, self.servers)
-            request = self._stage_request(round, key, type)
-            request.stage.dense = True
-            messages[server] = Message(request, [byte_view(array[low:high])])
-        return messages
-
-    def _stage_request(self, round: str, key: Key, type: ArrayType) -> pb.Request:
-        request = self.request()
-        body = request.stage
-        body.round = round
-        body.partition, body.attempt, body.slot, body.number = key
-        body.type.CopyFrom(encode_array(0, type))
-        return request
+            yield server, Share(type, None, [byte_view(array[low:high])])
 
     def commit(self, round: str, totals: Iterable[Total]) -> Messages:
         """To each server that holds some of a total: make it from what the winners staged."""
@@ -275,6 +285,15 @@ class Requests:
             custom = message.request.custom
             custom.name, custom.body = name, body
             custom.arrays.extend(given)
+        return messages
+
+    def each(self, servers: Iterable[int], kind: str, **fields: object) -> Messages:
+        """To ``servers``: a body of that kind with these fields, those that are not None."""
+        messages = self._to(servers)
+        given = {name: value for name, value in fields.items() if value is not None}
+        for message in messages.values():
+            body = getattr(message.request, kind)
+            body.CopyFrom(type(body)(**given))
         return messages
 
     def _to(self, servers: Iterable[int]) -> Messages:

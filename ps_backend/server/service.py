@@ -17,8 +17,8 @@ from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, table_of
 from ps_backend.server.session import Host, ServerSession
 from ps_backend.server.sessions import Sessions
-from ps_backend.server.state.board import WaitingRoom
 from ps_backend.server.state.memory import Memory
+from ps_backend.server.state.rendezvous import WaitingRoom
 from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, encode_error
@@ -134,8 +134,7 @@ class Service:
         self._host.room.close()
         self._host.turns.stopped = True
         for session in self.sessions.all():
-            session.board.wake_all()
-            session.loops.wake_all()
+            session.meetings.wake_all()
 
 
 def _failure(error: Exception) -> pb.Reply:

@@ -14,9 +14,8 @@ from ps_backend.program.sweep import Sweep, verify_sweep
 from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
 from ps_backend.server.reply_log import ReplyLog
-from ps_backend.server.state.board import Board, WaitingRoom
-from ps_backend.server.state.clocks import Loops
 from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.rendezvous import RendezvousTable, WaitingRoom
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store
 from ps_backend.server.turns import Turns
@@ -76,8 +75,7 @@ class ServerSession:
         self.host = host
         self.store = Store(host.memory)
         self.rounds = Rounds(host.memory)
-        self.board = Board(host.room, host.memory, first_number << CLIENT_BITS)
-        self.loops = Loops(host.room, host.memory)
+        self.meetings = RendezvousTable(host.room, host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}
         """What is held for a client besides, such as the memory that it shares."""
@@ -183,8 +181,7 @@ class ServerSession:
     def close(self) -> None:
         """Free everything, and end all waits and programs."""
         self.closed = True
-        self.board.close()
-        self.loops.close()
+        self.meetings.close_all()
         self.store.clear()
         self.rounds.clear()
         with self._lock:

@@ -30,7 +30,11 @@ class Crowded(errors.PSError):
 
 
 class TooEarly(errors.PSError):
-    """Ranks of a loop are still too far behind for a pull; the client then asks again."""
+    """What a request waits for has not happened in time; the client then asks again."""
+
+
+class NotAlong(errors.PSError):
+    """A question is not about an array of the type that was to come along with it."""
 
 
 _KINDS: dict[str, type[Exception]] = {
@@ -46,11 +50,12 @@ _KINDS: dict[str, type[Exception]] = {
         errors.ProgramCancelled,
         errors.RoundClosed,
         errors.StaleRequest,
-        errors.TopicClosed,
+        errors.MailboxClosed,
         errors.LoopClosed,
         errors.AttemptFenced,
         Crowded,
         TooEarly,
+        NotAlong,
         NothingShared,
         UnknownSweep,
         Abandoned,

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "post", "await_post", "answer", "await_answers", "close_topic", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "chunk", "segment", "key")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "chunk", "segment", "key")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -27,11 +27,10 @@ class Request(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
-    POST_FIELD_NUMBER: _ClassVar[int]
-    AWAIT_POST_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_QUESTION_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
-    AWAIT_ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    CLOSE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_MAILBOX_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     OPEN_LOOP_FIELD_NUMBER: _ClassVar[int]
     JOIN_LOOP_FIELD_NUMBER: _ClassVar[int]
@@ -65,11 +64,10 @@ class Request(_message.Message):
     open: Open
     close: Close
     status: Nothing
-    post: Post
-    await_post: AwaitPost
-    answer: AddAnswers
-    await_answers: AwaitAnswers
-    close_topic: CloseTopic
+    ask: Ask
+    await_question: AwaitQuestion
+    answer: Answer
+    close_mailbox: CloseMailbox
     update: Update
     open_loop: OpenLoop
     join_loop: JoinLoop
@@ -84,17 +82,17 @@ class Request(_message.Message):
     chunk: bytes
     segment: Segment
     key: bytes
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., await_post: _Optional[_Union[AwaitPost, _Mapping]] = ..., answer: _Optional[_Union[AddAnswers, _Mapping]] = ..., await_answers: _Optional[_Union[AwaitAnswers, _Mapping]] = ..., close_topic: _Optional[_Union[CloseTopic, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "posted", "clocks", "kept", "custom", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
-    POSTED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     CLOCKS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
@@ -105,12 +103,12 @@ class Reply(_message.Message):
     opened: Opened
     status: Status
     seconds: float
-    posted: Posted
+    asked: Asked
     clocks: Clocks
     kept: int
     custom: bytes
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., posted: _Optional[_Union[Posted, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -422,61 +420,62 @@ class DropRound(_message.Message):
     round: str
     def __init__(self, round: _Optional[str] = ...) -> None: ...
 
-class Post(_message.Message):
-    __slots__ = ("topic", "value")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
+class Ask(_message.Message):
+    __slots__ = ("mailbox", "question", "value", "about", "count", "seconds", "target")
+    MAILBOX_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    value: bytes
-    def __init__(self, topic: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
-
-class AwaitPost(_message.Message):
-    __slots__ = ("topic", "after", "seconds")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    SECONDS_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    after: int
-    seconds: float
-    def __init__(self, topic: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
-
-class AddAnswers(_message.Message):
-    __slots__ = ("topic", "version", "answers")
-    class AnswersEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: bytes
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    version: int
-    answers: _containers.ScalarMap[int, bytes]
-    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
-
-class AwaitAnswers(_message.Message):
-    __slots__ = ("topic", "version", "count", "seconds")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    version: int
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    mailbox: str
+    question: int
+    value: bytes
+    about: Array
     count: int
     seconds: float
-    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., count: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+    target: Array
+    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., value: _Optional[bytes] = ..., about: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., seconds: _Optional[float] = ..., target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
-class CloseTopic(_message.Message):
-    __slots__ = ("topic",)
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+class AwaitQuestion(_message.Message):
+    __slots__ = ("mailbox", "after", "seconds", "type")
+    MAILBOX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    mailbox: str
+    after: int
+    seconds: float
+    type: Array
+    def __init__(self, mailbox: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[float] = ..., type: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
-class Posted(_message.Message):
-    __slots__ = ("version", "value", "answers")
+class Answer(_message.Message):
+    __slots__ = ("mailbox", "question", "key", "value", "type", "count", "dense")
+    MAILBOX_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DENSE_FIELD_NUMBER: _ClassVar[int]
+    mailbox: str
+    question: int
+    key: int
+    value: bytes
+    type: Array
+    count: int
+    dense: bool
+    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., key: _Optional[int] = ..., value: _Optional[bytes] = ..., type: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
+
+class CloseMailbox(_message.Message):
+    __slots__ = ("mailbox",)
+    MAILBOX_FIELD_NUMBER: _ClassVar[int]
+    mailbox: str
+    def __init__(self, mailbox: _Optional[str] = ...) -> None: ...
+
+class Asked(_message.Message):
+    __slots__ = ("question", "value", "answers")
     class AnswersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -484,13 +483,13 @@ class Posted(_message.Message):
         key: int
         value: bytes
         def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
-    VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    version: int
+    question: int
     value: bytes
     answers: _containers.ScalarMap[int, bytes]
-    def __init__(self, version: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
+    def __init__(self, question: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
 
 class OpenLoop(_message.Message):
     __slots__ = ("loop", "ranks", "staleness")
@@ -515,22 +514,22 @@ class JoinLoop(_message.Message):
     def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., at: _Optional[int] = ...) -> None: ...
 
 class Tick(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "additions")
+    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "pushes")
     LOOP_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
-    ADDITIONS_FIELD_NUMBER: _ClassVar[int]
+    PUSHES_FIELD_NUMBER: _ClassVar[int]
     loop: str
     rank: int
     attempt: int
     clock: int
     leave: bool
-    additions: _containers.RepeatedCompositeFieldContainer[Addition]
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., additions: _Optional[_Iterable[_Union[Addition, _Mapping]]] = ...) -> None: ...
+    pushes: _containers.RepeatedCompositeFieldContainer[Push]
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., pushes: _Optional[_Iterable[_Union[Push, _Mapping]]] = ...) -> None: ...
 
-class Addition(_message.Message):
+class Push(_message.Message):
     __slots__ = ("array", "count", "dense")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]

@@ -67,10 +67,10 @@ def process() -> Iterator[Process]:
         made = Process(servers.addresses[0], servers.token, servers.pids[0])
         made.open()
         made.open("warm")
-        version = made.ask("warm", post=pb.Post(topic="t", value=b"v")).posted.version
-        some = {key: bytes(50_000) for key in range(20)}  # messages as large as those to come
-        made.ask("warm", answer=pb.AddAnswers(topic="t", version=version, answers=some))
-        made.ask("warm", close_topic=pb.CloseTopic(topic="t"))
+        asked(made, "t", 1, "warm")
+        for key in range(20):  # messages as large as those to come
+            made.ask("warm", answer=answer_to("t", 1, key, bytes(50_000)))
+        made.ask("warm", close_mailbox=pb.CloseMailbox(mailbox="t"))
         yield made
         made.transport.close()
 
@@ -81,23 +81,31 @@ def tiny_buffers(server: Process) -> None:
         server.ask(write=pb.Write(target=array), payload=bytes(8))
 
 
-def posts(server: Process) -> None:
+def asked(server: Process, mailbox: str, question: int, session: str = "s", size: int = 1) -> None:
+    body = pb.Ask(mailbox=mailbox, question=question, value=bytes(size))
+    server.ask(session, ask=body)
+
+
+def answer_to(mailbox: str, question: int, key: int, value: bytes) -> pb.Answer:
+    return pb.Answer(mailbox=mailbox, question=question, key=key, value=value)
+
+
+def questions(server: Process) -> None:
     for k in range(2000):
-        server.ask(post=pb.Post(topic=f"{k:0>400}", value=bytes(4096)))
+        asked(server, f"{k:0>400}", 1, size=4096)
 
 
 def answers(server: Process) -> None:
     for k in range(40):
-        version = server.ask(post=pb.Post(topic=f"t{k}", value=b"v")).posted.version
-        some = {key: bytes(50_000) for key in range(k * 10, k * 10 + 10)}
-        server.ask(answer=pb.AddAnswers(topic=f"t{k}", version=version, answers=some))
+        asked(server, f"t{k}", 1)
+        for key in range(k * 10, k * 10 + 10):
+            server.ask(answer=answer_to(f"t{k}", 1, key, bytes(50_000)))
 
 
 def small_answers(server: Process) -> None:
-    version = server.ask(post=pb.Post(topic="t", value=b"v")).posted.version
-    for k in range(100):
-        some = dict.fromkeys(range(k * 1000, k * 1000 + 1000), b"a")
-        server.ask(answer=pb.AddAnswers(topic="t", version=version, answers=some))
+    asked(server, "t", 1)
+    for key in range(8000):
+        server.ask(answer=answer_to("t", 1, key, b"a"))
 
 
 def loops(server: Process) -> None:
@@ -111,8 +119,8 @@ def clocks(server: Process) -> None:
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=1), dtype="float64")
     server.ask(write=pb.Write(target=array), payload=bytes(8))
     for k in range(3000):
-        add = [pb.Addition(array=array, dense=True)] if k % 2 else []
-        tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, additions=add)
+        add = [pb.Push(array=array, dense=True)] if k % 2 else []
+        tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, pushes=add)
         server.ask(tick=tick, payload=bytes(8 * len(add)))
 
 
@@ -152,7 +160,7 @@ def test_what_a_server_grows_by_is_counted(process):
     """Case by case, all in one process: nothing is freed meanwhile, so nothing is used again."""
     fills = (
         tiny_buffers,
-        posts,
+        questions,
         answers,
         small_answers,
         loops,
@@ -298,7 +306,7 @@ def test_a_closed_session_leaves_nothing():
         sweep = SweepCall(AXPY, space, (x, x), (2.0,), (client.new_id(),))
         client.run(Program((sweep,)))
         client.stage("r", 0, 0, space, None, np.ones(space.length))
-        client.topic("t").post(b"value")
+        client.mailbox("t").ask(b"value").answers(0, 0.0)
         with pytest.raises(PSError):
             client.commit_totals("r", [Total(9, array_type(space, float), [Winner(5, 5)])])
         client.loop("l").open(4, 0)

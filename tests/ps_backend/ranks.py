@@ -6,8 +6,8 @@ from itertools import count
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.client.loop import Target
-from ps_backend.client.loop_rank import Pace
+from ps_backend.client.arrays import StoredArray
+from ps_backend.client.loop_rank import LoopRank
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
 from ps_backend.program.spaces import DenseSpace
@@ -34,7 +34,7 @@ class Ranks:
         ]
         self.client = Client(transports, retry=RetryPolicy(total=0.0))
         start = np.zeros(LENGTH) if start is None else start
-        self.target = Target(put(self.client, SPACE, start), array_type(SPACE, F8))
+        self.target = StoredArray(put(self.client, SPACE, start), array_type(SPACE, F8))
         self.loop = self.client.loop("test")
         self.loop.open(ranks, staleness)
         self._attempts = count(1)
@@ -46,7 +46,7 @@ class Ranks:
 
     def _new(self, rank):
         self._latest = next(self._attempts)
-        return Pace(self.loop, rank, self._latest)
+        return LoopRank(self.loop, rank, self._latest)
 
     def restart(self, rank):
         self.paces[rank] = self._new(rank)

@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from ps_backend.client import Client
+from ps_backend.client import Change, Client, StoredArray
 from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
@@ -90,20 +90,25 @@ def _work(client: Client) -> None:
     client.commit_totals("r", totals)
     client._send(client._requests.reopen("r", [total.target for total in totals], [0]))
     client.drop_round("r")
-    _work_on_the_board(client)
+    _ask_and_answer(client, x)
     _work_in_a_loop(client, x)
     client.free([z, i])
     client._send(client._requests.nothing([0]))
     client._send(client._requests.close([0], session=False))
 
 
-def _work_on_the_board(client: Client) -> None:
-    topic = client.topic("t")
-    version = topic.post(b"value")
-    topic.wait(0, 0.0)
-    topic.answer(version, {1: b"one", 2: b"two"})
-    topic.answers(version, 2, 0.0)
-    topic.close()
+def _ask_and_answer(client: Client, x: int) -> None:
+    mailbox, array = client.mailbox("t"), StoredArray(x, array_type(_SPACE, float))
+    mailbox.open()
+    asked = mailbox.ask(b"value", array, array._replace(buffer=client.new_id()))
+    asked.answers(2, 0.0)
+    question = mailbox.question_along(0, 0.0, array.type, np.empty(_SPACE.length))
+    assert question == mailbox.question(0, 0.0)
+    for key, indices in ((1, None), (2, np.arange(_SPACE.length))):
+        change = Change(indices, np.ones(_SPACE.length))
+        mailbox.answer(question.number, key, b"answer", _SPACE, change)
+    asked.answers(2, 0.0)
+    mailbox.close()
 
 
 def _work_in_a_loop(client: Client, x: int) -> None:
@@ -115,11 +120,7 @@ def _work_in_a_loop(client: Client, x: int) -> None:
         ({"join_loop": pb.JoinLoop(loop="l", rank=1, attempt=1, at=0)}, b""),
         ({"pull": pb.Pull(loop="l", attempt=1, array=array, dense=True)}, b""),
         (
-            {
-                "tick": pb.Tick(
-                    loop="l", attempt=1, additions=[pb.Addition(array=array, dense=True)]
-                )
-            },
+            {"tick": pb.Tick(loop="l", attempt=1, pushes=[pb.Push(array=array, dense=True)])},
             rows,
         ),
         ({"exclude_rank": pb.ExcludeRank(loop="l", rank=1, attempt=1)}, b""),
@@ -296,7 +297,7 @@ def _value(field: FieldDescriptor, now: Any, rng: random.Random) -> Any:
 def _within_patience(recorded: Recorded, rng: random.Random) -> Recorded:
     """A wait is short, and what is compiled seldom: they are legal, and cost this schedule time."""
     request = recorded.request
-    for name in ("await_post", "await_answers", "pull"):
+    for name in ("ask", "await_question", "pull"):
         if request.HasField(name) and getattr(request, name).seconds > _LONGEST_WAIT:
             body = getattr(request, name)
             body.seconds = body.seconds if body.seconds > 1e6 else _LONGEST_WAIT

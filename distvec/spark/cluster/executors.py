@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 import uuid
 from collections import Counter
@@ -30,6 +29,7 @@ from distvec.spark.jobs.application import (
     seconds_since_start,
     slots,
 )
+from distvec.spark.jobs.background import BackgroundJob
 from ps_backend.errors import PSError
 
 _STOP_SECONDS = 10.0
@@ -81,7 +81,7 @@ class ExecutorServers(SupervisedServers):
         self._profile = resource_profile
         self._slots_needed = servers * math.ceil(threads / task_cores)
         self._failures: Counter[int] = Counter()
-        self._jobs: list[threading.Thread] = []
+        self._jobs: list[BackgroundJob[None]] = []
         self._placer = InheritableThread(target=self._place, name="distvec-placer", daemon=True)
 
     # --- starting and stopping --------------------------------------------------------------------
@@ -96,25 +96,11 @@ class ExecutorServers(SupervisedServers):
         self._shield.down()
         seconds = 0.0 if self.registry.owned == 0 else _STOP_SECONDS
         deadline = time.monotonic() + seconds
-        for job in self._alive:
-            job.join(max(0.0, deadline - time.monotonic()))
-        if self._alive and not has_stopped(self._context):
-            self._cancel()
-
-    @property
-    def _alive(self) -> list[threading.Thread]:
-        self._jobs = [job for job in self._jobs if job.is_alive()]
-        return self._jobs
-
-    def _cancel(self) -> None:
-        """Cancel the jobs: tasks that wait for a slot hear of nothing else."""
+        for job in self._jobs:
+            job.join(deadline - time.monotonic())
         deadline = time.monotonic() + _CANCEL_SECONDS
-        while (jobs := self._alive) and time.monotonic() < deadline:
-            try:
-                self._context.cancelJobGroup(self._group)
-            except (Py4JError, OSError, AttributeError):
-                return  # Spark is ending, and its jobs with it
-            jobs[0].join(1.0)
+        for job in self._jobs:  # tasks that wait for a slot hear of nothing else
+            job.cancel(deadline - time.monotonic())
 
     def _wait_for_executors(self, deadline: float) -> None:
         """Let a young application get its executors, or all servers would be on the first one.
@@ -157,11 +143,10 @@ class ExecutorServers(SupervisedServers):
 
     def _start_job(self, placements: dict[int, int]) -> None:
         """Start servers (by number) that were placed so often."""
-        job = InheritableThread(
-            target=self._run_job, args=(placements,), name="distvec-servers", daemon=True
-        )
-        self._jobs = [*self._alive, job]
-        job.start()
+        description = f"distvec: {len(placements)} of {self.registry.servers} parameter servers"
+        work = functools.partial(self._run_job, placements)
+        job = BackgroundJob(self._context, work, self._group, description)
+        self._jobs = [*(one for one in self._jobs if one.is_alive), job]
 
     def _run_job(self, placements: dict[int, int]) -> None:
         """Run them until the end; those whose job ended before are vacant then."""
@@ -190,8 +175,6 @@ class ExecutorServers(SupervisedServers):
 
     def _run_tasks(self, placements: dict[int, int]) -> None:
         context, numbers = self._context, sorted(placements)
-        description = f"distvec: {len(numbers)} of {self.registry.servers} parameter servers"
-        context.setJobGroup(self._group, description, interruptOnCancel=True)
         context.clearJobTags()  # those of the caller, who may cancel by them
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         tasks = context.parallelize(numbers, len(numbers))

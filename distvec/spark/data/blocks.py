@@ -20,6 +20,10 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
+class BlockMissing(FileNotFoundError):
+    """A partition's files are not where its task runs."""
+
+
 @dataclass(frozen=True)
 class Block:
     """A partition's rows. Column ``k`` of ``matrix`` is the global coordinate ``columns[k]``."""
@@ -70,7 +74,7 @@ def save(block: Block, path: str) -> None:
 
 
 def load(path: str) -> Block:
-    """Map the files of ``path`` into memory. FileNotFoundError if they are on another machine."""
+    """Map the files of ``path`` into memory. BlockMissing if they are on another machine."""
     columns = _map(path, "columns")
     labels = _map(path, "labels")
     parts = (_map(path, "values"), _map(path, "indices"), _map(path, "indptr"))
@@ -85,6 +89,8 @@ def _map(path: str, name: str) -> npt.NDArray[Any]:
         return np.asarray(np.load(file, mmap_mode="r"))
     except ValueError:  # an empty array cannot be mapped
         return np.asarray(np.load(file))
+    except FileNotFoundError as error:
+        raise BlockMissing(path) from error
 
 
 def remove(directories: list[str]) -> None:

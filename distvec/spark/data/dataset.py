@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
 
 from distvec.spark.data import labels as label_rules
-from distvec.spark.data.blocks import remove
+from distvec.spark.data.blocks import BlockMissing, remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
 from distvec.spark.data.placement import is_lopsided
 from distvec.spark.data.rows import sizes_differ
@@ -103,6 +103,17 @@ class Dataset:
         """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
         return collect(self.check_usable().mapPartitions(task))
 
+    def run_on_blocks(self, task: Callable[[Descriptor], T]) -> list[T]:
+        """One Spark job: ``task`` on the descriptor of each partition with rows.
+
+        Raises BlockMissing if one did.
+        """
+        results = self.run(functools.partial(_on_blocks, task))
+        missing = [one.path for one in results if isinstance(one, _Missing)]
+        if missing:
+            raise BlockMissing(missing[0])
+        return [one for one in results if not isinstance(one, _Missing)]
+
     def group(self, tasks: int) -> Groups:
         """The partitions shared out among ``tasks`` tasks at most. One Spark job.
 
@@ -127,16 +138,16 @@ class Dataset:
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
         return self._rdd.mapPartitionsWithIndex(functools.partial(_numbered, self._digests))
 
-    def until_found(self, attempt: Callable[[], T | None]) -> T:
-        """What ``attempt`` returns, once it is not None: then a block was not where its task ran.
+    def until_found(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns, once it raises BlockMissing no more.
 
         In between the data is read again; RuntimeError if that helps nothing.
         """
         for _ in range(_TRIES):
-            result = attempt()
-            if result is not None:
-                return result
-            self.rebuild()
+            try:
+                return attempt()
+            except BlockMissing:
+                self.rebuild()
         raise RuntimeError(
             f"blocks were missing on their executors after {_TRIES} rebuilds; the executors seem "
             "to be lost faster than they read the data"
@@ -298,6 +309,24 @@ def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
         return data.select(F.col(name)).schema[0].dataType
     except AnalysisException as error:
         raise absent from error
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """The block of that path was not where its task ran. No exception: Spark would repeat it."""
+
+    path: str
+
+
+def _on_blocks(
+    task: Callable[[Descriptor], T], descriptors: Iterable[Descriptor]
+) -> Iterator[T | _Missing]:
+    for one in descriptors:
+        if one.rows:
+            try:
+                yield task(one)
+            except BlockMissing:
+                yield _Missing(one.path)
 
 
 def _numbered(

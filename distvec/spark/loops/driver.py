@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty
 from typing import Any
 
@@ -15,11 +15,11 @@ from pyspark import RDD
 from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import reason_of
-from distvec.spark.loops.job import Job
+from distvec.spark.jobs.background import BackgroundJob, SlotWatch
 from distvec.spark.loops.reports import Listener
 from distvec.spark.loops.task import Assignment, Train, serve
 from distvec.spark.loops.view import Screen, View
-from ps_backend.client import Loop, Target, uninterrupted
+from ps_backend.client import Loop, StoredArray
 from ps_backend.errors import LoopClosed, PSError, ServerLost
 
 _LOOK_SECONDS = 0.1
@@ -50,8 +50,8 @@ class Driver:
         self._staleness = staleness
         self._view = View(size)
         self._listener: Listener | None = None
-        self._job: Job | None = None
-        self._asked = self._enough = time.monotonic()
+        self._job: BackgroundJob[list[tuple[int, Any]]] | None = None
+        self._asked = time.monotonic()
 
     def start(self, train: Train, rdd: RDD[Any]) -> None:
         """Open the loop on the servers and start the job."""
@@ -61,31 +61,35 @@ class Driver:
         host = conf.get("spark.driver.host") or "127.0.0.1"
         bind = conf.get("spark.driver.bindAddress") or host
         self._listener = Listener(host, bind, access.token)
-        targets = tuple(Target(one.id, one.type) for one in self._buffers)
+        targets = tuple(StoredArray(one.id, one.type) for one in self._buffers)
         assignment = Assignment(access, self.loop.name, self._size, targets, self._listener.address)
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)
-        self._job = Job(
-            rdd,
-            functools.partial(serve, assignment, train),
+        tasks = rdd.mapPartitionsWithIndex(partial(serve, assignment, train))
+        self._job = BackgroundJob(
+            context,
+            tasks.collect,
             f"distvec-{self.loop.name}-{self._ps.client.session}",
             f"distvec: a loop of {self._size} workers",
         )
 
     def wait(self, shown: Screen) -> list[Any]:
         """The results by rank."""
-        job = self._running
+        if self._job is None:
+            raise RuntimeError("the loop was not started")
+        job, slots = self._job, SlotWatch(self._job, _START_SECONDS)
         while job.is_alive:
             self._look(shown)
-            self._check_slots(job)
+            self._check_slots(slots)
             self._check_servers(_SERVERS_SECONDS)
         self._look_at_the_rest(shown)
-        if job.failure is not None or len(job.results) != self._size:
+        results = job.result or []
+        if len(results) != self._size:
             self._check_servers(0.0)
             reason = "its tasks ended early" if job.failure is None else reason_of(job.failure)
             raise RuntimeError(f"the Spark job of the loop failed: {reason}") from job.failure
         self._close_listener()
-        return [result for _, result in sorted(job.results, key=lambda one: one[0])]
+        return [result for _, result in sorted(results, key=lambda one: one[0])]
 
     def stop(self) -> None:
         """End the loop and its tasks, some seconds at most."""
@@ -94,12 +98,6 @@ class Driver:
         if self._job is not None:
             self._job.stop()
         self._close_listener()
-
-    @property
-    def _running(self) -> Job:
-        if self._job is None or self._listener is None:
-            raise RuntimeError("the loop was not started")
-        return self._job
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -153,19 +151,14 @@ class Driver:
                 stacklevel=5,  # who called run
             )
 
-    def _check_slots(self, job: Job) -> None:
+    def _check_slots(self, slots: SlotWatch) -> None:
         """Raise if workers that others may wait for, or all of them, get no slot."""
-        now, began = time.monotonic(), self._view.missing < self._size
+        began = self._view.missing < self._size
         if not self._view.missing or (began and self._staleness is None):
             return
-        needed = self._size if began else 1
-        with uninterrupted():  # Ctrl-C in the middle of Py4J's own code comes out as its error
-            active = job.active
-        if active >= needed:
-            self._enough = now
-        elif now - self._enough > _START_SECONDS:
+        if slots.lacks(self._size if began else 1):
             raise RuntimeError(
-                f"the loop needs {self._size} slots at once, and {active} of its tasks have had "
+                f"the loop needs {self._size} slots at once, and {slots.active} of its tasks had "
                 f"one for {_START_SECONDS:g} s; end other Spark jobs, or give fewer partitions: "
                 "rdd.coalesce(n)"
             )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pyspark import RDD
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
-from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
-from distvec.spark.rounds.round import check_vectors
-from ps_backend.client import Total, uninterrupted
+from distvec.spark.rounds.round import check_vectors, copies
+from ps_backend.client import StoredArray, uninterrupted
 
 
 def run(
@@ -71,7 +69,10 @@ def run(
     if not size:
         return []
     with screen(progress) as shown:
-        buffers = _copies(ps, arrays)
+        held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
+        ps.evaluate(*held)  # at once, in common messages
+        sources = [one.buffer for one in held]
+        buffers = copies(ps, [StoredArray(one.id, one.type) for one in sources])
         running = Driver(ps, buffers, size, staleness, patience)
         try:
             running.start(train, rdd)
@@ -96,18 +97,3 @@ def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
         )
     if not patience > 0:
         raise ValueError(f"patience={patience!r}; give seconds, more than 0")
-
-
-def _copies(ps: PSContext, arrays: Sequence[DistArray]) -> list[Buffer]:
-    """Copies to be trained, made on the servers: the commit of a round without contributions."""
-    held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
-    ps.evaluate(*held)  # at once, in common messages
-    sources = [array.buffer for array in held]
-    buffers = [ps.new_buffer(source.type) for source in sources]
-    totals = [
-        Total(buffer.id, buffer.type, [], source=source.id)
-        for source, buffer in zip(sources, buffers, strict=True)
-    ]
-    if totals:
-        ps.client.commit_totals(str(ps.client.new_id()), totals)
-    return buffers

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from distvec.spark.access import Access, join
 from distvec.spark.loops.reports import LineWriter, Report, Reporter
 from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
-from ps_backend.client import Pace, Target
+from ps_backend.client import LoopRank, StoredArray
 from ps_backend.errors import LoopClosed, SessionUnknown
 
 _MOST_UNREAD = 10_000
@@ -30,7 +30,7 @@ class Assignment:
     access: Access
     loop: str
     size: int
-    targets: tuple[Target, ...]
+    targets: tuple[StoredArray, ...]
     driver: tuple[str, int]
 
 
@@ -46,20 +46,20 @@ def serve(
         raise RuntimeError("serve runs inside a Spark task; call run on the driver")
     try:
         client = join(assignment.access)
-        pace = Pace(client.loop(assignment.loop), rank, context.taskAttemptId() + 1)
-        return iter([(rank, _train(assignment, train, pace, rows))])
+        loop_rank = LoopRank(client.loop(assignment.loop), rank, context.taskAttemptId() + 1)
+        return iter([(rank, _train(assignment, train, loop_rank, rows))])
     except (LoopClosed, SessionUnknown):
         return iter(())  # the driver wants no more of this task
 
 
-def _train(assignment: Assignment, train: Train, pace: Pace, rows: Iterable[Any]) -> Any:
+def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iterable[Any]) -> Any:
     watch, done = Stopwatch(), False
     rows = iter(rows)
-    worker = Worker(pace, assignment.size, rows, watch)
-    vectors = [LoopVector(pace, target, watch) for target in assignment.targets]
+    worker = Worker(loop_rank, assignment.size, rows, watch)
+    vectors = [LoopVector(loop_rank, target, watch) for target in assignment.targets]
 
     def tell(lines: Sequence[str]) -> Report:
-        return Report(pace.rank, pace.attempt, pace.now, watch.take(), lines, done)
+        return Report(loop_rank.rank, loop_rank.attempt, loop_rank.now, watch.take(), lines, done)
 
     key = assignment.access.token
     with (
@@ -69,7 +69,7 @@ def _train(assignment: Assignment, train: Train, pace: Pace, rows: Iterable[Any]
         redirect_stderr(out),
     ):
         result = train(worker, *vectors)
-        pace.leave()
+        loop_rank.leave()
         done = True
     # Spark uses a Python process again only if it has read all its input.
     deque(islice(rows, _MOST_UNREAD), maxlen=0)

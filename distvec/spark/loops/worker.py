@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from distvec.array.indexing import as_indices
 from distvec.spark.rounds.contribute import as_values
-from ps_backend.client import Indices, Pace, Pulled, Target
+from ps_backend.client import Indices, LoopRank, Pulled, StoredArray
 
 _MOST_LAPS = 100
 
@@ -66,26 +66,28 @@ class Stopwatch:
 class Worker:
     """One of the workers of a loop, in its task."""
 
-    def __init__(self, pace: Pace, size: int, rows: Iterable[Any], watch: Stopwatch) -> None:
+    def __init__(
+        self, loop_rank: LoopRank, size: int, rows: Iterable[Any], watch: Stopwatch
+    ) -> None:
         self.size = size
         """How many workers the loop has."""
         self.rows = rows
         """The rows of the worker's partitions, to be read once."""
-        self._pace, self._watch = pace, watch
+        self._loop_rank, self._watch = loop_rank, watch
 
     @property
     def rank(self) -> int:
         """The worker's number, 0 .. size-1."""
-        return self._pace.rank
+        return self._loop_rank.rank
 
     @property
     def now(self) -> int:
         """The clock in which the worker is; not 0 at the start if Spark repeats a lost task."""
-        return self._pace.now
+        return self._loop_rank.now
 
     def clock(self) -> None:
         """End this clock: what was pushed in it goes to the servers. One message to each."""
-        self._pace.tick()
+        self._loop_rank.tick()
         self._watch.lap()
 
     def prefetch(
@@ -113,7 +115,7 @@ class Worker:
                 ahead = None
                 if following:
                     wanted = w.check(chosen(following[0]))
-                    ahead = _Ahead(self._pace, w.target, wanted)
+                    ahead = _Ahead(self._loop_rank, w.target, wanted)
                 yield here[0], weights
         finally:
             if ahead is not None:
@@ -127,11 +129,11 @@ def _all_of(batch: object) -> None:
 class LoopVector:
     """A vector in a training function: pull what a batch needs, push what it adds."""
 
-    def __init__(self, pace: Pace, target: Target, watch: Stopwatch) -> None:
+    def __init__(self, loop_rank: LoopRank, target: StoredArray, watch: Stopwatch) -> None:
         self.target = target
         """The vector as servers know it."""
         self.dtype = target.type.dtype
-        self._pace, self._watch = pace, watch
+        self._loop_rank, self._watch = loop_rank, watch
 
     def __len__(self) -> int:
         return self.target.type.space.length
@@ -153,7 +155,7 @@ class LoopVector:
         """
         where = self.check(indices)
         shape = (len(self),) if where is None else where.shape
-        self._pace.push(self.target, where, as_values(values, shape, self.dtype))
+        self._loop_rank.push(self.target, where, as_values(values, shape, self.dtype))
 
     def check(self, indices: npt.ArrayLike | None) -> Indices | None:
         """``indices`` from 0 to the length, or ``IndexError``."""
@@ -163,18 +165,18 @@ class LoopVector:
         """What was pulled ``ahead``, if it is for this clock; else what is pulled now."""
         with self._watch.waiting():
             if ahead is not None:
-                if ahead.clock == self._pace.now:
-                    return self._pace.receive(self.target, ahead.result())
+                if ahead.clock == self._loop_rank.now:
+                    return self._loop_rank.receive(self.target, ahead.result())
                 ahead.give_up()
-            return self._pace.pull(self.target, wanted)
+            return self._loop_rank.pull(self.target, wanted)
 
 
 class _Ahead:
     """A pull for the next clock, in a thread of its own."""
 
-    def __init__(self, pace: Pace, target: Target, wanted: Indices | None) -> None:
-        self.clock = pace.now + 1
-        self._work = (pace, target, wanted)
+    def __init__(self, loop_rank: LoopRank, target: StoredArray, wanted: Indices | None) -> None:
+        self.clock = loop_rank.now + 1
+        self._work = (loop_rank, target, wanted)
         self._pulled: Pulled | None = None
         self._failure: Exception | None = None
         self._given_up = threading.Event()
@@ -196,8 +198,8 @@ class _Ahead:
         self._given_up.set()
 
     def _run(self) -> None:
-        pace, target, wanted = self._work
+        loop_rank, target, wanted = self._work
         try:
-            self._pulled = pace.ask(target, wanted, self.clock, self._given_up.is_set)
+            self._pulled = loop_rank.ask(target, wanted, self.clock, self._given_up.is_set)
         except Exception as error:  # noqa: BLE001 - raised where the values are wanted
             self._failure = error

@@ -1,38 +1,29 @@
-"""The task side of one evaluation: pull what the rows touch, compute, stage what they touch.
-
-The mapped rows, and memory for vectors, live as long as a Python worker of Spark does, which later
-jobs use again.
-"""
+"""The task side of an evaluation: pull what the rows touch, compute, contribute the gradient."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
+from distvec.spark.kept import kept
 from distvec.spark.objectives.kernels import logistic
 from distvec.spark.objectives.partition import Partition, WholeVectors
+from ps_backend.client import Change, Client
 from ps_backend.errors import PSError
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type
-
-BLOCK_MISSING = "BlockMissing"
-
-_partitions: dict[str, Partition] = {}
-_vectors = WholeVectors()
+from ps_backend.program.types import ArrayType, array_type
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation, as plain data in the task's closure: the round and where the weights are."""
+    """One evaluation, as plain data: where the weights are, and what of."""
 
-    access: Access
-    round: str
     weights: int
     length: int
     dtype: str
@@ -40,11 +31,19 @@ class Evaluation:
     coordinates: int | None = None
     """The buffer with the coordinates that the space consists of; None if it has all."""
 
+    @property
+    def type(self) -> ArrayType:
+        """That of the weights and of their gradient."""
+        return array_type(DenseSpace(self.length), self.dtype)
 
-class Outcome(NamedTuple):
-    """A partition's answer. ``error`` is the name of a class of ``ps_backend.errors``, or
-    BLOCK_MISSING, and then ``message`` says more; they travel as values, for Spark would repeat a
-    raised error and bury it in a Java trace."""
+
+class PartitionResult(NamedTuple):
+    """What a task says of a partition, besides its part of the gradient.
+
+    ``error`` is the name of a class of ``ps_backend.errors``, or BLOCK_MISSING, and then
+    ``message`` says more; they travel as values, for Spark would repeat a raised error and bury it
+    in a Java trace.
+    """
 
     partition: int
     attempt: int
@@ -53,39 +52,75 @@ class Outcome(NamedTuple):
     message: str = ""
 
 
-def evaluate(request: Evaluation, descriptors: Iterable[Any]) -> Iterator[Outcome]:
-    """For ``mapPartitions`` over the descriptors: one Outcome for each partition with rows."""
+Contribute = Callable[[PartitionResult, Change], None]
+"""Sends a partition's part of the gradient, with what is said of it."""
+
+
+class LoadedPartitions:
+    """The mapped rows that a process has, and its memory for vectors."""
+
+    def __init__(self) -> None:
+        self.vectors = WholeVectors()
+        self._by_path: dict[str, Partition] = {}
+
+    def get(self, path: str) -> Partition:
+        """Those of ``path``, or BlockMissing; others whose files are gone are let go, or their disk
+        stays taken."""
+        if path not in self._by_path:
+            for other in [known for known in self._by_path if not os.path.isdir(known)]:
+                del self._by_path[other]
+            self._by_path[path] = Partition(path)
+        return self._by_path[path]
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._by_path.clear()
+
+
+def evaluate(
+    request: Evaluation, access: Access, round: str, descriptor: Descriptor
+) -> PartitionResult:
+    """For ``Dataset.run_on_blocks``: the gradient is staged under (round, partition, attempt)."""
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("evaluate runs inside a Spark task; call the loss on the driver")
-    attempt = context.taskAttemptId()
-    for row in descriptors:
-        descriptor = Descriptor(*row)
-        if descriptor.rows:
-            yield outcome_of(request, descriptor, attempt)
+    client = join(access)
+
+    def stage(result: PartitionResult, change: Change) -> None:
+        client.stage(round, result.partition, result.attempt, request.type.space, *change)
+
+    return result_of(client, request, descriptor, context.taskAttemptId(), stage)
 
 
-def outcome_of(request: Evaluation, descriptor: Descriptor, attempt: int) -> Outcome:
-    """Evaluate one partition, which has rows, in a task attempt. Two messages a server."""
+def result_of(
+    client: Client,
+    request: Evaluation,
+    descriptor: Descriptor,
+    attempt: int,
+    contribute: Contribute,
+) -> PartitionResult:
+    """Evaluate one partition, which has rows, in a task attempt. Two messages a server.
+
+    Raises BlockMissing.
+    """
     partition = descriptor.partition
+    rows = kept(LoadedPartitions).get(descriptor.path)
     try:
-        rows = _rows(descriptor.path)
-    except FileNotFoundError:
-        return Outcome(partition, attempt, 0.0, BLOCK_MISSING, descriptor.path)
-    try:
-        return Outcome(partition, attempt, _contribute(request, rows, partition, attempt))
+        loss, change = _evaluate(client, request, rows)
+        result = PartitionResult(partition, attempt, loss)
+        contribute(result, change)
+        return result
     except PSError as error:
-        return Outcome(partition, attempt, 0.0, type(error).__name__, str(error))
+        return PartitionResult(partition, attempt, 0.0, type(error).__name__, str(error))
 
 
-def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: int) -> float:
-    """Stage the partition's gradient under (round, partition, attempt); its loss is returned."""
-    client, space = join(request.access), DenseSpace(request.length)
+def _evaluate(client: Client, request: Evaluation, rows: Partition) -> tuple[float, Change]:
+    """The partition's loss, and its part of the gradient."""
+    vectors, block = kept(LoadedPartitions).vectors, rows.block
     coordinates = rows.coordinates(
         client, request.length, intercept=request.intercept, kept=request.coordinates
     )
-    weights = _vectors.pull(client, request.weights, array_type(space, request.dtype), coordinates)
-    block = rows.block
+    weights = vectors.pull(client, request.weights, request.type, coordinates)
     result = logistic(
         block.matrix,
         block.labels,
@@ -94,15 +129,4 @@ def _contribute(request: Evaluation, rows: Partition, partition: int, attempt: i
         intercept=request.intercept,
     )
     gradient = result.gradient.astype(request.dtype, copy=False)
-    where, values = _vectors.contribution(space, coordinates, gradient)
-    client.stage(request.round, partition, attempt, space, where, values)
-    return result.loss
-
-
-def _rows(path: str) -> Partition:
-    """The mapped rows; others whose files are gone are let go, or their disk stays taken."""
-    if path not in _partitions:
-        for other in [known for known in _partitions if not os.path.isdir(known)]:
-            del _partitions[other]
-        _partitions[path] = Partition(path)
-    return _partitions[path]
+    return result.loss, vectors.contribution(request.type.space, coordinates, gradient)

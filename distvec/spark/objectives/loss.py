@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame
 
 import distvec
 from distvec import DistArray
+from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.data.labels import one_class
 from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.evaluate import BLOCK_MISSING, Evaluation, Outcome, evaluate
+from distvec.spark.objectives.evaluate import Evaluation, PartitionResult, evaluate
 from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.touched import spread, touched_coordinates
 from distvec.spark.rounds.round import abandon
 from ps_backend import errors
-from ps_backend.program.spaces import DenseSpace
 
 _MODES = ("job", "resident")
 _DTYPES = ("float64", "float32")
@@ -145,7 +145,7 @@ class LogisticLoss:
     def __call__(self, w: DistArray) -> tuple[DistArray, DistArray]:
         """Value (rank 0) and gradient at ``w``, both lazy over the summed buffer.
 
-        Costs one Spark job, or two messages where tasks are resident, and one commit; ``w`` is
+        Costs one Spark job and one message, or the message alone where tasks are resident; ``w`` is
         materialised first.
         """
         self._check_weights(w)
@@ -202,41 +202,43 @@ class LogisticLoss:
         if w.dtype.kind != "f":
             raise TypeError(f"w has dtype {w.dtype}; allowed are float64 and float32")
 
-    def _evaluate(self, w: DistArray) -> tuple[float, DistArray] | None:
-        """The sum over all rows of the loss, and of its gradient; None if blocks are missing."""
-        client, space = self.ps.client, DenseSpace(self.dimension)
-        round_name = str(client.new_id())
+    def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:
+        """The sum over all rows of the loss, and of its gradient; raises BlockMissing."""
         held = w.copy()  # as long as tasks read it, whatever becomes of w
         weights = held.buffer
         request = Evaluation(
-            self.ps.access,
-            round_name,
             weights.id,
-            space.length,
+            self.dimension,
             w.dtype.str,
             self.intercept,
             None if self.coordinates is None else self.coordinates.buffer_id,
         )
+        if self._residents is not None:
+            results, gradient = self._residents.run(request, weights)
+            _raise_error_of(results)
+        else:
+            results, gradient = self._run_job(request, weights)
+        value = math.fsum(one.loss for one in results)
+        return value, DistArray(self.ps, self.ps.graph.leaf(gradient))
+
+    def _run_job(
+        self, request: Evaluation, weights: Buffer
+    ) -> tuple[list[PartitionResult], Buffer]:
+        """What the tasks of one Spark job say, and the gradient. One message for the commit."""
+        client, round_name = self.ps.client, str(self.ps.client.new_id())
+        self.data.settle(self.ps.generations)
         try:
-            outcomes = self._run(request)
-            if any(one.error == BLOCK_MISSING for one in outcomes):
-                client.drop_round(round_name)
-                return None
-            _raise_error_of(outcomes)
+            results = self.data.run_on_blocks(
+                functools.partial(evaluate, request, self.ps.access, round_name)
+            )
+            _raise_error_of(results)
             gradient = self.ps.new_buffer(weights.type)
-            winners = [(one.partition, one.attempt) for one in outcomes]
-            client.commit(round_name, winners, w.type, gradient.id)
+            winners = [(one.partition, one.attempt) for one in results]
+            client.commit(round_name, winners, weights.type, gradient.id)
         except BaseException as error:
             abandon(client, round_name, error)
             raise
-        value = math.fsum(one.loss for one in outcomes)
-        return value, DistArray(self.ps, self.ps.graph.leaf(gradient))
-
-    def _run(self, request: Evaluation) -> list[Outcome]:
-        if self._residents is not None:
-            return self._residents.run(request)
-        self.data.settle(self.ps.generations)
-        return self.data.run(functools.partial(evaluate, request))
+        return results, gradient
 
 
 def _close(residents: Residents | None, data: Dataset) -> None:
@@ -245,9 +247,9 @@ def _close(residents: Residents | None, data: Dataset) -> None:
     data.close()
 
 
-def _raise_error_of(outcomes: list[Outcome]) -> None:
+def _raise_error_of(results: list[PartitionResult]) -> None:
     """Raise a task's failure on the driver, as its own class."""
-    for one in outcomes:
+    for one in results:
         if one.error:
             kind: type[errors.PSError] = getattr(errors, one.error, errors.PSError)
             raise kind(f"in the task of partition {one.partition}: {one.message}")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.spark.data.blocks import Ints, load
-from ps_backend.client import Client
+from ps_backend.client import Change, Client
 from ps_backend.program.spaces import DenseSpace, Space
 from ps_backend.program.types import ArrayType, array_type
 
@@ -23,7 +23,7 @@ Values = npt.NDArray[Any]
 
 
 class Partition:
-    """The rows in the files of ``path``, mapped; FileNotFoundError if they are elsewhere."""
+    """The rows in the files of ``path``, mapped; BlockMissing if they are elsewhere."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -68,6 +68,21 @@ class WholeVectors:
     def __init__(self) -> None:
         self._values = self._sum = np.empty(0)
         self._source: object = None
+        self._type: ArrayType
+
+    def give_way(self) -> tuple[ArrayType, Values] | None:
+        """Forget the values; returns their type and memory, for others to come there.
+
+        None if not all values of an array were pulled.
+        """
+        if self._source is None:
+            return None
+        self._source = None
+        return self._type, self._values
+
+    def came(self, client: Client, buffer: int) -> None:
+        """All values of ``buffer`` are in that memory now."""
+        self._source = (client, buffer)
 
     def pull(self, client: Client, buffer: int, type: ArrayType, coordinates: Ints) -> Values:
         """The values of ``buffer`` at sorted ``coordinates``. One message a server.
@@ -81,22 +96,20 @@ class WholeVectors:
             if (self._values.shape, self._values.dtype) != (type.shape, type.dtype):
                 self._values = np.empty(type.shape, type.dtype)
             client.read(buffer, type, out=self._values)
-            self._source = source
+            self._source, self._type = source, type
         return self._values if coordinates.size == type.space.length else self._values[coordinates]
 
-    def contribution(
-        self, space: Space, coordinates: Ints, values: Values
-    ) -> tuple[Ints | None, Values]:
-        """What to stage, and where (None: everywhere), to add ``values`` at ``coordinates``."""
+    def contribution(self, space: Space, coordinates: Ints, values: Values) -> Change:
+        """What to contribute to add ``values`` at ``coordinates``."""
         if not _is_most(coordinates, array_type(space, values.dtype)):
-            return coordinates, values
+            return Change(coordinates, values)
         if coordinates.size == space.length:
-            return None, values
+            return Change(None, values)
         if (self._sum.size, self._sum.dtype) != (space.length, values.dtype):
             self._sum = np.empty(space.length, values.dtype)
         self._sum.fill(0)
         self._sum[coordinates] = values
-        return None, self._sum
+        return Change(None, self._sum)
 
 
 def _is_most(coordinates: Ints, type: ArrayType) -> bool:

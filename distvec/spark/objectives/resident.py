@@ -1,8 +1,8 @@
 """The driver's side of resident evaluation: Spark tasks that stay, and wait for questions.
 
 A Spark job takes some 40 ms, a question to tasks that run already a few. So one long Spark job has
-a task for each partition, or for several where slots are few, which waits on the session's board.
-Spark repeats a task that is lost, and the new one answers the question under way.
+a task for each partition, or for several where slots are few, which waits at a mailbox. Spark
+repeats a task that is lost, and the new one answers the question under way.
 """
 
 from __future__ import annotations
@@ -10,23 +10,28 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from distvec.graph.expr import Buffer
 from distvec.spark.access import Access
 from distvec.spark.context import PSContext
+from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.application import free_slots, reason_of, tasks_were_lost
-from distvec.spark.jobs.background import BackgroundJob
-from distvec.spark.objectives.evaluate import BLOCK_MISSING, Evaluation, Outcome
+from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.objectives.evaluate import Evaluation, PartitionResult
 from distvec.spark.objectives.resident_task import (
+    BLOCK_MISSING,
     READY,
     Orders,
-    decode_outcomes,
+    decode_results,
     encode_request,
     serve,
 )
-from ps_backend.errors import PSError, ServerLost, TopicClosed
+from ps_backend.client import StoredArray
+from ps_backend.errors import MailboxClosed, PSError, ServerLost
 
 _POLL_SECONDS = 0.5
 """The driver looks up so often while it waits for answers: for Ctrl-C, and for a job that ended."""
@@ -34,8 +39,7 @@ _POLL_SECONDS = 0.5
 _START_SECONDS = 30.0
 _STALL_SECONDS = 15.0
 """Tasks that have no slot for so long, while nothing is answered, are not waited for: at the start
-and during an evaluation. Spark's count of those that have one is old by ten seconds at most.
-"""
+and during an evaluation."""
 
 _IDLE_SECONDS = 3.0
 _STOP_SECONDS = 5.0
@@ -59,23 +63,23 @@ class Residents:
         self._used = 0.0
         self._lock = threading.RLock()
 
-    def run(self, request: Evaluation) -> list[Outcome]:
-        """What the tasks answer, in the order of the partitions. Two messages of the driver.
+    def run(self, request: Evaluation, weights: Buffer) -> tuple[list[PartitionResult], Buffer]:
+        """What the tasks say, in the order of the partitions, and the gradient. One message.
 
-        ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``.
+        ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``, ``BlockMissing``.
         """
         with self._lock:
             self._stop_timer()
             try:
-                outcomes = self._run(encode_request(request))
+                results, gradient = self._run(request, weights)
+                for one in results:
+                    if one.error == BLOCK_MISSING:  # to read the data again takes the slots
+                        raise BlockMissing(one.message)
             except BaseException:
                 self.close()
                 raise
-            if any(one.error == BLOCK_MISSING for one in outcomes):
-                self.close()  # to read the data again takes the slots
-            else:
-                self._start_timer()
-            return outcomes
+            self._start_timer()
+            return results, gradient
 
     def close(self) -> None:
         """End the tasks, which frees their slots; idempotent. ``run`` starts others."""
@@ -85,7 +89,7 @@ class Residents:
             if job is not None:
                 job.stop()
 
-    def _run(self, question: bytes) -> list[Outcome]:
+    def _run(self, request: Evaluation, weights: Buffer) -> tuple[list[PartitionResult], Buffer]:
         reason = ""
         for attempt in range(_TRIES):
             if reason:
@@ -94,13 +98,13 @@ class Residents:
             try:
                 if job is None or not job.is_alive:
                     self.close()
-                    job = self._job = self._start()
-                outcomes = job.ask(question, _STALL_SECONDS)
+                    job = self._start()
+                found = job.evaluate(request, weights)
             except TasksLost as error:
-                outcomes, reason = None, str(error)
-            if outcomes is not None:
-                return outcomes
-            self.close()  # the job lost its tasks, some of its slots for good, or its topic
+                found, reason = None, str(error)
+            if found is not None:
+                return found
+            self.close()  # the job lost its tasks, some of its slots for good, or its mailbox
         raise RuntimeError(
             f"the resident tasks ended {_TRIES} times during an evaluation; executors or their "
             f"Python workers seem to come and go; use mode='job'. {reason}"
@@ -113,7 +117,7 @@ class Residents:
         tasks = min(self._data.partitions, max(1, free))
         job = ResidentJob(self._ps, self._data, tasks)
         self._job = job  # so that it is stopped whatever happens
-        if job.ask(READY, _START_SECONDS) is None:
+        if not job.is_ready():
             raise RuntimeError(
                 f"mode='resident' needs {job.tasks} free slots for its tasks, and {job.active} of "
                 f"them got one within {_START_SECONDS:g} s; end other Spark jobs, give the "
@@ -143,18 +147,18 @@ class TasksLost(Exception):
 
 
 class ResidentJob:
-    """One Spark job of resident tasks, in a thread of its own, and the topic they wait on."""
+    """One Spark job of resident tasks, in a thread of its own, and the mailbox they wait at."""
 
     def __init__(self, ps: PSContext, data: Dataset, tasks: int) -> None:
         """Start the job with so many ``tasks`` at most; returns at once."""
         self.tasks = tasks
         """How many tasks stay, once it is known which of them have rows."""
-        self._partitions = data.filled
+        self._ps, self._partitions = ps, data.filled
         name = f"resident-{ps.client.new_id()}"
-        self._topic = ps.client.topic(name)
+        self._mailbox = ps.client.mailbox(name)
         self._needed = 1  # while data is read again; then all tasks must have a slot
         self._has_slots = False
-        self._topic.post(READY)  # a task must find the topic when it starts
+        self._mailbox.open()  # a task must find it when it starts
         self._job = BackgroundJob(
             data.spark.sparkContext,
             functools.partial(self._run, data, replace(ps.access, pipe=True)),
@@ -172,48 +176,71 @@ class ResidentJob:
         """How many of its tasks have a slot, as Spark knew some seconds ago."""
         return self._job.active
 
-    def ask(self, question: bytes, patience: float) -> list[Outcome] | None:
-        """The answers for all partitions; None if the tasks ended, or lack slots for too long.
+    def is_ready(self) -> bool:
+        """Do all partitions have a task, or get one in time? Raises as ``evaluate``."""
+        return self._ask(READY, _START_SECONDS) is not None
 
-        Too long are ``patience`` seconds without another answer. Raises what ended the job,
-        ``TasksLost`` if that was no exception, ``ServerLost`` if the topic went with its server.
+    def evaluate(
+        self, request: Evaluation, weights: Buffer
+    ) -> tuple[list[PartitionResult], Buffer] | None:
+        """The results of all partitions, and the sum of what they contributed.
+
+        None if the tasks ended, or lack slots for too long while nothing is answered. Raises what
+        ended the job, ``TasksLost`` if that was no exception, ``ServerLost`` if the mailbox went
+        with its server.
         """
-        try:
-            return self._collect(self._topic.post(question), patience)
-        except TopicClosed as error:
-            raise ServerLost(
-                f"the server that held what the resident tasks wait for was lost: {error}"
-            ) from error
+        about = StoredArray(weights.id, weights.type)
+        question = encode_request(request)
+        while True:
+            gradient = self._ps.new_buffer(weights.type)
+            total = about._replace(buffer=gradient.id)
+            answers = self._ask(question, _STALL_SECONDS, about, total)
+            if answers is None:
+                return None
+            found = [decode_results(one) for one in answers]
+            for results in found:
+                if any(one.error for one in results):
+                    return results, gradient
+            # Else a task was lost between two servers, and another answered the second one.
+            if all(one == answers[0] for one in answers):
+                return found[0], gradient
 
     def stop(self) -> None:
         """End the tasks and wait for them, some seconds at most; idempotent."""
-        with suppress(PSError):  # the server is gone, and the topic with it
-            self._topic.close()
+        with suppress(PSError):  # the server is gone, and the mailbox with it
+            self._mailbox.close()
         # Tasks that wait for a slot hear nothing.
-        self._job.join(_STOP_SECONDS if self._has_slots else 0.0)
-        self._job.cancel(_STOP_SECONDS)
+        self._job.stop(_STOP_SECONDS if self._has_slots else 0.0)
 
-    def _collect(self, version: int, patience: float) -> list[Outcome] | None:
-        progress, since = (0, 0), 0.0
-        while True:
-            answers = self._topic.answers(version, self._partitions, _POLL_SECONDS)
-            if len(answers) == self._partitions:
-                self._has_slots = True
-                return decode_outcomes(answers.values())
-            if (failure := self._job.failure) is not None:
-                if tasks_were_lost(failure):
-                    raise TasksLost(f"The last time: {reason_of(failure)}") from failure
-                raise failure
-            if not self.is_alive:
-                return None
-            if progress != (len(answers), self._needed):
-                progress, since = (len(answers), self._needed), time.monotonic()
-            elif time.monotonic() - since > patience and self.active < self._needed:
-                self._has_slots = False
-                return None
+    def _ask(
+        self,
+        question: bytes,
+        patience: float,
+        about: StoredArray | None = None,
+        total: StoredArray | None = None,
+    ) -> Sequence[Mapping[int, bytes]] | None:
+        """The answers on each server that was asked, as ``evaluate`` says."""
+        asked, slots = self._mailbox.ask(question, about, total), SlotWatch(self._job, patience)
+        try:
+            while (answers := asked.answers(self._partitions, _POLL_SECONDS)) is None:
+                if (failure := self._job.failure) is not None:
+                    if tasks_were_lost(failure):
+                        raise TasksLost(f"The last time: {reason_of(failure)}") from failure
+                    raise failure
+                if not self.is_alive:
+                    return None
+                if slots.lacks(self._needed, (asked.count, self._needed)):
+                    self._has_slots = False
+                    return None
+        except MailboxClosed as error:
+            raise ServerLost(
+                f"the server that held what the resident tasks wait for was lost: {error}"
+            ) from error
+        self._has_slots = True
+        return answers
 
     def _run(self, data: Dataset, access: Access) -> None:
         groups = data.group(self.tasks)
         self.tasks = self._needed = sum(map(bool, groups.members))  # the others end at once
-        orders = Orders(access, self._topic.name, groups.members)
+        orders = Orders(access, self._mailbox.name, groups.members)
         groups.run(functools.partial(serve, orders))

@@ -2,49 +2,57 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
+from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
-from distvec.spark.objectives.evaluate import Evaluation, Outcome, outcome_of
-from ps_backend.client import Topic
-from ps_backend.errors import ServerLost, SessionUnknown, TopicClosed
+from distvec.spark.kept import kept
+from distvec.spark.objectives.evaluate import (
+    Evaluation,
+    LoadedPartitions,
+    PartitionResult,
+    result_of,
+)
+from ps_backend.client import Change, Client, Mailbox, Question
+from ps_backend.errors import MailboxClosed, PSError, ServerLost, SessionUnknown
+from ps_backend.program.spaces import Space
 
 READY = b""
 """The driver's first question to a new job: which partitions have a task that runs?"""
+
+BLOCK_MISSING = BlockMissing.__name__
 
 _WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What each resident task is told: how to join the session, where questions are posted, and by
+    """What each resident task is told: how to join the session, where questions are asked, and by
     task the partitions that it must have."""
 
     access: Access
-    topic: str
+    mailbox: str
     groups: list[list[int]]
 
 
 def encode_request(request: Evaluation) -> bytes:
-    """An evaluation as it is posted; how to join the session is no part of it."""
-    fields = [getattr(request, field.name) for field in dataclasses.fields(request)[1:]]
-    return json.dumps(fields).encode()
+    """An evaluation as it is asked for."""
+    return json.dumps(asdict(request)).encode()
 
 
-def decode_outcomes(answers: Iterable[bytes]) -> list[Outcome]:
+def decode_results(answers: Mapping[int, bytes]) -> list[PartitionResult]:
     """What tasks answered, in the order of the partitions. Numbers arrive bit for bit."""
-    return sorted(Outcome(*json.loads(answer)) for answer in answers)
+    return [PartitionResult(**json.loads(answers[partition])) for partition in sorted(answers)]
 
 
 def serve(orders: Orders, descriptors: Iterable[Descriptor]) -> Iterator[int]:
-    """For ``mapPartitions`` over descriptors: evaluate whatever is posted, until the topic ends.
+    """For ``mapPartitions`` over descriptors: answer whatever is asked, until the mailbox closes.
 
     A task that takes the place of a lost one answers the question under way first. RuntimeError if
     it has not all of its partitions.
@@ -55,13 +63,10 @@ def serve(orders: Orders, descriptors: Iterable[Descriptor]) -> Iterator[int]:
     filled = sorted(one for one in descriptors if one.rows)
     _check_complete(filled, orders.groups[context.partitionId()])
     if filled:
-        try:
-            topic = join(orders.access).topic(orders.topic)
-        except SessionUnknown:
-            return iter(())
-        # The driver wants no more of this task, or the topic went with its server.
-        with suppress(TopicClosed, SessionUnknown, ServerLost):
-            _answer(topic, orders.access, filled, context.taskAttemptId())
+        # The driver wants no more of this task, or the mailbox went with its server.
+        with suppress(MailboxClosed, SessionUnknown, ServerLost):
+            client = join(orders.access)
+            _answer(client, client.mailbox(orders.mailbox), filled, context.taskAttemptId())
     return iter(())
 
 
@@ -78,16 +83,51 @@ def _check_complete(filled: Sequence[Descriptor], needed: list[int]) -> None:
         )
 
 
-def _answer(topic: Topic, access: Access, filled: Sequence[Descriptor], attempt: int) -> None:
-    version = 0
+def _answer(client: Client, mailbox: Mailbox, filled: Sequence[Descriptor], attempt: int) -> None:
+    """Answer each question: two messages a server and one more where weights do not come along."""
+    number = 0
     while True:
-        post = topic.wait(version, _WAIT_SECONDS)
-        if post is None:
+        question = _next_question(client, mailbox, number)
+        if question is None:
             continue
-        version = post.version
-        if post.value == READY:
-            outcomes = [Outcome(one.partition, attempt, 0.0) for one in filled]
-        else:
-            request = Evaluation(access, *json.loads(post.value))
-            outcomes = [outcome_of(request, one, attempt) for one in filled]
-        topic.answer(version, {one.partition: json.dumps(one).encode() for one in outcomes})
+        number = question.number
+        if question.value == READY:
+            for one in filled:
+                mailbox.answer(number, *_as_answer(PartitionResult(one.partition, attempt, 0.0)))
+            continue
+        request = Evaluation(**json.loads(question.value))
+
+        def contribute(
+            result: PartitionResult,
+            change: Change | None,
+            number: int = number,
+            space: Space = request.type.space,
+        ) -> None:
+            mailbox.answer(number, *_as_answer(result), space, change)
+
+        for one in filled:
+            try:
+                result = result_of(client, request, one, attempt, contribute)
+            except BlockMissing:
+                result = PartitionResult(one.partition, attempt, 0.0, BLOCK_MISSING, one.path)
+            if result.error:
+                contribute(result, None)
+
+
+def _next_question(client: Client, mailbox: Mailbox, after: int) -> Question | None:
+    """The next question, with the weights that it is about if such were pulled as a whole before.
+
+    Then the first evaluation of it finds them here.
+    """
+    vectors = kept(LoadedPartitions).vectors
+    if after and (place := vectors.give_way()) is not None:
+        with suppress(PSError):  # what is wrong with the weights is said where they are needed
+            question = mailbox.question_along(after, _WAIT_SECONDS, *place)
+            if question is not None:
+                vectors.came(client, Evaluation(**json.loads(question.value)).weights)
+                return question
+    return mailbox.question(after, _WAIT_SECONDS)
+
+
+def _as_answer(result: PartitionResult) -> tuple[int, bytes]:
+    return result.partition, json.dumps(result._asdict()).encode()

@@ -5,22 +5,18 @@ The others have no say in an objective over the rows, so an optimizer need not c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distvec import DistArray
 from distvec.spark.access import Access, join
+from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import Dataset, collect
 from distvec.spark.rounds.contribute import Contributor
 from ps_backend.program.types import ArrayType
-
-if TYPE_CHECKING:
-    from distvec.spark.context import PSContext
 
 _PIECE = 1 << 20
 """So many coordinates go in one message, at most."""
@@ -60,24 +56,16 @@ def _marks(ps: PSContext, data: Dataset) -> DistArray:
     """True where a feature occurs."""
     touched = ps.zeros(data.size, bool)
 
-    def attempt() -> DistArray | None:
+    def attempt() -> DistArray:
         with ps.round(touched, op="max") as r:
-            complete = all(data.run(partial(_mark, r)))
-        return touched if complete else None  # what is marked stays so
+            data.run_on_blocks(partial(_mark, r))
+        return touched
 
     return data.until_found(attempt)
 
 
-def _mark(r: Contributor, descriptors: Iterable[Any]) -> Iterator[bool]:
-    for descriptor in (Descriptor(*row) for row in descriptors):
-        if descriptor.rows:
-            try:
-                columns = load(descriptor.path).columns
-            except FileNotFoundError:
-                yield False
-                continue
-            r.push(columns, True)
-            yield True
+def _mark(r: Contributor, descriptor: Descriptor) -> None:
+    r.push(load(descriptor.path).columns, True)
 
 
 def _list(access: Access, type: ArrayType, r: Contributor, buffer: int) -> None:

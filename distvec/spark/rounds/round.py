@@ -15,17 +15,15 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
 from distvec.diagnostics.profile import measured
+from distvec.graph.expr import Buffer
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
-from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
+from distvec.spark.task_session import TaskSession
+from ps_backend.client import OPERATIONS, Client, StoredArray, Total, Winner, uninterrupted
 from ps_backend.errors import PSError, ServerLost
-
-if TYPE_CHECKING:
-    from distvec.spark.context import PSContext
 
 _NO_TASK = (
     "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
@@ -36,7 +34,7 @@ _NO_TASK = (
 
 @contextmanager
 def open_round(
-    ps: PSContext, arrays: Sequence[DistArray], op: str
+    ps: TaskSession, arrays: Sequence[DistArray], op: str
 ) -> Iterator[Contributor | tuple[Contributor, ...]]:
     """A round over ``arrays``: the contributor of one or those of several; see PSContext.round."""
     if op not in OPERATIONS:
@@ -89,7 +87,7 @@ def counted(reports: Iterable[Report]) -> list[Report]:
 
 
 def commit(
-    ps: PSContext, arrays: Sequence[DistArray], op: str, name: str, winners: Sequence[Report]
+    ps: TaskSession, arrays: Sequence[DistArray], op: str, name: str, winners: Sequence[Report]
 ) -> None:
     """Combine each of ``arrays`` with what the ``winners`` staged; all of them or none."""
     with turns_of(arrays):  # from reading them on: another round's thread may end one, too
@@ -113,6 +111,21 @@ def commit(
                 array.become(ps.graph.leaf(buffer))
 
 
+def copies(ps: TaskSession, sources: Sequence[StoredArray]) -> list[Buffer]:
+    """Copies made on the servers: the commit of a round to which nobody contributed.
+
+    One message a server, none without sources.
+    """
+    buffers = [ps.new_buffer(source.type) for source in sources]
+    totals = [
+        Total(buffer.id, buffer.type, [], source=source.buffer)
+        for source, buffer in zip(sources, buffers, strict=True)
+    ]
+    if totals:
+        ps.client.commit_totals(str(ps.client.new_id()), totals)
+    return buffers
+
+
 def abandon(client: Client, name: str, error: BaseException) -> None:
     """Forget a round that ``error`` ended, which says more than a failure to forget would."""
     if isinstance(error, ServerLost):
@@ -129,7 +142,7 @@ def _drop(client: Client, name: str) -> None:
         return
 
 
-def check_vectors(ps: PSContext, arrays: Sequence[DistArray]) -> None:
+def check_vectors(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
     """TypeError or ValueError unless all are vectors of ``ps`` that tasks can contribute to."""
     for array in arrays:
         if not isinstance(array, DistArray):

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec import DistArray
 from distvec.array.indexing import as_indices
-from distvec.graph.expr import Buffer
 from distvec.spark.access import Access, join
 from distvec.spark.rounds.contribute import as_values
-from ps_backend.client import Client, Total
+from distvec.spark.rounds.round import copies
+from distvec.spark.task_session import TaskSession
+from ps_backend.client import Client, StoredArray
 from ps_backend.errors import BufferLost
 from ps_backend.program.types import ArrayType
-
-if TYPE_CHECKING:
-    from distvec.spark.context import PSContext
 
 _OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or share again"
 
@@ -33,7 +31,7 @@ class SharedVector:
     """
 
     def __init__(
-        self, access: Access, buffer: int, type: ArrayType, session: PSContext | None = None
+        self, access: Access, buffer: int, type: ArrayType, session: TaskSession | None = None
     ) -> None:
         """``session``: on the driver; tasks join by ``access``."""
         self._access, self._buffer = access, buffer
@@ -81,7 +79,7 @@ class SharedVector:
         self._check_open()
         if self._session is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
-        owned = _copy(self._session, self._buffer, self._type)
+        (owned,) = copies(self._session, [StoredArray(self._buffer, self._type)])
         return DistArray(self._session, self._session.graph.leaf(owned))
 
     def _check_open(self) -> None:
@@ -104,10 +102,10 @@ class SharedVector:
 
 
 @contextmanager
-def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
+def open_share(ps: TaskSession, array: DistArray) -> Iterator[SharedVector]:
     """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
     held = array.copy()  # so that its memory stays while it is copied
-    owned = _copy(ps, held.buffer_id, array.type)
+    (owned,) = copies(ps, [StoredArray(held.buffer_id, array.type)])
     shared = SharedVector(ps.access, owned.id, array.type, ps)
     try:
         yield shared
@@ -124,11 +122,3 @@ def open_share(ps: PSContext, array: DistArray) -> Iterator[SharedVector]:
                 "snapshot()"
             )
         array.become(result.node)
-
-
-def _copy(session: PSContext, source: int, type: ArrayType) -> Buffer:
-    """A copy made on the servers: the commit of a round to which nobody contributed."""
-    buffer = session.new_buffer(type)
-    total = Total(buffer.id, buffer.type, [], source=source)
-    session.client.commit_totals(str(session.client.new_id()), [total])
-    return buffer

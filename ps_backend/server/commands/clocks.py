@@ -12,7 +12,8 @@ from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.contributions import INDEX_BYTES, localize, loose_rows
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.lockstep import Addition
+from ps_backend.server.state.clocks import Clocks
+from ps_backend.server.state.lockstep import Push
 from ps_backend.server.state.memory import Block
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
@@ -28,9 +29,9 @@ def _join_bounds(body: pb.JoinLoop) -> None:
 def _tick_bounds(body: pb.Tick) -> None:
     check_name("loop", body.loop)
     check("clock", body.clock, 0, limits.MOST_CLOCK - 1)
-    check("additions of a tick", len(body.additions), 0, limits.MOST_TOTALS)
-    for addition in body.additions:
-        verify_array(addition.array)
+    check("pushes of a tick", len(body.pushes), 0, limits.MOST_TOTALS)
+    for push in body.pushes:
+        verify_array(push.array)
 
 
 def _pull_bounds(body: pb.Pull) -> None:
@@ -45,7 +46,12 @@ def open_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     """A loop with all its ranks at clock 0."""
     body = request.open_loop
     bound = body.staleness if body.HasField("staleness") else None
-    session.loops.open(body.loop, body.ranks, bound)
+    session.meetings.open(
+        Clocks,
+        body.loop,
+        Clocks.bytes_of(body.ranks),
+        lambda room: Clocks(body.loop, body.ranks, bound, room),
+    )
     return Response(pb.Reply())
 
 
@@ -54,7 +60,7 @@ def join_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     """Where a rank goes on, and who speaks for it from now on."""
     body = request.join_loop
     at = body.at if body.HasField("at") else None
-    joined = session.loops.get(body.loop).join(body.rank, body.attempt, at)
+    joined = session.meetings.get(Clocks, body.loop).join(body.rank, body.attempt, at)
     return Response(pb.Reply(clocks=pb.Clocks(clocks=[joined.clock], out=joined.out)))
 
 
@@ -62,16 +68,16 @@ def join_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
 def tick(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """The end of a rank's clock, with what it adds."""
     body = request.tick
-    loop = session.loops.get(body.loop)
-    additions = _additions(session, body.additions, payload, keep=loop.in_lockstep)
-    loop.tick(body.rank, body.attempt, body.clock, additions, leave=body.leave)
+    loop = session.meetings.get(Clocks, body.loop)
+    pushes = _pushes(session, body.pushes, payload, keep=loop.in_lockstep)
+    loop.tick(body.rank, body.attempt, body.clock, pushes, leave=body.leave)
     return Response(pb.Reply())
 
 
-def _additions(
-    session: ServerSession, given: Sequence[pb.Addition], payload: Payload, *, keep: bool
-) -> list[Addition]:
-    """The additions of a tick, and room for what they change if that is to be kept."""
+def _pushes(
+    session: ServerSession, given: Sequence[pb.Push], payload: Payload, *, keep: bool
+) -> list[Push]:
+    """The pushes of a tick, and room for what they change if that is to be kept."""
     parts = [session.part(one.array) for one in given]
     targets = [
         session.store.get(one.array.buffer, part) for one, part in zip(given, parts, strict=True)
@@ -88,7 +94,7 @@ def _additions(
     payload.into(byte_view(block.bytes))
     contributions = _cut(block, parts, rows, counts, [one.dense for one in given])
     kept: Sequence[Block | None] = rooms if keep else [None] * len(parts)
-    return list(map(Addition, targets, contributions, kept))
+    return list(map(Push, targets, contributions, kept))
 
 
 def _cut(
@@ -118,7 +124,7 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     body = request.pull
     memory, part = session.store.memory, session.part(body.array)
     buffer = session.store.get(body.array.buffer, part)
-    loop = session.loops.get(body.loop)
+    loop = session.meetings.get(Clocks, body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
     size = 0 if body.dense else body.count * INDEX_BYTES
     payload.expect(size)
@@ -143,19 +149,19 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
 def exclude_rank(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Let nobody wait for a rank that was not heard of."""
     body = request.exclude_rank
-    session.loops.get(body.loop).exclude(body.rank, body.attempt)
+    session.meetings.get(Clocks, body.loop).exclude(body.rank, body.attempt)
     return Response(pb.Reply())
 
 
 @command(name_within_bounds("loop"), repeatable=True)
 def read_clocks(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """How many clocks each rank has ended."""
-    clocks = session.loops.get(request.read_clocks.loop).clocks
+    clocks = session.meetings.get(Clocks, request.read_clocks.loop).clocks
     return Response(pb.Reply(clocks=pb.Clocks(clocks=clocks)))
 
 
 @command(name_within_bounds("loop"), repeatable=True)
 def close_loop(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """End a loop and all waits in it."""
-    session.loops.close_loop(request.close_loop.loop)
+    session.meetings.close(Clocks, request.close_loop.loop)
     return Response(pb.Reply())

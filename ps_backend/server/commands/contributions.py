@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ps_backend.server.commands.command import Payload
+from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
+from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 
 INDEX_BYTES = 8
@@ -43,10 +45,15 @@ def localize(indices: np.ndarray, part: Part) -> None:
     indices -= part.low
 
 
-def all_rows(memory: Memory, part: Part, payload: Payload) -> Contribution:
-    """All the values of this server's part, from the payload."""
+def contribution(
+    session: ServerSession, body: pb.Stage | pb.Answer, payload: Payload, what: str
+) -> Contribution:
+    """What came along: rows for indices, or all rows of this server's part."""
+    memory, part = session.store.memory, session.part(body.type)
+    if not body.dense:
+        return pairs(memory, part, body.count, payload, what)
     payload.expect(part.nbytes)
-    (block,) = memory.allocate([part.nbytes], "staging to a round")
+    (block,) = memory.allocate([part.nbytes], what)
     payload.into(byte_view(block.bytes))
     values = block.array(part.type.dtype, part.shape)
     return Contribution(part.type, None, values, block)

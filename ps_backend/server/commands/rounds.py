@@ -8,7 +8,7 @@ from ps_backend import limits
 from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.commands.contributions import all_rows, pairs
+from ps_backend.server.commands.contributions import contribution
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
@@ -32,13 +32,10 @@ def _commit_bounds(body: pb.Commit) -> None:
 def stage(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Keep a contribution to a round until it is committed or dropped."""
     body = request.stage
-    memory, part = session.store.memory, session.part(body.type)
-    if body.dense:
-        contribution = all_rows(memory, part, payload)
-    else:
-        contribution = pairs(memory, part, body.count, payload, "staging to a round")
     key = Key(body.partition, body.attempt, body.slot, body.number)
-    session.rounds.stage(body.round, key, contribution)
+    session.rounds.stage(
+        body.round, key, contribution(session, body, payload, "staging to a round")
+    )
     return Response(pb.Reply())
 
 

@@ -11,22 +11,19 @@ A tick counts once, however often it is sent. Ranks that left, or were excluded,
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ps_backend.errors import AttemptFenced, LoopClosed, PSError
-from ps_backend.server.state.board import WaitingRoom
-from ps_backend.server.state.lockstep import Addition, Lockstep, Rows, apply
-from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.errors import AttemptFenced, LoopClosed
+from ps_backend.server.state.lockstep import Lockstep, Push, Rows, apply
+from ps_backend.server.state.rendezvous import Rendezvous, WaitingRoom
 from ps_backend.server.state.store import Buffer
 from ps_backend.wire.errors import TooEarly
 
 MOST_RANKS = 1 << 16
-_MOST_LOOPS = 1024
 _RANK_BYTES = 128
 _LOOP_BYTES = 4096
 
@@ -47,21 +44,29 @@ class _Rank:
     returned: int = 0  # the attempt with which it came back; asked again, it hears the same
 
 
-class Loop:
-    """One loop on one server. Thread-safe."""
+class Clocks(Rendezvous):
+    """Those of one loop on one server. Thread-safe."""
+
+    kind = "loop"
+    closed_error = LoopClosed
 
     def __init__(self, name: str, ranks: int, staleness: int | None, room: WaitingRoom) -> None:
-        """``staleness`` None: no bound."""
+        """All ``ranks`` at clock 0; ``staleness`` None: no bound."""
+        super().__init__(name, room)
         self.staleness = staleness
-        self._name, self._room = name, room
         self._ranks = [_Rank() for _ in range(ranks)]
-        self._closed = False
-        self._changed = threading.Condition()
         self._lockstep = Lockstep() if staleness == 0 else None
+
+    @staticmethod
+    def bytes_of(ranks: int) -> int:
+        """What the clocks of so many ranks take, about; ``ValueError`` if they are too many."""
+        if not 1 <= ranks <= MOST_RANKS:
+            raise ValueError(f"ranks must be 1 .. {MOST_RANKS}, got {ranks}")
+        return _LOOP_BYTES + ranks * _RANK_BYTES
 
     @property
     def in_lockstep(self) -> bool:
-        """Do additions wait until all ranks have ended the clock?"""
+        """Do pushes wait until all ranks have ended the clock?"""
         return self._lockstep is not None
 
     # --- for ranks --------------------------------------------------------------------------------
@@ -72,7 +77,7 @@ class Loop:
         One that was out goes on with the slowest of the others, or ``at`` a later clock. Raises
         ``AttemptFenced`` if a later attempt has joined.
         """
-        with self._changed:
+        with self._lock:
             rank = self._rank(number)
             if attempt < rank.attempt:
                 raise self._fenced(number, attempt, rank)
@@ -90,7 +95,7 @@ class Loop:
         number: int,
         attempt: int,
         clock: int,
-        additions: Sequence[Addition],
+        pushes: Sequence[Push],
         *,
         leave: bool = False,
     ) -> None:
@@ -98,14 +103,14 @@ class Loop:
 
         A clock that it has ended before is not counted again. Raises ``AttemptFenced``.
         """
-        with self._changed:
+        with self._lock:
             rank = self._speaker(number, attempt)
             if rank.clock <= clock:
                 rank.clock = clock + 1
                 if self._lockstep is None:
-                    apply(additions)
+                    apply(pushes)
                 else:
-                    self._lockstep.take(number, clock, additions)
+                    self._lockstep.take(number, clock, pushes)
             if leave:
                 rank.present = rank.excluded = False
             elif rank.excluded and rank.clock >= (self._least or 0):
@@ -128,17 +133,16 @@ class Loop:
         Waits for the other ranks as the bound demands; ``TooEarly`` after so many seconds. Raises
         ``AttemptFenced``, ``Crowded``.
         """
-        with self._changed:
+        with self._lock:
+            rank = self._speaker(number, attempt)
+            self._wait(
+                self._changed,
+                lambda: rank.attempt != attempt or self._may_read(clock),
+                seconds,
+            )
             rank = self._speaker(number, attempt)
             if not self._may_read(clock):
-                self._room.wait(
-                    self._changed,
-                    lambda: self._closed or rank.attempt != attempt or self._may_read(clock),
-                    seconds,
-                )
-                rank = self._speaker(number, attempt)
-            if not self._may_read(clock):
-                raise TooEarly(f"loop {self._name!r}: the other ranks are not near clock {clock}")
+                raise TooEarly(f"loop {self.name!r}: the other ranks are not near clock {clock}")
             found = room_for()
             if wanted is None:
                 np.copyto(found, buffer.array)
@@ -152,7 +156,7 @@ class Loop:
 
     def exclude(self, number: int, attempt: int) -> None:
         """Let nobody wait for the rank, unless another attempt has joined meanwhile."""
-        with self._changed:
+        with self._lock:
             rank = self._rank(number)
             if rank.attempt == attempt and rank.present:
                 rank.present, rank.excluded = False, True
@@ -161,24 +165,15 @@ class Loop:
     @property
     def clocks(self) -> list[int]:
         """How many clocks each rank has ended."""
-        with self._changed:
+        with self._lock:
             return [rank.clock for rank in self._ranks]
 
-    def close(self) -> None:
-        """End the loop: whoever waits, or comes later, gets ``LoopClosed``."""
-        with self._changed:
-            self._closed = True
-            if self._lockstep is not None:
-                self._lockstep.go_on(None)  # all that was ticked counts, whoever is still awaited
-                self._lockstep.clear()
-            self._changed.notify_all()
-
-    def wake(self) -> None:
-        """Let all who wait look around."""
-        with self._changed:
-            self._changed.notify_all()
-
     # --- inside, with the lock held ---------------------------------------------------------------
+
+    def _clear(self) -> None:
+        if self._lockstep is not None:
+            self._lockstep.go_on(None)  # all that was ticked counts, whoever is still awaited
+            self._lockstep.clear()
 
     @property
     def _least(self) -> int | None:
@@ -202,65 +197,13 @@ class Loop:
         return rank
 
     def _rank(self, number: int) -> _Rank:
-        if self._closed:
-            raise LoopClosed(f"loop {self._name!r} was closed")
+        self._refuse_closed()
         if not 0 <= number < len(self._ranks):
-            raise ValueError(f"rank {number}; loop {self._name!r} has {len(self._ranks)}")
+            raise ValueError(f"rank {number}; loop {self.name!r} has {len(self._ranks)}")
         return self._ranks[number]
 
     def _fenced(self, number: int, attempt: int, rank: _Rank) -> AttemptFenced:
         return AttemptFenced(
-            f"attempt {attempt} of rank {number} of loop {self._name!r} is too late: attempt "
+            f"attempt {attempt} of rank {number} of loop {self.name!r} is too late: attempt "
             f"{rank.attempt} has taken its place; let this one end"
         )
-
-
-class Loops:
-    """The loops of one session on one server. Thread-safe."""
-
-    def __init__(self, room: WaitingRoom, memory: Memory) -> None:
-        self._room, self._memory = room, memory
-        self._open: dict[str, Loop] = {}
-        self._kept: dict[str, Reservation] = {}
-        self._lock = threading.Lock()
-
-    def open(self, name: str, ranks: int, staleness: int | None) -> None:
-        """Open a loop, all ranks at clock 0; again is harmless."""
-        if not 1 <= ranks <= MOST_RANKS:
-            raise ValueError(f"ranks must be 1 .. {MOST_RANKS}, got {ranks}")
-        with self._lock:
-            if name in self._open:
-                return
-            if len(self._open) >= _MOST_LOOPS:
-                raise PSError(f"a session has at most {_MOST_LOOPS} loops on a server; close some")
-            size = _LOOP_BYTES + ranks * _RANK_BYTES
-            self._kept[name] = self._memory.reserve(size, f"loop {name!r}")
-            self._open[name] = Loop(name, ranks, staleness, self._room)
-
-    def get(self, name: str) -> Loop:
-        """The loop ``name``; ``LoopClosed`` if there is none."""
-        loop = self._open.get(name)
-        if loop is None:
-            raise LoopClosed(
-                f"the server has no loop {name!r}: it was closed, never opened, or lost with its "
-                "server"
-            )
-        return loop
-
-    def close_loop(self, name: str) -> None:
-        """End the loop. Idempotent."""
-        with self._lock:
-            loop = self._open.pop(name, None)
-            self._kept.pop(name, None)
-        if loop is not None:
-            loop.close()
-
-    def close(self) -> None:
-        """End all loops."""
-        for name in list(self._open):
-            self.close_loop(name)
-
-    def wake_all(self) -> None:
-        """Let all who wait look around: the room was closed."""
-        for loop in list(self._open.values()):
-            loop.wake()

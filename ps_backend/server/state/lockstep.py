@@ -17,7 +17,7 @@ Rows = npt.NDArray[np.int64] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
+class Push:
     """What a tick adds to an array; ``before`` is room for the values that it changes."""
 
     target: Buffer
@@ -47,7 +47,7 @@ class Addition:
     @property
     def _kept(self) -> np.ndarray:
         if self.before is None:
-            raise ValueError("an addition of a loop without undo")
+            raise ValueError("a push of a loop without undo")
         return self.before.array(self.target.array.dtype, self.contribution.values.shape)
 
 
@@ -57,15 +57,15 @@ class Lockstep:
     def __init__(self) -> None:
         self.version = 0
         """How many clocks are added."""
-        self._waiting: dict[int, dict[int, Sequence[Addition]]] = {}  # by clock, by rank
-        self._last: list[Addition] = []
+        self._waiting: dict[int, dict[int, Sequence[Push]]] = {}  # by clock, by rank
+        self._last: list[Push] = []
 
-    def take(self, rank: int, clock: int, additions: Sequence[Addition]) -> None:
+    def take(self, rank: int, clock: int, pushes: Sequence[Push]) -> None:
         """Keep what a rank adds in ``clock``; what comes too late is added at once."""
         if clock < self.version:
-            apply(additions)
-        elif additions:  # of clocks without any, nothing is kept
-            self._waiting.setdefault(clock, {})[rank] = additions
+            apply(pushes)
+        elif pushes:  # of clocks without any, nothing is kept
+            self._waiting.setdefault(clock, {})[rank] = pushes
 
     def go_on(self, least: int | None) -> None:
         """Add all clocks that the slowest rank has ended; all there are if there is none."""
@@ -89,9 +89,9 @@ class Lockstep:
         """
         if self.version != clock + 1 or not self._last:
             return self.version
-        for addition in reversed(self._last):
-            if addition.target is target:
-                addition.undo_in(wanted, found)
+        for push in reversed(self._last):
+            if push.target is target:
+                push.undo_in(wanted, found)
         return clock
 
     def clear(self) -> None:
@@ -100,7 +100,7 @@ class Lockstep:
         self._last.clear()
 
 
-def apply(additions: Iterable[Addition]) -> None:
+def apply(pushes: Iterable[Push]) -> None:
     """Add all, in order."""
-    for addition in additions:
-        addition.apply()
+    for push in pushes:
+        push.apply()

@@ -38,6 +38,11 @@ class Contribution:
     values: np.ndarray
     block: Block
 
+    def check_fits(self, target: ArrayType) -> None:
+        """Raise ``ValueError`` unless it has the space and row of ``target``."""
+        if self.type.space != target.space or self.type.row != target.row:
+            raise ValueError(f"a contribution is {self.type}, the target is {target}")
+
     def combine_into(self, target: np.ndarray, operation: np.ufunc) -> None:
         """Combine with ``target`` in place; duplicate indices count each, in the order given."""
         values = self.values.astype(target.dtype, copy=False)
@@ -101,11 +106,7 @@ class Rounds:
                     f"attempt) {', '.join(map(str, missing))}; nothing was changed"
                 )
         for contribution in found:
-            given = contribution.type
-            if given.space != target.space or given.row != target.row:
-                raise ValueError(
-                    f"round {name!r}: a contribution is {given}, the target is {target}"
-                )
+            contribution.check_fits(target)
         return found
 
     def close(self, name: str, *, undo: bool) -> int:

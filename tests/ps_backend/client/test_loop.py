@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ps_backend.client.loop import Target
-from ps_backend.client.loop_rank import Pace
+from ps_backend.client.arrays import StoredArray
+from ps_backend.client.loop_rank import LoopRank
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
@@ -19,12 +19,12 @@ def test_threads_over_both_transports(connect, bound):
     """Pulls that wait are answered, on the way of small messages and of large ones."""
     owner, number, clocks = connect(2), 3, 6
     space = DenseSpace(60_000)  # dense pulls and pushes are bulk
-    target = Target(put(owner, space, np.zeros(60_000)), array_type(space, F8))
+    target = StoredArray(put(owner, space, np.zeros(60_000)), array_type(space, F8))
     loop = owner.loop("l")
     loop.open(number, bound)
 
     def work(rank):
-        pace = Pace(owner.loop("l"), rank, rank + 1)
+        pace = LoopRank(owner.loop("l"), rank, rank + 1)
         for clock in range(clocks):
             if clock % 2:
                 values = pace.pull(target)
@@ -147,7 +147,7 @@ def test_a_rank_whose_first_question_was_answered_in_vain_asks_again():
         with pytest.raises(ServerLost):
             made.paces[0].tick()
         made.unreachable = set()
-        made.loop._to_all(lambda request: request.join_loop, rank=1, attempt=9)
+        made.loop._to_all("join_loop", rank=1, attempt=9)
         assert made.loop.join(1, 9) == 1
 
 

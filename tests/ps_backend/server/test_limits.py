@@ -221,12 +221,12 @@ def test_a_session_has_so_many_servers(sender, body, said):
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
 def test_a_wait_is_a_number_of_seconds(sender, seconds):
-    sender.send(post=pb.Post(topic="t", value=b"v"))
+    sender.send(ask=pb.Ask(mailbox="t", question=1, value=b"v"))
     sender.send(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=9), dtype="float64")
     for body in (
-        {"await_post": pb.AwaitPost(topic="t", after=9, seconds=seconds)},
-        {"await_answers": pb.AwaitAnswers(topic="t", version=1, count=9, seconds=seconds)},
+        {"await_question": pb.AwaitQuestion(mailbox="t", after=9, seconds=seconds)},
+        {"ask": pb.Ask(mailbox="t", question=1, count=9, seconds=seconds)},
         {"pull": pb.Pull(loop="l", seconds=seconds, array=array)},
     ):
         assert f"got {seconds}" in sender.error(**body).message
@@ -247,7 +247,7 @@ def test_a_rank_may_go_on_at_a_late_clock(sender):
     assert list(reply.clocks.clocks) == [at]
     sender.write(1, np.zeros(3))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=3), dtype="float64")
-    tick = pb.Tick(loop="l", attempt=1, clock=at, additions=[pb.Addition(array=array, dense=True)])
+    tick = pb.Tick(loop="l", attempt=1, clock=at, pushes=[pb.Push(array=array, dense=True)])
     assert not sender.send(np.ones(3).tobytes(), tick=tick).HasField("error")
     np.testing.assert_array_equal(sender.read(1, 3), np.ones(3))
 

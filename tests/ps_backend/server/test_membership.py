@@ -55,9 +55,9 @@ def bodies(buffer: int) -> list[pb.Request]:
     return [
         pb.Request(read=pb.Read(array=array)),
         pb.Request(nothing=pb.Nothing(), frees=[buffer], sequence=10**6),
-        pb.Request(drop_round=pb.DropRound(round="r"), sequence=10**6),
+        pb.Request(drop_round=pb.DropRound(round="r"), sequence=10**6, settled=10**6),
         pb.Request(open_loop=pb.OpenLoop(loop="l", ranks=1)),
-        pb.Request(post=pb.Post(topic="t", value=b""), sequence=10**6, settled=10**6),
+        pb.Request(ask=pb.Ask(mailbox="t", question=1, value=b"")),
         pb.Request(renew=pb.Nothing()),
         pb.Request(close=pb.Close(session=False)),
         pb.Request(close=pb.Close(session=True)),

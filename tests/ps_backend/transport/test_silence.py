@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.client.loop import Target
+from ps_backend.client.arrays import StoredArray
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
@@ -52,17 +52,18 @@ def requests_of_each_kind(connect, servers) -> dict:
                 transport._shared._free.acquire()
         return made
 
-    small, evaluating, waiting, board = client(), client(), client(), client()
+    small, evaluating, waiting, asking = client(), client(), client(), client()
     pulling, pushing, closing, unawaited = client(), client(), client(), client()
     streaming, other = client(shared=False), client(shared=False)
     x, y = put(evaluating, SPACE, X), put(pulling, LARGE, np.zeros(LARGE.length))
     z, v = put(unawaited, SPACE, X), put(streaming, LARGE, np.zeros(LARGE.length))
-    loop, target = waiting.loop("l"), Target(put(waiting, SPACE, X), FLOATS)
+    loop, target = waiting.loop("l"), StoredArray(put(waiting, SPACE, X), FLOATS)
     loop.open(2, 0)
     loop.join(0, 1)
     loop.join(1, 1)
     loop.tick(0, 1, 0, {})
-    version = board.topic("t").post(b"value")
+    mailbox = asking.mailbox("t")
+    mailbox.open()
     token = servers.token
 
     def run_and_wait():
@@ -74,7 +75,7 @@ def requests_of_each_kind(connect, servers) -> dict:
         raise ServerLost("closing says nothing")
 
     return {
-        "a small request": lambda: small.topic("t").post(b"value"),
+        "a small request": lambda: small.mailbox("t").open(),
         "an evaluation": lambda: evaluating.run(dot(SPACE, x, x)),
         "an evaluation that nobody waits for at first": run_and_wait,
         "a pull": lambda: pulling.read(y, array_type(LARGE, float)),
@@ -82,7 +83,7 @@ def requests_of_each_kind(connect, servers) -> dict:
         "a push": lambda: put(pushing, LARGE, np.zeros(LARGE.length)),
         "a push over streams": lambda: put(other, LARGE, np.zeros(LARGE.length)),
         "a loop's pull": lambda: loop.pull(0, 1, 1, target, None),
-        "a wait for the board": lambda: board.topic("t").wait(version, 30.0),
+        "a wait for a question": lambda: mailbox.question(0, 30.0),
         "a status": lambda: server_status(servers.addresses, token=token, timeout=1.0),
         "a client's status": client().status,
         "closing": close,
@@ -184,7 +185,7 @@ def test_a_server_whose_python_is_busy_is_not_given_up(monkeypatch):
         try:
             with Client.connect([address], token=TOKEN, retry=0.3) as client:
                 client.counters.reset()
-                assert client.topic("t").post(b"value")
+                client.mailbox("t").open()
                 assert client.counters.messages == 1
         finally:
             process.stdin.close()

@@ -103,9 +103,10 @@ def test_blocks_that_vanished_are_built_again(ps, problem):
 
 
 def _forget_blocks(rows):
-    from distvec.spark.objectives import evaluate
+    from distvec.spark.kept import kept
+    from distvec.spark.objectives.evaluate import LoadedPartitions
 
-    evaluate._partitions.clear()
+    kept(LoadedPartitions).clear()
     return list(rows)
 
 
@@ -141,14 +142,13 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
     assert float(loss(w)[0]) == before
 
 
-def _fail(request, rows):
-    from distvec.spark.objectives.evaluate import Outcome
+def _fail(request, access, round, row):
+    from distvec.spark.objectives.evaluate import PartitionResult
 
-    return [Outcome(row.partition, 0, 0.0, "PSError", "no luck") for row in rows]
+    return PartitionResult(row.partition, 0, 0.0, "PSError", "no luck")
 
 
-def _raise(request, rows):
-    list(rows)
+def _raise(request, access, round, row):
     raise ArithmeticError("no luck at all")
 
 

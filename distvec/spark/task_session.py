@@ -1,0 +1,37 @@
+"""A session that Spark tasks can join."""
+
+from __future__ import annotations
+
+from pyspark import SparkContext
+
+from distvec.session import Session
+from distvec.spark.access import Access
+from distvec.spark.cluster.parent_watch import SupervisedServers
+from distvec.spark.rounds.contribute import CollectReports, Reports
+from ps_backend.client import Client
+
+
+class TaskSession(Session):
+    """The session of a SparkContext as rounds and tasks know it; ``PSContext`` starts it."""
+
+    def __init__(
+        self,
+        spark_context: SparkContext,
+        client: Client,
+        token: str,
+        servers: SupervisedServers | None = None,
+    ) -> None:
+        super().__init__(client, owner=servers)
+        self.spark_context = spark_context
+        nothing: Reports = {}
+        self.reports = spark_context.accumulator(nothing, CollectReports())
+        """What tasks said of their contributions to the rounds that are open."""
+        self._token = token
+        self._servers = servers
+
+    @property
+    def access(self) -> Access:
+        """What a task needs to join this session; it holds the token, so keep it in closures."""
+        client, servers = self.client, self._servers
+        registry = None if servers is None else servers.registry_address
+        return Access(tuple(client.addresses), self._token, client.secret, registry)

@@ -1,0 +1,220 @@
+"""A mailbox of the session (``server/state/mailbox.py``) as a client sees it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.fan_out import Replies
+from ps_backend.client.requests import Messages, Requests
+from ps_backend.client.server_link import Message
+from ps_backend.client.waiting import wait
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import encode_array
+from ps_backend.wire.errors import NotAlong, TooEarly
+from ps_backend.wire.questions import check_size
+
+Answers = dict[int, bytes]
+"""By key."""
+
+
+class Send(Protocol):
+    """How a client sends; ``recorded`` what must not be done twice."""
+
+    def __call__(self, messages: Messages, *, recorded: bool) -> Replies:
+        """Send ``messages``, by server, and wait for the replies."""
+
+
+class Question(NamedTuple):
+    """What is asked, and a number above that of all questions before."""
+
+    number: int
+    value: bytes
+
+
+class Mailbox:
+    """Questions for many to wait for, and their answers. Thread-safe.
+
+    Those who wait do so at one server, the mailbox's home. A question whose answers make a total is
+    asked on all servers that hold some of it, too, and answered there. Waits raise
+    ``MailboxClosed`` if there is no such mailbox: ``open`` it first.
+    """
+
+    def __init__(
+        self, name: str, requests: Requests, send: Send, new_number: Callable[[], int]
+    ) -> None:
+        """``new_number``: 0 or more, each larger than all before."""
+        self.name = name
+        self._requests, self._send, self._new_number = requests, send, new_number
+        self._home = zlib.crc32(name.encode()) % requests.servers
+
+    # --- for who asks -----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let others wait. One message a server."""
+        self._send_all(range(self._requests.servers), "ask", value=b"")
+
+    def ask(
+        self, value: bytes, about: StoredArray | None = None, total: StoredArray | None = None
+    ) -> Asked:
+        """A question of at most 64 KiB, which ends the one before. It leaves with the first wait.
+
+        ``about``: an array that those who wait may get along with it. ``total``: to be made of what
+        the answers contribute, added to zeros in the order of the keys.
+        """
+        check_size(value)
+        return Asked(self, Question(1 + self._new_number(), value), about, total)
+
+    def close(self) -> None:
+        """End it: all waits raise ``MailboxClosed``. One message a server. Idempotent."""
+        self._send_all(range(self._requests.servers), "close_mailbox")
+
+    # --- for who answers --------------------------------------------------------------------------
+
+    def question(self, after: int, timeout: float) -> Question | None:
+        """The question as soon as its number is above ``after``; None after ``timeout`` seconds.
+
+        One message, and one more each ten seconds.
+        """
+
+        def ask(seconds: float) -> Question:
+            replies = self._send_all([self._home], "await_question", after=after, seconds=seconds)
+            return _question_of(replies)
+
+        return wait(ask, timeout)
+
+    def question_along(
+        self, after: int, timeout: float, type: ArrayType, into: np.ndarray
+    ) -> Question | None:
+        """As ``question``, with the values that it is about, of that ``type``, in ``into``.
+
+        None as well if it is about others. One message to each server that holds some of them.
+        """
+
+        def ask(seconds: float) -> Question:
+            space = type.space
+            messages = self._requests.each(
+                space.holders(self._requests.servers),
+                "await_question",
+                mailbox=self.name,
+                after=after,
+                seconds=seconds,
+                type=encode_array(0, type),
+            )
+            for server, message in messages.items():
+                low, high = space.range_of(server, self._requests.servers)
+                message.into = byte_view(into[low:high])
+            return _question_of(self._send(messages, recorded=False))
+
+        try:
+            return wait(ask, timeout)
+        except NotAlong:
+            return None
+
+    def answer(
+        self,
+        number: int,
+        key: int,
+        value: bytes,
+        space: Space | None = None,
+        change: Change | None = None,
+    ) -> None:
+        """Answer question ``number``; of several answers under a key the first counts.
+
+        ``space``: of the total, if one is to be made; ``change``: what this contributes to it. What
+        comes too late is dropped without a word. One message a server that was asked.
+        """
+        check_size(value)
+        messages: Messages = self._requests.each(
+            self._asked(space), "answer", mailbox=self.name, question=number, key=key, value=value
+        )
+        if space is not None and change is not None:
+            for server, share in self._requests.shares(space, change.indices, change.values):
+                body = messages[server].request.answer
+                body.type.CopyFrom(encode_array(0, share.type))
+                share.describe(body)
+                messages[server].payload = share.payload
+        self._send(messages, recorded=False)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _asked(self, space: Space | None) -> Sequence[int]:
+        """Where a question is asked whose answers make a total of that ``space``."""
+        holders = [] if space is None else space.holders(self._requests.servers)
+        return sorted({self._home, *holders})
+
+    def _send_all(self, servers: Sequence[int], kind: str, **fields: object) -> Replies:
+        messages = self._requests.each(servers, kind, mailbox=self.name, **fields)
+        return self._send(messages, recorded=False)
+
+
+class Asked:
+    """A question under way. One thread works with it."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        question: Question,
+        about: StoredArray | None,
+        total: StoredArray | None,
+    ) -> None:
+        self._mailbox, self._question = mailbox, question
+        self._about = None if about is None else about.describe()
+        self._total = None if total is None else total.describe()
+        self._by_server: dict[int, Answers | None] = dict.fromkeys(
+            mailbox._asked(None if total is None else total.type.space)
+        )
+        self.number = question.number
+        self.count = 0
+        """How many have answered everywhere, as of the last wait."""
+
+    def answers(self, count: int, timeout: float) -> list[Answers] | None:
+        """The answers on each server that was asked, once there are ``count``; None after so long.
+
+        The total is made then. Servers may have counted different answers where who sent them was
+        lost in between. One message a server, and one more each ten seconds. Raises ``PSError`` if
+        there is a later question, ``MailboxClosed``, and what a server says that cannot add up.
+        """
+
+        def ask(seconds: float) -> list[Answers]:
+            messages: Messages = {}
+            for server, found in self._by_server.items():
+                if found is None or len(found) < count:
+                    messages[server] = self._message(server, count, seconds)
+            for server, reply in self._mailbox._send(messages, recorded=False).items():
+                self._by_server[server] = dict(reply.asked.answers)
+            known = [found or {} for found in self._by_server.values()]
+            self.count = min(map(len, known))
+            if self.count < count:
+                raise TooEarly("not all have answered yet")
+            return known
+
+        return wait(ask, timeout)
+
+    def _message(self, server: int, count: int, seconds: float) -> Message:
+        is_new = self._by_server[server] is None
+        return self._mailbox._requests.each(
+            [server],
+            "ask",
+            mailbox=self._mailbox.name,
+            question=self._question.number,
+            value=self._question.value if is_new else None,
+            about=self._about if is_new else None,
+            count=count,
+            seconds=seconds,
+            target=self._total,
+        )[server]
+
+
+def _question_of(replies: Replies) -> Question:
+    """The one that all replies tell of; ``TooEarly`` if they tell of several."""
+    first, *others = (reply.asked for reply in replies.values())
+    if any(other.question != first.question for other in others):
+        raise TooEarly("the question changed meanwhile")
+    return Question(first.question, first.value)
