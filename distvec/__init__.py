@@ -11,7 +11,7 @@ from distvec.neighbours import check_neighbours
 
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
-from distvec.array import functions, hints
+from distvec.array import functions, hints, reductions
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import (
     astype,
@@ -22,21 +22,7 @@ from distvec.array.functions import (
     where,
     zeros_like,
 )
-from distvec.array.reductions import (
-    all,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    dot,
-    max,
-    mean,
-    min,
-    norm,
-    prod,
-    sum,
-    vecdot,
-)
+from distvec.array.reductions import count_nonzero, dot, mean, norm, vecdot
 from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local
 from ps_backend.errors import (
@@ -50,6 +36,7 @@ from ps_backend.errors import (
     StaleRequest,
 )
 from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
 
 vdot = dot
 
@@ -66,10 +53,6 @@ __all__ = [
     "ServerLost",
     "Session",
     "StaleRequest",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
     "astype",
     "clip",
     "connect",
@@ -78,19 +61,15 @@ __all__ = [
     "evaluate",
     "full_like",
     "local",
-    "max",
     "mean",
-    "min",
     "norm",
     "ones_like",
-    "prod",
     "profile",
-    "sum",
     "vdot",
     "vecdot",
     "where",
     "zeros_like",
-    *sorted(ops.PUBLIC),
+    *sorted((*ops.PUBLIC, *REDUCERS)),
 ]
 
 # Modules of these names are no part of the face: `distvec.array([1.0])` shall say what to type.
@@ -100,12 +79,13 @@ del _name
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """The elementwise function ``name``: a row of the op table is all that one takes."""
-    function = functions.of_op(name)
-    if function is not None:
-        return function
+    """A function or reduction: a row of its table is all that one takes."""
+    if name in ops.PUBLIC:
+        return functions.of_op(name)
+    if name in REDUCERS:
+        return reductions.of_table(name)
     raise AttributeError(hints.of_module(name), name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *ops.PUBLIC))
+    return sorted({*globals(), *ops.PUBLIC, *REDUCERS})

@@ -51,11 +51,9 @@ def _function(name: str) -> Callable[..., Any]:
     return function
 
 
-def of_op(name: str) -> Callable[..., Any] | None:
-    """The function ``name`` if users call an op by that name: the row is all that one takes."""
-    if name == "round":
-        return round
-    return _function(name) if name in ops.PUBLIC else None
+def of_op(name: str) -> Callable[..., Any]:
+    """The function that users call by the name of an op: the row is all that one takes."""
+    return round if name == "round" else _function(name)
 
 
 def round(x: A, decimals: int = 0) -> A:

@@ -15,15 +15,13 @@ from distvec.array import functions, reductions
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
 from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import DTYPES
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: each holds what the ones before it do."""
 
-_REDUCTIONS = (
-    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "count_nonzero",
-    "matmul", "vecdot",
-)  # fmt: skip
+_REDUCTIONS = ("mean", "count_nonzero", "matmul", "vecdot")
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
 _COMPOSED = ("where", "clip", "evaluate")
@@ -33,7 +31,7 @@ _DEVICE = "servers"
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
-    return frozenset((*ops.PUBLIC, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
+    return frozenset((*ops.PUBLIC, *REDUCERS, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
 
 
 class _Linalg:
@@ -129,6 +127,8 @@ class Namespace:
         self._session = session
         for name in ops.PUBLIC:
             setattr(self, name, functions.of_op(name))
+        for name in REDUCERS:
+            setattr(self, name, reductions.of_table(name))
         for name in _REDUCTIONS:
             setattr(self, name, getattr(reductions, name))
         for name in _COMPOSED:

@@ -12,15 +12,14 @@ import numpy as np
 from distvec.array import creation, functions, reductions
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph.dtypes import check_dtype
-from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program import ops, reducers
 
 _FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
-    if method == "reduce" and function in _REDUCTIONS:
+    if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
     out, dtype = kwargs.pop("out", (None,))[0], kwargs.pop("dtype", None)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
@@ -81,26 +80,24 @@ def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs
 
 
-_REDUCTIONS = {row.numpy: name for name, row in REDUCERS.items() if not row.locates}
-
-
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = f"numpy.{function.__name__}.reduce"
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.
     unsaid = {"axis": None, "dtype": None, "initial": np._NoValue, "where": True}
     given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
-    takes_dtype = {"dtype"} if function in (np.add, np.multiply) else set()
-    for key in given.keys() - {"axis", "keepdims"} - takes_dtype:
+    row = reducers.REDUCERS[reducers.NAMES[function]]
+    known = {"axis", "keepdims", "dtype"} if row.takes_dtype else {"axis", "keepdims"}
+    for key in given.keys() - known:
         raise TypeError(f"{name}: keyword {key} is not supported; reduce x.numpy() instead")
     (x,) = _as_arrays(inputs)
-    result = getattr(x, _REDUCTIONS[function])(**given)
+    result = reductions.of_table(row.name)(x, **given)
     return result if out is None else _store(out, result, name)
 
 
 def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_function__`` returns. ``TypeError`` for a function without a counterpart."""
-    ours = _functions().get(func)
+    ours = _functions().get(func) or _of_row(func)
     if ours is None:
         raise TypeError(
             f"numpy.{func.__name__} is not available on the servers; "
@@ -120,21 +117,20 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return result if out is None else _store(out, result, func.__name__)
 
 
+def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The reduction of the table that NumPy calls by its name as well, if ``func`` is one."""
+    name = func.__name__
+    is_row = name in reducers.REDUCERS and getattr(np, name, None) is func
+    return reductions.of_table(name) if is_row else None
+
+
 @cache
 def _functions() -> dict[Any, Callable[..., Any]]:
     def shape(x: Any) -> Any:
         return x.shape
 
     return {
-        np.sum: reductions.sum,
-        np.prod: reductions.prod,
-        np.min: reductions.min,
-        np.max: reductions.max,
         np.mean: reductions.mean,
-        np.any: reductions.any,
-        np.all: reductions.all,
-        np.argmax: reductions.argmax,
-        np.argmin: reductions.argmin,
         np.count_nonzero: reductions.count_nonzero,
         np.dot: _dot,
         np.vdot: lambda a, b: reductions.dot(*_as_arrays((a, b))),

@@ -1,8 +1,12 @@
-"""Reductions, as NumPy defines them, from the eight that kernels accumulate in 64 bits."""
+"""Reductions, as NumPy defines them: those of the table, which kernels accumulate, and others made
+of them.
+"""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,17 +16,13 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
+from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import scalar_type
 
 A = TypeVar("A", bound=Arithmetic)
 
 _FLOAT = np.dtype(np.float64)
-_INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
-
-
-def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return _FLOAT if dtype.kind == "f" else _INT
 
 
 def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
@@ -31,9 +31,8 @@ def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
     with x.session.holders.lock:
         node = x.node
         if not node.is_scalar:
-            counts = op in ("any", "all", "argmin", "argmax")
-            accumulator = _INT if counts else _accumulator(node.dtype)
-            node = graph.make(op, (node,), scalar_type(accumulator))
+            found = REDUCERS[op].accumulators(node.dtype.name)[-1]
+            node = graph.make(op, (node,), scalar_type(found))
         return x.like(build.cast(graph, node, dtype))
 
 
@@ -59,81 +58,45 @@ def _kept(x: A, result: A, keepdims: bool) -> A:
     return reshape(result, (1,))
 
 
-def _reduced(x: A, op: str, axis: Any, dtype: np.dtype[Any] | None, keepdims: bool) -> A:
-    """``op`` over ``axis`` in ``dtype``, that of ``x`` if None."""
-    if not _covers(x, op, axis):
-        return x.astype(dtype or x.dtype)
-    empty = _EMPTY.get(op)
-    if empty is not None and x.size == 0:
-        raise ValueError(empty)
-    return _kept(x, _reduce(x, op, dtype or x.dtype), keepdims)
-
-
-_EMPTY = {
-    "min": "zero-size array to reduction operation minimum which has no identity",
-    "max": "zero-size array to reduction operation maximum which has no identity",
-    "argmin": "attempt to get argmin of an empty sequence",
-    "argmax": "attempt to get argmax of an empty sequence",
-}
-
-
-def _accumulated(x: A, op: str, axis: Any, dtype: Any, keepdims: bool) -> A:
-    """A sum or product, in ``dtype`` if given."""
+def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
+    """The reduction ``op`` of the table, in ``dtype`` if given."""
+    reducer = REDUCERS[op]
+    if reducer.locates and axis is not None:
+        axis = operator.index(axis)
     covered = _covers(x, op, axis)
     if dtype is not None:
         x = x.astype(dtype)
-    result = x.dtype if x.dtype.kind == "f" or dtype is not None else _INT
+    result = x.dtype if dtype is not None else reducer.result(x.dtype)
     if not covered:
         return x.astype(result)
+    if reducer.locates and x.ndim == 0:
+        return x.like(x.session.graph.constant(0, result))
+    if x.size == 0 and reducer.identity is None:
+        raise ValueError(reducer.refusal)
     return _kept(x, _reduce(x, op, result), keepdims)
 
 
-def sum(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
-    """Sum of the elements: float64 and float32 as they are, integers and booleans as int64."""
-    return _accumulated(x, "sum", axis, dtype, keepdims)
+@cache
+def of_table(name: str) -> Callable[..., Any]:
+    """The function of one row of the table."""
+    row = REDUCERS[name]
+
+    def accumulating(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
+        return _reduced(x, name, axis, keepdims, dtype)
+
+    def choosing(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
+        return _reduced(x, name, axis, keepdims)
+
+    function: Callable[..., Any] = accumulating if row.takes_dtype else choosing
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = row.doc
+    return function
 
 
-def prod(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
-    """Product of the elements; dtypes as for ``sum``."""
-    return _accumulated(x, "prod", axis, dtype, keepdims)
-
-
-def min(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Smallest element; NaN if there is one."""
-    return _reduced(x, "min", axis, None, keepdims)
-
-
-def max(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Largest element; NaN if there is one."""
-    return _reduced(x, "max", axis, None, keepdims)
-
-
-def any(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Whether any element is true (not zero)."""
-    return _reduced(x, "any", axis, _BOOL, keepdims)
-
-
-def all(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Whether all elements are true (not zero)."""
-    return _reduced(x, "all", axis, _BOOL, keepdims)
-
-
-def argmin(x: A, axis: int | None = None, *, keepdims: bool = False) -> A:
-    """Index of the first smallest element, or of the first NaN."""
-    return _where_extreme(x, "argmin", axis, keepdims)
-
-
-def argmax(x: A, axis: int | None = None, *, keepdims: bool = False) -> A:
-    """Index of the first largest element, or of the first NaN."""
-    return _where_extreme(x, "argmax", axis, keepdims)
-
-
-def _where_extreme(x: A, op: str, axis: Any, keepdims: bool) -> A:
-    if axis is not None:
-        axis = operator.index(axis)
-    if _covers(x, op, axis) and x.ndim == 0:
-        return x.like(x.session.graph.constant(0, _INT))
-    return _reduced(x, op, axis, _INT, keepdims)
+sum, prod = of_table("sum"), of_table("prod")
+min, max = of_table("min"), of_table("max")
+any, all = of_table("any"), of_table("all")
+argmin, argmax = of_table("argmin"), of_table("argmax")
 
 
 def mean(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
@@ -151,9 +114,8 @@ def mean(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
     _covers(x, "count_nonzero", axis)
-    return sum(
-        elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x, axis, keepdims=keepdims
-    )
+    true = elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x
+    return _reduced(true, "sum", axis, keepdims)
 
 
 def dot(x: A, y: A) -> A:
@@ -211,7 +173,7 @@ def _inner(x: A, y: A, result: np.dtype[Any]) -> A:
     graph = x.session.graph
     if result == _BOOL:
         return _reduce(elementwise(x, "logical_and", x, y), "any", _BOOL)
-    wide = _accumulator(result)
+    (wide,) = REDUCERS["sum"].accumulators(result.name)
     with x.session.holders.lock:
         first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
         return x.like(build.cast(graph, graph.inner(first, second), result))
@@ -238,14 +200,15 @@ def _norm(x: A, ord: Any, result: np.dtype[Any]) -> A:
     if ord == np.inf and x.size == 0:
         return x.like(x.session.graph.constant(0.0, result))
     if ord in (np.inf, -np.inf):
-        return (max if ord > 0 else min)(_magnitude(x.astype(result)))
+        return _reduced(_magnitude(x.astype(result)), "max" if ord > 0 else "min", None, False)
     if ord == 1:
-        return sum(_magnitude(wide)).astype(result)
+        return _reduce(_magnitude(wide), "sum", result)
     if ord == 0:
         return count_nonzero(x).astype(result)
     if not isinstance(ord, int | float):
         raise ValueError(f"norm: ord must be a number, inf or -inf, got {ord!r}")
-    return (sum(_magnitude(wide) ** float(ord)) ** (1.0 / ord)).astype(result)
+    total = _reduce(_magnitude(wide) ** float(ord), "sum", _FLOAT)
+    return (total ** (1.0 / ord)).astype(result)
 
 
 def _magnitude(x: A) -> A:

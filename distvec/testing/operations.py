@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -65,8 +66,8 @@ ELEMENTWISE = (
 """Every row of the op table that users call, as an operator where there is one."""
 
 REDUCTIONS = (
-    *(Operation(name, 1, getattr(np, name)) for name in "sum mean prod min max".split()),
-    *(Operation(name, 1, getattr(np, name)) for name in "any all argmin argmax".split()),
+    *(Operation(name, 1, getattr(np, name)) for name in REDUCERS),
+    Operation("mean", 1, np.mean),
     Operation("count_nonzero", 1, np.count_nonzero),
     Operation("dot", 2, operator.matmul),
     Operation("norm", 1, np.linalg.norm),

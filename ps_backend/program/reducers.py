@@ -2,7 +2,7 @@
 
 A row says what a reduction means (NumPy's ufunc), in what its partial results are accumulated, and
 how compiled kernels fold a chunk of values and join it to the chunks before. To add a reduction,
-add a row here.
+add a row here and nothing else; a program that has one of its own gives it to ``register``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
-_FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
+from ps_backend.program import ops
+
+_FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """One reduction. Floats accumulate in float64, everything else in int64."""
+    """One reduction. Floats accumulate in float64, everything else in int64, if nothing else is
+    said.
+    """
 
     name: str
     numpy: Callable[..., Any]
@@ -33,16 +37,46 @@ class Reducer:
     """The same of integers, where it is another."""
     identity: int | None = None
     """What nothing reduces to; None where the first chunk starts."""
+    accumulator: str = ""
+    """The dtype in which values of every dtype are accumulated."""
+    picks: bool = False
+    """The result is one of the values, in their dtype. Otherwise it is in the dtype of floats, and
+    in that of the accumulator for other values."""
     truth: bool = False
-    """Reduces whether values are true, and accumulates in int64."""
+    """Reduces whether values are true."""
     locates: bool = False
     """Gives the place of a value: each partial result is a value and its global index."""
     better: str = ""
     """Of those that locate: the comparison by which a value replaces the one found before."""
 
+    doc: str = ""
+    """What it gives, for users."""
+
+    @property
+    def takes_dtype(self) -> bool:
+        """Whether users may say in which dtype to accumulate."""
+        return not (self.picks or self.truth or self.locates)
+
+    @property
+    def refusal(self) -> str:
+        """Of nothing, where that has no result: in NumPy's words."""
+        if self.locates:
+            return f"attempt to get {self.name} of an empty sequence"
+        name = self.numpy.__name__
+        return f"zero-size array to reduction operation {name} which has no identity"
+
+    def result(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the result for values of ``dtype``."""
+        if self.truth or self.locates:
+            return _BOOL if self.truth else _INT
+        return dtype if self.picks or dtype.kind == "f" else self.accumulators(dtype.name)[0]
+
     def accumulators(self, dtype: str) -> tuple[np.dtype[Any], ...]:
         """Dtypes of the arrays of partial results, one element a block, of values of ``dtype``."""
-        wide = _FLOAT if dtype.startswith("float") and not self.truth else _INT
+        if self.accumulator:
+            wide = np.dtype(self.accumulator)
+        else:
+            wide = _FLOAT if dtype.startswith("float") else _INT
         return (wide, _INT) if self.locates else (wide,)
 
     def over_rows(self, rows: np.ndarray) -> np.ndarray:
@@ -64,14 +98,102 @@ class Reducer:
 
 
 _ROWS = (
-    Reducer("sum", np.add, "_sum({})", "_int_sum({})", "{a} + {b}", identity=0),
-    Reducer("prod", np.multiply, "_prod({})", "_prod({})", "{a} * {b}", identity=1),
-    Reducer("min", np.minimum, "_min({})", "_smallest({})", "_minimum({a}, {b})", "min({a}, {b})"),
-    Reducer("max", np.maximum, "_max({})", "_largest({})", "_maximum({a}, {b})", "max({a}, {b})"),
-    Reducer("any", np.logical_or, "", "_largest({})", "{a} | {b}", identity=0, truth=True),
-    Reducer("all", np.logical_and, "", "_smallest({})", "{a} & {b}", identity=1, truth=True),
-    Reducer("argmin", np.argmin, "_argmin({})", "_argmin({})", locates=True, better="<"),
-    Reducer("argmax", np.argmax, "_argmax({})", "_argmax({})", locates=True, better=">"),
+    Reducer(
+        "sum",
+        np.add,
+        "_sum({})",
+        "_int_sum({})",
+        "{a} + {b}",
+        identity=0,
+        doc="Sum of the elements: floats in their dtype, integers and booleans as int64.",
+    ),
+    Reducer(
+        "prod",
+        np.multiply,
+        "_prod({})",
+        "_prod({})",
+        "{a} * {b}",
+        identity=1,
+        doc="Product of the elements; dtypes as for ``sum``.",
+    ),
+    Reducer(
+        "min",
+        np.minimum,
+        "_min({})",
+        "_smallest({})",
+        "_minimum({a}, {b})",
+        "min({a}, {b})",
+        picks=True,
+        doc="Smallest element; NaN if there is one.",
+    ),
+    Reducer(
+        "max",
+        np.maximum,
+        "_max({})",
+        "_largest({})",
+        "_maximum({a}, {b})",
+        "max({a}, {b})",
+        picks=True,
+        doc="Largest element; NaN if there is one.",
+    ),
+    Reducer(
+        "any",
+        np.logical_or,
+        "",
+        "_largest({})",
+        "{a} | {b}",
+        identity=0,
+        accumulator="int64",
+        truth=True,
+        doc="Whether any element is true (not zero).",
+    ),
+    Reducer(
+        "all",
+        np.logical_and,
+        "",
+        "_smallest({})",
+        "{a} & {b}",
+        identity=1,
+        accumulator="int64",
+        truth=True,
+        doc="Whether all elements are true (not zero).",
+    ),
+    Reducer(
+        "argmin",
+        np.argmin,
+        "_argmin({})",
+        "_argmin({})",
+        locates=True,
+        better="<",
+        doc="Index of the first smallest element, or of the first NaN.",
+    ),
+    Reducer(
+        "argmax",
+        np.argmax,
+        "_argmax({})",
+        "_argmax({})",
+        locates=True,
+        better=">",
+        doc="Index of the first largest element, or of the first NaN.",
+    ),
 )
 
-REDUCERS: dict[str, Reducer] = {row.name: row for row in _ROWS}
+# What this process knows: a state of the process for the reason that ``ops`` gives.
+REDUCERS: dict[str, Reducer] = {}
+NAMES: dict[Any, str] = {}
+"""By NumPy's function or ufunc the row that stands for it."""
+
+
+def register(row: Reducer) -> None:
+    """Add a reduction. The processes of the servers that are to run it need it as well.
+
+    ``ValueError`` if there is one, or an op, of that name.
+    """
+    if row.name in REDUCERS or row.name in ops.TABLE:
+        raise ValueError(f"{row.name!r} is there already; give the new reduction another name")
+    REDUCERS[row.name] = row
+    NAMES.setdefault(row.numpy, row.name)
+
+
+for _row in _ROWS:
+    register(_row)

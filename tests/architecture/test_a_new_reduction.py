@@ -1,0 +1,91 @@
+"""Someone adds two reductions: the rows below, given to ``register``, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import distvec as dv
+from distvec.session import Session
+from distvec.testing import assert_plan
+from docs.make_operations import page
+from ps_backend import kernels
+from ps_backend.program import reducers
+from ps_backend.program.reducers import Reducer
+from tests.architecture.apart import used
+
+COMPILED_FROM = 1 << 17
+X = np.random.default_rng(0).standard_normal(300_000)
+SMALL = X[:5000]
+
+LARGEST_NUMBER = Reducer(
+    "nanmax",
+    np.fmax,
+    "np.nanmax({})",
+    "_largest({})",
+    "np.fmax({a}, {b})",
+    "max({a}, {b})",
+    picks=True,
+    doc="Largest element that is a number.",
+)
+LOG_OF_SUM = Reducer(
+    "log_of_sum",
+    np.logaddexp,
+    "np.max({0}) + np.log(np.sum(np.exp({0} - np.max({0}))))",
+    "",
+    "np.logaddexp({a}, {b})",
+    accumulator="float64",
+    doc="Logarithm of the sum of the exponentials.",
+)
+
+
+def register() -> None:
+    reducers.register(LARGEST_NUMBER)
+    reducers.register(LOG_OF_SUM)
+    kernels.NUMBA_FROM_LENGTH = kernels.LINEAR_FROM_LENGTH = COMPILED_FROM  # else it takes 32 MiB
+
+
+def use(ps: Session) -> None:
+    for values in (SMALL, X):
+        check_numbers(ps, np.where(values > 1, np.nan, values))
+        check_logarithms(ps, values)
+    assert {"nanmax", "log_of_sum"} <= set(dir(dv))
+    assert dv.nanmax.__doc__ == LARGEST_NUMBER.doc
+    assert "`argmax`, `nanmax`, `log_of_sum`, and what is made of them" in page()
+
+
+def check_numbers(ps: Session, values: np.ndarray) -> None:
+    for dtype in (np.float64, np.float32):
+        x, typed = ps.array(values.astype(dtype)), values.astype(dtype)
+        found = dv.nanmax(x)
+        assert found.dtype == dtype
+        assert found.numpy().tobytes() == np.nanmax(typed).tobytes()
+        assert np.nanmax(x).numpy().tobytes() == np.fmax.reduce(x).numpy().tobytes()
+    whole = ps.array((SMALL * 100).astype(np.int32))
+    assert dv.nanmax(whole).numpy() == whole.numpy().max()
+    assert dv.nanmax(whole).dtype == np.int32
+    with pytest.raises(ValueError, match="reduction operation fmax which has no identity"):
+        dv.nanmax(ps.array([]))
+
+
+def check_logarithms(ps: Session, values: np.ndarray) -> None:
+    x = ps.array(values)
+    found = dv.log_of_sum(2 * x)
+    assert_plan(found, x.sum(), messages=1, sweeps=1)
+    expected = np.logaddexp.reduce(2 * values)
+    assert np.isclose(float(found), expected, rtol=1e-13, atol=0)
+    integers = dv.log_of_sum(ps.array(np.arange(10)))
+    assert integers.dtype == np.float64
+    assert np.isclose(float(integers), np.logaddexp.reduce(np.arange(10.0)), rtol=1e-15, atol=0)
+    with dv.local(1, in_process=True) as alone:
+        assert float(dv.log_of_sum(2 * alone.array(values))) == float(found)
+
+
+def test_it_is_a_function_shares_a_sweep_and_gives_the_same_bits_on_any_servers():
+    used("test_a_new_reduction")
+
+
+def test_its_name_is_its_own():
+    for name in ("sum", "exp"):
+        with pytest.raises(ValueError, match="is there already"):
+            reducers.register(Reducer(name, np.hypot, "", ""))
