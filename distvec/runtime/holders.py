@@ -59,23 +59,27 @@ class Holders:
             self._pending.pop(key, None)  # of an array that is gone
             self._pending[key] = reference
         if len(self._arrays) > self._crowded:
-            self._tidy()
+            self._crowded = _FEW + 2 * len(self._alive(self._arrays))
+            self._alive(self._pending)
 
-    def _tidy(self) -> None:
-        """Forget the arrays that nobody has any more; by and by, as finalizers cost too much."""
+    def _alive(self, arrays: _Arrays) -> list[Holder]:
+        """Those that somebody has still. The others are forgotten, as finalizers cost too much."""
+        found = []
         with self.lock:
-            for arrays in (self._arrays, self._pending):
-                for key, reference in list(arrays.items()):
-                    if reference() is None:
-                        now = arrays.pop(key)
-                        if now() is not None:  # another thread's, made here since
-                            arrays[key] = now
-            self._crowded = _FEW + 2 * len(self._arrays)
+            for key, reference in list(arrays.items()):
+                array = reference()
+                if array is not None:
+                    found.append(array)
+                    continue
+                now = arrays.pop(key, None)
+                if now is not None and now() is not None:  # another thread's, made here since
+                    arrays[key] = now
+        return found
 
     def pending(self) -> list[Node]:
         """Nodes without a value of arrays that a user holds, oldest first."""
         found = []
-        for array in _alive(self._pending):
+        for array in self._alive(self._pending):
             node = array.node
             if not node.known:
                 found.append(node)
@@ -89,7 +93,7 @@ class Holders:
         A holder needs the buffer it stands for, or those that this is still to be computed from;
         ``but`` is a holder that does not count. Only under ``lock``.
         """
-        roots = [array.node for array in _alive(self._arrays) if array is not but]
+        roots = [array.node for array in self._alive(self._arrays) if array is not but]
         roots += self.asked
         found = set()
         for flight in [*self.flights, *self._changes.values()]:
@@ -141,11 +145,3 @@ class Holders:
             if flight is not None:
                 with flight.sending:
                     pass
-
-
-def _alive(arrays: _Arrays) -> Iterator[Holder]:
-    # The list is made in one go: other threads may add arrays meanwhile.
-    for reference in list(arrays.values()):
-        array = reference()
-        if array is not None:
-            yield array

@@ -3,7 +3,7 @@
 Who stands above imports from here; the modules beneath are the client's own.
 """
 
-from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.arrays import Change, SharedArray, StoredArray
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
@@ -30,6 +30,7 @@ __all__ = [
     "Pulled",
     "Question",
     "RetryPolicy",
+    "SharedArray",
     "StoredArray",
     "Total",
     "Winner",

@@ -14,7 +14,7 @@ from ps_backend.wire.codec import encode_array
 
 
 class StoredArray(NamedTuple):
-    """An array on the servers."""
+    """A buffer on the servers: its values never change."""
 
     buffer: int
     type: ArrayType
@@ -22,6 +22,20 @@ class StoredArray(NamedTuple):
     def describe(self) -> pb.Array:
         """The array as it is named in messages."""
         return encode_array(self.buffer, self.type)
+
+
+class SharedArray(NamedTuple):
+    """An array that many add to in place. It is no buffer: no program and no read can name it.
+
+    ``Client.share`` makes one, ``Client.snapshot`` makes a buffer of its values.
+    """
+
+    number: int
+    type: ArrayType
+
+    def describe(self) -> pb.Array:
+        """As it is named in messages."""
+        return encode_array(self.number, self.type)
 
 
 class Change(NamedTuple):

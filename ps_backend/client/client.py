@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.arrays import SharedArray
 from ps_backend.client.connection import Connection
 from ps_backend.client.interrupts import uninterrupted
 from ps_backend.client.loop import Loop
@@ -158,7 +159,7 @@ class Client(Connection):
 
     def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
         """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
-        self._send(self._requests.write(buffer, space, values), made=buffer)
+        self._send(self._requests.write(buffer, space, values), made=[buffer])
         self.counters.count_vectors(written=1)
 
     def read(self, buffer: int, type: ArrayType, out: np.ndarray | None = None) -> np.ndarray:
@@ -185,9 +186,14 @@ class Client(Connection):
         ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
         server that holds one of them. Raises ``IndexError``, ``BufferLost``.
         """
+        return self._gather(buffer, type, indices)
+
+    def _gather(
+        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, *, shared: bool = False
+    ) -> np.ndarray:
         wanted = check_indices(indices, type.space.length)
         found = np.empty((len(wanted), *type.row), type.dtype)
-        messages, scattered = self._requests.gather(buffer, type, wanted, found)
+        messages, scattered = self._requests.gather(buffer, type, wanted, found, shared=shared)
         self._send(messages, recorded=False)
         for selection, values in scattered:
             found[selection] = values
@@ -217,7 +223,7 @@ class Client(Connection):
         large = max(sum(map(len, message.payload)) for message in messages.values())
         if donate and large > MOST_FORCED_BYTES:
             messages = self._staged(f"push {target}", messages)
-        self._send(messages, made=target, ended=ended)
+        self._send(messages, made=[target], ended=ended)
 
     def _staged(self, round: str, messages: Messages) -> Messages:
         """Stage the pairs, which a server may refuse; returns the messages without them."""
@@ -229,16 +235,41 @@ class Client(Connection):
             raise
         return bare
 
-    def update(
-        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, values: npt.ArrayLike
-    ) -> None:
-        """Add ``values`` at ``indices`` to ``buffer`` in place, whoever shares it.
+    # --- shared arrays ----------------------------------------------------------------------------
+
+    def share(self, sources: Sequence[int], arrays: Sequence[SharedArray]) -> None:
+        """Make the shared ``arrays``, copies of the buffers ``sources``. One message a server."""
+        numbers = [array.number for array in arrays]
+        self._send(self._requests.share(sources, arrays), made=numbers)
+
+    def pull(self, array: SharedArray, indices: npt.ArrayLike | None = None) -> np.ndarray:
+        """The values of now, all or the rows at ``indices``; others may add meanwhile.
+
+        One message to each server that holds some. Errors as of ``read`` and ``gather``.
+        """
+        if indices is not None:
+            return self._gather(*array, indices, shared=True)
+        found = np.empty(array.type.shape, array.type.dtype)
+        self._send(self._requests.read(*array, found, shared=True), recorded=False)
+        self.counters.count_vectors(read=1)
+        return found
+
+    def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> None:
+        """Add ``values`` at ``indices`` in place, for whoever shares the array.
 
         One message to each server that holds one of them; what several clients send is added in
-        the order in which it comes. Programs take a buffer's values for final: never name in one a
-        buffer that was updated.
+        the order in which it comes.
         """
-        self._send(self._requests.update(buffer, type, indices, values))
+        self._send(self._requests.update(array, indices, values))
+
+    def snapshot(
+        self, arrays: Sequence[SharedArray], targets: Sequence[int], *, last: bool = False
+    ) -> None:
+        """Make the buffers ``targets`` with the values of ``arrays``. One message a server.
+
+        ``last``: the arrays become the buffers and are over; that takes no memory.
+        """
+        self._send(self._requests.snapshot(arrays, targets, last=last), made=targets)
 
     # --- rounds -----------------------------------------------------------------------------------
 

@@ -175,7 +175,7 @@ class Connection:
         messages: Messages,
         *,
         recorded: bool = True,
-        made: int | None = None,
+        made: Sequence[int] = (),
         ended: Ended | None = None,
     ) -> Replies:
         """Send and wait; if that fails on one server, what was ``made`` on others is freed."""
@@ -184,8 +184,8 @@ class Connection:
         def take_back(replies: Replies, error: Exception | None) -> None:
             if ended is not None:
                 ended(error)
-            if error is not None and made is not None:
-                self._fan_out.take_back([made], replies)
+            if error is not None:
+                self._fan_out.take_back(made, replies)
 
         return self._fan_out.send(messages, recorded=recorded, after=take_back)
 

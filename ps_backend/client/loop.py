@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.arrays import Change, SharedArray
 from ps_backend.client.mailbox import Send
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.selection import Indices, Selection, split
@@ -79,7 +79,7 @@ class Loop:
         rank: int,
         attempt: int,
         clock: int,
-        changes: Mapping[StoredArray, Change],
+        changes: Mapping[SharedArray, Change],
         *,
         leave: bool = False,
     ) -> None:
@@ -112,7 +112,7 @@ class Loop:
         rank: int,
         attempt: int,
         clock: int,
-        target: StoredArray,
+        target: SharedArray,
         indices: Indices | None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> Pulled | None:
@@ -131,7 +131,7 @@ class Loop:
         rank: int,
         attempt: int,
         clock: int,
-        target: StoredArray,
+        target: SharedArray,
         indices: Indices | None,
         seconds: float = LONGEST_WAIT_SECONDS,
     ) -> Pulled:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.arrays import Change, StoredArray
+from ps_backend.client.arrays import Change, SharedArray
 from ps_backend.client.loop import Loop, Pulled
 from ps_backend.client.selection import Indices, split
 from ps_backend.program.spaces import Space
@@ -25,10 +25,10 @@ class LoopRank:
         self.now = loop.join(rank, attempt)
         """How many clocks the rank has ended, which is the number of the one it is in."""
         self._loop, self.attempt = loop, attempt
-        self._pending: dict[StoredArray, list[Change]] = {}
-        self._ticked: dict[StoredArray, Change] = {}  # in the clock before
+        self._pending: dict[SharedArray, list[Change]] = {}
+        self._ticked: dict[SharedArray, Change] = {}  # in the clock before
 
-    def pull(self, target: StoredArray, indices: Indices | None = None) -> np.ndarray:
+    def pull(self, target: SharedArray, indices: Indices | None = None) -> np.ndarray:
         """The elements at ``indices`` (shape ``(k,)``, any order), or all, as of now.
 
         They lack no tick that the bound promises, and no push of this rank. Waits for the others.
@@ -41,7 +41,7 @@ class LoopRank:
 
     def ask(
         self,
-        target: StoredArray,
+        target: SharedArray,
         indices: Indices | None,
         clock: int,
         is_over: Callable[[], bool] = lambda: False,
@@ -49,7 +49,7 @@ class LoopRank:
         """Pull for use in ``clock``, now or the next one; None if it ``is_over`` meanwhile."""
         return self._loop.pull(self.rank, self.attempt, clock, target, indices, is_over)
 
-    def receive(self, target: StoredArray, pulled: Pulled) -> np.ndarray:
+    def receive(self, target: SharedArray, pulled: Pulled) -> np.ndarray:
         """The values that ``ask`` got, with this rank's pushes that came too late for them."""
         if target in self._ticked:
             _add_missing(pulled, target.type.space, self._ticked[target], self.now - 1)
@@ -58,7 +58,7 @@ class LoopRank:
         return pulled.values
 
     def push(
-        self, target: StoredArray, indices: Indices | None, values: npt.NDArray[np.generic]
+        self, target: SharedArray, indices: Indices | None, values: npt.NDArray[np.generic]
     ) -> None:
         """Add ``values`` at ``indices`` (all without), repeated ones each. No message yet.
 
@@ -80,14 +80,14 @@ class LoopRank:
         self._pending, self._ticked = {}, changes
         self.now += 1
 
-    def _merged(self, target: StoredArray) -> Change:
+    def _merged(self, target: SharedArray) -> Change:
         changes = self._pending[target]
         if len(changes) > 1 or not _is_merged(changes[0]):
             self._pending[target] = changes = [merged(changes, target)]
         return changes[0]
 
 
-def merged(changes: list[Change], target: StoredArray) -> Change:
+def merged(changes: list[Change], target: SharedArray) -> Change:
     """One change for all: distinct indices in order, repeated ones summed in the order given."""
     if any(change.indices is None for change in changes):
         total = np.zeros(target.type.shape, target.type.dtype)

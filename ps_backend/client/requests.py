@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.arrays import SharedArray
 from ps_backend.client.selection import Indices, Selection, check_indices, split
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
@@ -112,20 +113,29 @@ class Requests:
             message.payload = [byte_view(array[low:high])]
         return messages
 
-    def read(self, buffer: int, type: ArrayType, out: np.ndarray) -> Messages:
+    def read(
+        self, buffer: int, type: ArrayType, out: np.ndarray, *, shared: bool = False
+    ) -> Messages:
         """To each holder: send your part, into ``out``."""
         space, array = type.space, encode_array(buffer, type)
         messages = self._to(space.holders(self.servers))
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
             message.request.read.array.CopyFrom(array)
+            message.request.read.shared = shared
             message.into = byte_view(out[low:high])
         return messages
 
     # --- sparse ---
 
     def gather(
-        self, buffer: int, type: ArrayType, wanted: Indices, out: np.ndarray
+        self,
+        buffer: int,
+        type: ArrayType,
+        wanted: Indices,
+        out: np.ndarray,
+        *,
+        shared: bool = False,
     ) -> tuple[Messages, list[tuple[Selection, np.ndarray]]]:
         """To each server that holds some of ``wanted``: send the rows there.
 
@@ -145,7 +155,7 @@ class Requests:
                 target = np.empty((len(local), *type.row), out.dtype)
                 scattered.append((selection, target))
             request = self.request()
-            request.gather.count = len(local)
+            request.gather.count, request.gather.shared = len(local), shared
             request.gather.array.CopyFrom(array)
             messages[server] = Message(request, [byte_view(local)], byte_view(target))
         return messages, scattered
@@ -185,18 +195,41 @@ class Requests:
             bare[server] = Message(message.request)
         return staged, bare
 
-    def update(
-        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, values: npt.ArrayLike
-    ) -> Messages:
-        """To each server that holds some of ``indices``: add its part of the pairs in place."""
-        wanted, given = _pairs(indices, values, type)
+    # --- shared arrays ---
+
+    def share(self, sources: Iterable[int], arrays: Iterable[SharedArray]) -> Messages:
+        """To each server that holds some of the arrays: make them, of the buffers ``sources``."""
         messages: Messages = {}
-        for server, selection in split(wanted, type.space, self.servers):
+        for source, array in zip(sources, arrays, strict=True):
+            for server in array.type.space.holders(self.servers):
+                body = messages.setdefault(server, Message(self.request())).request.share
+                body.arrays.append(encode_array(source, array.type))
+                body.targets.append(array.number)
+        return messages
+
+    def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> Messages:
+        """To each server that holds some of ``indices``: add its part of the pairs in place."""
+        wanted, given = _pairs(indices, values, array.type)
+        messages: Messages = {}
+        for server, selection in split(wanted, array.type.space, self.servers):
             request = self.request()
-            request.update.array.CopyFrom(encode_array(buffer, type))
+            request.update.array.CopyFrom(array.describe())
             request.update.count, payload = _select(wanted, given, selection)
             if request.update.count:
                 messages[server] = Message(request, payload)
+        return messages
+
+    def snapshot(
+        self, arrays: Iterable[SharedArray], targets: Iterable[int], *, last: bool
+    ) -> Messages:
+        """To each server that holds some of the arrays: make buffers of them."""
+        messages: Messages = {}
+        for array, target in zip(arrays, targets, strict=True):
+            for server in array.type.space.holders(self.servers):
+                body = messages.setdefault(server, Message(self.request())).request.snapshot
+                body.arrays.append(array.describe())
+                body.targets.append(target)
+                body.last = last
         return messages
 
     # --- rounds ---

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from distvec.array.dist_array import DistArray
-from ps_backend.client import Change, Client, Target, Total, Winner
+from ps_backend.client import Change, Client, SharedArray, Total, Winner
 from ps_backend.errors import InvalidProgram
 from ps_backend.program import spaces
 from ps_backend.program.spaces import DenseSpace, Space
@@ -96,7 +96,8 @@ def use(ps) -> None:
 
 def _rows_in_a_loop(client: Client) -> None:
     table, loop = np.column_stack((X, Y, X)), client.loop("l")
-    target = Target(put(client, TYPE.space, table), array_type(TYPE.space, float, (3,)))
+    target = SharedArray(client.new_id(), array_type(TYPE.space, float, (3,)))
+    client.share([put(client, TYPE.space, table)], [target])
     loop.open(1, 0)
     loop.join(0, 1)
     loop.tick(0, 1, 0, {target: Change(np.arange(5), table[:5])})

@@ -118,6 +118,8 @@ def clocks(server: Process) -> None:
     server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=1), dtype="float64")
     server.ask(write=pb.Write(target=array), payload=bytes(8))
+    server.ask(share=pb.Share(arrays=[array], targets=[1 << 40]))
+    array.buffer = 1 << 40
     for k in range(3000):
         add = [pb.Push(array=array, dense=True)] if k % 2 else []
         tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, pushes=add)

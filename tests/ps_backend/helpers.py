@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ps_backend.client import Client
+from ps_backend.client import Client, SharedArray
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable
@@ -44,6 +44,16 @@ def put(client: Client, space: DenseSpace, values) -> int:
     number = client.new_id()
     client.write(number, space, np.asarray(values))
     return number
+
+
+def share(client: Client, space: DenseSpace, values) -> SharedArray:
+    """A shared array that begins with ``values``."""
+    given = np.asarray(values)
+    source = put(client, space, given)
+    array = SharedArray(client.new_id(), array_type(space, given.dtype, given.shape[1:]))
+    client.share([source], [array])
+    client.free([source])
+    return array
 
 
 def in_process(servers: int, memory: int = 1 << 30) -> list[InProcess]:

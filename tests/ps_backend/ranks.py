@@ -6,14 +6,12 @@ from itertools import count
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.client.arrays import StoredArray
 from ps_backend.client.loop_rank import LoopRank
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type
 from ps_backend.wire.errors import TooEarly
-from tests.ps_backend.helpers import Faulty, in_process, put
+from tests.ps_backend.helpers import Faulty, in_process, share
 
 LENGTH = 5000
 """Five blocks, so that each of up to three servers has some."""
@@ -34,7 +32,7 @@ class Ranks:
         ]
         self.client = Client(transports, retry=RetryPolicy(total=0.0))
         start = np.zeros(LENGTH) if start is None else start
-        self.target = StoredArray(put(self.client, SPACE, start), array_type(SPACE, F8))
+        self.target = share(self.client, SPACE, start)
         self.loop = self.client.loop("test")
         self.loop.open(ranks, staleness)
         self._attempts = count(1)
@@ -70,7 +68,7 @@ class Ranks:
             return None
 
     def values(self):
-        return self.client.read(self.target.buffer, array_type(SPACE, F8))
+        return self.client.pull(self.target)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from ps_backend.client import Change, Client, StoredArray
+from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
@@ -79,7 +79,12 @@ def _work(client: Client) -> None:
     client.scatter_add(
         t, client.new_id(), array_type(_SPACE, float), where, where * 1.0, donate=True
     )
-    client.update(x, array_type(_SPACE, float), where, where * 1.0)
+    w = SharedArray(client.new_id(), array_type(_SPACE, float))
+    client.share([x], [w])
+    client.update(w, where, where * 1.0)
+    client.pull(w)
+    client.pull(w, where)
+    client.snapshot([w], [client.new_id()])
     for attempt in range(2):
         client.stage("r", 0, attempt, _SPACE, where, where * 1.0)
         client.stage("r", 1, attempt, _SPACE, None, values, slot=1)
@@ -91,7 +96,8 @@ def _work(client: Client) -> None:
     client._send(client._requests.reopen("r", [total.target for total in totals], [0]))
     client.drop_round("r")
     _ask_and_answer(client, x)
-    _work_in_a_loop(client, x)
+    _work_in_a_loop(client, w)
+    client.snapshot([w], [client.new_id()], last=True)
     client.free([z, i])
     client._send(client._requests.nothing([0]))
     client._send(client._requests.close([0], session=False))
@@ -111,8 +117,8 @@ def _ask_and_answer(client: Client, x: int) -> None:
     mailbox.close()
 
 
-def _work_in_a_loop(client: Client, x: int) -> None:
-    array = pb.Array(buffer=x, space=pb.Space(kind="dense", length=_SPACE.length), dtype="float64")
+def _work_in_a_loop(client: Client, shared: SharedArray) -> None:
+    array = shared.describe()
     rows = np.ones(_SPACE.length).tobytes()
     for body, payload in (
         ({"open_loop": pb.OpenLoop(loop="l", ranks=2, staleness=0)}, b""),

@@ -12,14 +12,13 @@ from typing import Any
 
 from pyspark import RDD
 
-from distvec.graph.expr import Buffer
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import reason_of
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
 from distvec.spark.loops.reports import Listener
 from distvec.spark.loops.task import Assignment, Train, serve
 from distvec.spark.loops.view import Screen, View
-from ps_backend.client import Loop, StoredArray
+from ps_backend.client import Loop, SharedArray
 from ps_backend.errors import LoopClosed, PSError, ServerLost
 
 _LOOK_SECONDS = 0.1
@@ -39,13 +38,13 @@ class Driver:
     def __init__(
         self,
         ps: PSContext,
-        buffers: Sequence[Buffer],
+        arrays: Sequence[SharedArray],
         size: int,
         staleness: int | None,
         patience: float,
     ) -> None:
         self.loop: Loop = ps.client.loop(f"loop-{ps.client.new_id()}")
-        self._buffers = buffers
+        self._arrays = arrays
         self._ps, self._size, self._patience = ps, size, patience
         self._staleness = staleness
         self._view = View(size)
@@ -61,8 +60,8 @@ class Driver:
         host = conf.get("spark.driver.host") or "127.0.0.1"
         bind = conf.get("spark.driver.bindAddress") or host
         self._listener = Listener(host, bind, access.token)
-        targets = tuple(StoredArray(one.id, one.type) for one in self._buffers)
-        assignment = Assignment(access, self.loop.name, self._size, targets, self._listener.address)
+        arrays, driver = tuple(self._arrays), self._listener.address
+        assignment = Assignment(access, self.loop.name, self._size, arrays, driver)
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)
         tasks = rdd.mapPartitionsWithIndex(partial(serve, assignment, train))
@@ -171,8 +170,8 @@ class Driver:
             self.loop.clocks()
         except (ServerLost, LoopClosed) as error:
             named = [
-                f"{k} (buffer {one.id}, length {one.type.space.length})"
-                for k, one in enumerate(self._buffers)
+                f"{k} (buffer {one.number}, length {one.type.space.length})"
+                for k, one in enumerate(self._arrays)
             ]
             raise ServerLost(
                 f"the loop lost a server, and with it a part of array {', '.join(named)}; the "

@@ -14,8 +14,9 @@ from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
-from distvec.spark.rounds.round import check_vectors, copies
-from ps_backend.client import StoredArray, uninterrupted
+from distvec.spark.rounds.round import check_vectors
+from distvec.spark.shared_copies import SharedCopies
+from ps_backend.client import uninterrupted
 
 
 def run(
@@ -69,21 +70,19 @@ def run(
     if not size:
         return []
     with screen(progress) as shown:
-        held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
-        ps.evaluate(*held)  # at once, in common messages
-        sources = [one.buffer for one in held]
-        buffers = copies(ps, [StoredArray(one.id, one.type) for one in sources])
-        running = Driver(ps, buffers, size, staleness, patience)
+        copies = SharedCopies(ps, arrays)
+        running = Driver(ps, copies.arrays, size, staleness, patience)
         try:
             running.start(train, rdd)
             results = running.wait(shown)
             running.loop.close()
+            trained = copies.snapshot(last=True)
         except BaseException:
             running.stop()
             raise
     with turns_of(arrays), uninterrupted():  # all or none
-        for array, buffer in zip(arrays, buffers, strict=True):
-            array.become(ps.graph.leaf(buffer))
+        for array, node in zip(arrays, trained, strict=True):
+            array.become(node)
     return results
 
 

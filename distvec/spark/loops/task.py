@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from distvec.spark.access import Access, join
 from distvec.spark.loops.reports import LineWriter, Report, Reporter
 from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
-from ps_backend.client import LoopRank, StoredArray
+from ps_backend.client import LoopRank, SharedArray
 from ps_backend.errors import LoopClosed, SessionUnknown
 
 _MOST_UNREAD = 10_000
@@ -30,7 +30,7 @@ class Assignment:
     access: Access
     loop: str
     size: int
-    targets: tuple[StoredArray, ...]
+    targets: tuple[SharedArray, ...]
     driver: tuple[str, int]
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from distvec.array.indexing import as_indices
 from distvec.spark.rounds.contribute import as_values
-from ps_backend.client import Indices, LoopRank, Pulled, StoredArray
+from ps_backend.client import Indices, LoopRank, Pulled, SharedArray
 
 _MOST_LAPS = 100
 
@@ -129,7 +129,7 @@ def _all_of(batch: object) -> None:
 class LoopVector:
     """A vector in a training function: pull what a batch needs, push what it adds."""
 
-    def __init__(self, loop_rank: LoopRank, target: StoredArray, watch: Stopwatch) -> None:
+    def __init__(self, loop_rank: LoopRank, target: SharedArray, watch: Stopwatch) -> None:
         self.target = target
         """The vector as servers know it."""
         self.dtype = target.type.dtype
@@ -174,7 +174,7 @@ class LoopVector:
 class _Ahead:
     """A pull for the next clock, in a thread of its own."""
 
-    def __init__(self, loop_rank: LoopRank, target: StoredArray, wanted: Indices | None) -> None:
+    def __init__(self, loop_rank: LoopRank, target: SharedArray, wanted: Indices | None) -> None:
         self.clock = loop_rank.now + 1
         self._work = (loop_rank, target, wanted)
         self._pulled: Pulled | None = None

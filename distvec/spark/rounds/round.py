@@ -19,10 +19,9 @@ from contextlib import contextmanager
 from distvec import DistArray
 from distvec.array.changing import turns_of
 from distvec.diagnostics.profile import measured
-from distvec.graph.expr import Buffer
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from distvec.spark.task_session import TaskSession
-from ps_backend.client import OPERATIONS, Client, StoredArray, Total, Winner, uninterrupted
+from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
 from ps_backend.errors import PSError, ServerLost
 
 _NO_TASK = (
@@ -109,21 +108,6 @@ def commit(
             ps.client.commit_totals(name, totals)
             for array, buffer in zip(arrays, buffers, strict=True):
                 array.become(ps.graph.leaf(buffer))
-
-
-def copies(ps: TaskSession, sources: Sequence[StoredArray]) -> list[Buffer]:
-    """Copies made on the servers: the commit of a round to which nobody contributed.
-
-    One message a server, none without sources.
-    """
-    buffers = [ps.new_buffer(source.type) for source in sources]
-    totals = [
-        Total(buffer.id, buffer.type, [], source=source.buffer)
-        for source, buffer in zip(sources, buffers, strict=True)
-    ]
-    if totals:
-        ps.client.commit_totals(str(ps.client.new_id()), totals)
-    return buffers
 
 
 def abandon(client: Client, name: str, error: BaseException) -> None:

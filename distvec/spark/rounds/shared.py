@@ -13,11 +13,10 @@ from distvec import DistArray
 from distvec.array.indexing import as_indices
 from distvec.spark.access import Access, join
 from distvec.spark.rounds.contribute import as_values
-from distvec.spark.rounds.round import copies
+from distvec.spark.shared_copies import SharedCopies
 from distvec.spark.task_session import TaskSession
-from ps_backend.client import Client, StoredArray
+from ps_backend.client import Client, SharedArray
 from ps_backend.errors import BufferLost
-from ps_backend.program.types import ArrayType
 
 _OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or share again"
 
@@ -31,21 +30,20 @@ class SharedVector:
     """
 
     def __init__(
-        self, access: Access, buffer: int, type: ArrayType, session: TaskSession | None = None
+        self, access: Access, array: SharedArray, copies: SharedCopies | None = None
     ) -> None:
-        """``session``: on the driver; tasks join by ``access``."""
-        self._access, self._buffer = access, buffer
-        self._type, self.dtype = type, type.dtype
-        self._session = session
+        """``copies``: on the driver, ``array`` alone; tasks join by ``access``."""
+        self._access, self._array, self._copies = access, array, copies
+        self.dtype = array.type.dtype
         self.is_over = False
-        """Set on the driver at the end of the block."""
+        """Whether the block has ended, on the driver."""
 
     def __reduce__(self) -> tuple[Callable[..., SharedVector], tuple[Any, ...]]:
         self._check_open()
-        return SharedVector, (self._access, self._buffer, self._type)
+        return SharedVector, (self._access, self._array)
 
     def __len__(self) -> int:
-        return self._type.space.length
+        return self._array.type.space.length
 
     def __repr__(self) -> str:
         return f"<SharedVector: length {len(self)}, {self.dtype}{', over' * self.is_over}>"
@@ -57,10 +55,8 @@ class SharedVector:
         """
         self._check_open()
         with self._explained():
-            if indices is None:
-                return self._client.read(self._buffer, self._type)
-            wanted = as_indices(indices, len(self))
-            return self._client.gather(self._buffer, self._type, wanted)
+            wanted = None if indices is None else as_indices(indices, len(self))
+            return self._client.pull(self._array, wanted)
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
         """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
@@ -72,15 +68,19 @@ class SharedVector:
         where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
         given = as_values(values, where.shape, self.dtype)
         with self._explained():
-            self._client.update(self._buffer, self._type, where, given)
+            self._client.update(self._array, where, given)
 
     def snapshot(self) -> DistArray:
         """The values of now as an array of its own, on the driver. One message a server."""
         self._check_open()
-        if self._session is None:
+        if self._copies is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
-        (owned,) = copies(self._session, [StoredArray(self._buffer, self._type)])
-        return DistArray(self._session, self._session.graph.leaf(owned))
+        (node,) = self._copies.snapshot()
+        return DistArray(self._copies.session, node)
+
+    def end(self) -> None:
+        """Called on the driver when the block ends: lets the servers free the array."""
+        self.is_over, self._copies = True, None
 
     def _check_open(self) -> None:
         if self.is_over:
@@ -92,33 +92,32 @@ class SharedVector:
         try:
             yield
         except BufferLost as error:
-            if self._session is not None:
+            if self._copies is not None:
                 raise
             raise BufferLost(f"{_OVER} (or a server was lost): {error}") from error
 
     @property
     def _client(self) -> Client:
-        return join(self._access) if self._session is None else self._session.client
+        return join(self._access) if self._copies is None else self._copies.session.client
 
 
 @contextmanager
 def open_share(ps: TaskSession, array: DistArray) -> Iterator[SharedVector]:
     """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
-    held = array.copy()  # so that its memory stays while it is copied
-    (owned,) = copies(ps, [StoredArray(held.buffer_id, array.type)])
-    shared = SharedVector(ps.access, owned.id, array.type, ps)
+    before = array.copy()
+    copies = SharedCopies(ps, [before])
+    shared = SharedVector(ps.access, copies.arrays[0], copies)
     try:
         yield shared
-        # A copy, as a task that comes late may still push: that must not change the array.
-        result = shared.snapshot()
+        (result,) = copies.snapshot(last=True)  # what a late task still pushes is refused
     finally:
-        shared.is_over = True
-        del owned  # which the traceback of an error would keep
+        shared.end()
+        del copies  # which the traceback of an error would keep
     with array.turn:
-        if array.node is not held.node:
+        if array.node is not before.node:
             raise RuntimeError(
                 "the array was changed inside of 'with ps.share(...)', and has that value now; "
                 "what was pushed is not in it: push to the shared vector instead, or take its "
                 "snapshot()"
             )
-        array.become(result.node)
+        array.become(result)

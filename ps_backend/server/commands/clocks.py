@@ -80,7 +80,7 @@ def _pushes(
     """The pushes of a tick, and room for what they change if that is to be kept."""
     parts = [session.part(one.array) for one in given]
     targets = [
-        session.store.get(one.array.buffer, part) for one, part in zip(given, parts, strict=True)
+        session.store.shared(one.array.buffer, part) for one, part in zip(given, parts, strict=True)
     ]
     rows = [
         part if one.dense else loose_rows(part, one.count)
@@ -123,7 +123,7 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     """Elements of an array once the ranks are near enough, with the rank's own ticks in them."""
     body = request.pull
     memory, part = session.store.memory, session.part(body.array)
-    buffer = session.store.get(body.array.buffer, part)
+    array = session.store.shared(body.array.buffer, part)
     loop = session.meetings.get(Clocks, body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
     size = 0 if body.dense else body.count * INDEX_BYTES
@@ -139,7 +139,7 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
         return blocks[-1].array(part.type.dtype, rows.shape)
 
     found, own = loop.pull(
-        body.rank, body.attempt, body.clock, body.seconds, buffer, wanted, room_for
+        body.rank, body.attempt, body.clock, body.seconds, array, wanted, room_for
     )
     reply = pb.Reply(payload=rows.nbytes, clocks=pb.Clocks(clocks=[own]))
     return Response(reply, [byte_view(found)], blocks)

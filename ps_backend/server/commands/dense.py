@@ -22,8 +22,9 @@ def write(session: ServerSession, request: pb.Request, payload: Payload) -> Resp
 
 @command(array_within_bounds, repeatable=True)
 def read(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """All values of a buffer, straight from its memory."""
+    """All values of a buffer, straight from its memory; those of now of a shared array."""
     array = request.read.array
-    buffer = session.store.get(array.buffer, session.part(array))
-    parts = [byte_view(buffer.array)]
-    return Response(pb.Reply(payload=len(parts[0])), parts, [buffer])
+    find = session.store.shared if request.read.shared else session.store.get
+    found = find(array.buffer, session.part(array))
+    parts = [byte_view(found.array)]
+    return Response(pb.Reply(payload=len(parts[0])), parts, [found])

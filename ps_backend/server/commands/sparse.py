@@ -1,4 +1,4 @@
-"""Rows at indices: read, added to a new array, added in place."""
+"""Rows at indices: read, or added to a new array."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from ps_backend.wire.rounds import Winner
 
 @command(array_within_bounds, repeatable=True)
 def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
-    """The rows at the indices that came along, in their order."""
+    """The rows at the indices that came along, in their order; of a shared array those of now."""
     body = request.gather
     part = session.part(body.array)
-    buffer = session.store.get(body.array.buffer, part)
+    find = session.store.shared if body.shared else session.store.get
+    source = find(body.array.buffer, part)
     rows = loose_rows(part, body.count)
     payload.expect(body.count * INDEX_BYTES)
     blocks = session.store.memory.allocate(
@@ -29,7 +30,7 @@ def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Res
     indices = blocks[0].array(np.dtype(np.int64), (body.count,))
     localize(indices, part)
     found = blocks[1].array(part.type.dtype, rows.shape)
-    np.take(buffer.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
+    np.take(source.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
     return Response(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
 
 
@@ -55,16 +56,4 @@ def scatter_add(session: ServerSession, request: pb.Request, payload: Payload) -
     if body.round:
         session.rounds.drop(body.round)
     store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
-    return Response(pb.Reply())
-
-
-@command(array_within_bounds, keeps_undo=True)
-def update(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
-    """Add rows to a buffer in place, one request at a time: it is one that programs never read."""
-    body = request.update
-    store, part = session.store, session.part(body.array)
-    buffer = store.get(body.array.buffer, part)
-    given = pairs(store.memory, part, body.count, payload, "adding to an array")
-    with store.updating:
-        given.combine_into(buffer.array, np.add)
     return Response(pb.Reply())

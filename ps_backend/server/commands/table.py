@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from ps_backend.server.commands import clients, clocks, dense, mailboxes, programs, rounds, sparse
+from ps_backend.server.commands import (
+    clients,
+    clocks,
+    dense,
+    mailboxes,
+    programs,
+    rounds,
+    shared,
+    sparse,
+)
 from ps_backend.server.commands.command import Command
 
 
@@ -20,7 +29,7 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
 
 BUILT_IN = table_of(
     one
-    for module in (clients, clocks, dense, mailboxes, programs, rounds, sparse)
+    for module in (clients, clocks, dense, mailboxes, programs, rounds, shared, sparse)
     for one in vars(module).values()
     if isinstance(one, Command)
 )

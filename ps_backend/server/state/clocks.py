@@ -20,7 +20,7 @@ import numpy as np
 from ps_backend.errors import AttemptFenced, LoopClosed
 from ps_backend.server.state.lockstep import Lockstep, Push, Rows, apply
 from ps_backend.server.state.rendezvous import Rendezvous, WaitingRoom
-from ps_backend.server.state.store import Buffer
+from ps_backend.server.state.store import SharedArray
 from ps_backend.wire.errors import TooEarly
 
 MOST_RANKS = 1 << 16
@@ -123,11 +123,11 @@ class Clocks(Rendezvous):
         attempt: int,
         clock: int,
         seconds: float,
-        buffer: Buffer,
+        array: SharedArray,
         wanted: Rows,
         room_for: Callable[[], np.ndarray],
     ) -> tuple[np.ndarray, int]:
-        """The elements of ``buffer`` at ``wanted``, for use in ``clock``, in the memory that
+        """The elements of ``array`` at ``wanted``, for use in ``clock``, in the memory that
         ``room_for`` gives once it is time; and how many of the rank's own ticks they contain.
 
         Waits for the other ranks as the bound demands; ``TooEarly`` after so many seconds. Raises
@@ -145,12 +145,12 @@ class Clocks(Rendezvous):
                 raise TooEarly(f"loop {self.name!r}: the other ranks are not near clock {clock}")
             found = room_for()
             if wanted is None:
-                np.copyto(found, buffer.array)
+                np.copyto(found, array.array)
             else:
-                np.take(buffer.array, wanted, axis=0, out=found, mode="clip")
+                np.take(array.array, wanted, axis=0, out=found, mode="clip")
             if self._lockstep is None:
                 return found, rank.clock
-            return found, min(rank.clock, self._lockstep.rewind(clock, buffer, wanted, found))
+            return found, min(rank.clock, self._lockstep.rewind(clock, array, wanted, found))
 
     # --- for the owner ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ps_backend.server.state.memory import Block
 from ps_backend.server.state.rounds import Contribution
-from ps_backend.server.state.store import Buffer
+from ps_backend.server.state.store import SharedArray
 
 Rows = npt.NDArray[np.int64] | None
 """Local indices, or None for all."""
@@ -20,7 +20,7 @@ Rows = npt.NDArray[np.int64] | None
 class Push:
     """What a tick adds to an array; ``before`` is room for the values that it changes."""
 
-    target: Buffer
+    target: SharedArray
     contribution: Contribution
     before: Block | None = None
 
@@ -29,7 +29,7 @@ class Push:
         if self.before is not None:
             rows = self.contribution.indices
             self._kept[...] = self.target.array if rows is None else self.target.array[rows]
-        self.contribution.combine_into(self.target.array, np.add)
+        self.target.add(self.contribution)
 
     def undo_in(self, wanted: Rows, found: np.ndarray) -> None:
         """Put the values of before into ``found``, the elements at ``wanted``."""
@@ -81,7 +81,7 @@ class Lockstep:
             self._last = []
         self.version = past
 
-    def rewind(self, clock: int, target: Buffer, wanted: Rows, found: np.ndarray) -> int:
+    def rewind(self, clock: int, target: SharedArray, wanted: Rows, found: np.ndarray) -> int:
         """Put the values for ``clock`` into ``found``, the elements of ``target`` at ``wanted``.
 
         A rank repeats a clock where its last attempt was lost between two servers: this one has its

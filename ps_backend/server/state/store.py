@@ -1,10 +1,14 @@
-"""The buffers of one session on one server."""
+"""What one session has on one server: buffers, which never change, and shared arrays, which do.
+
+They are kept apart, so that nothing takes the one for the other: programs, reads and commits find
+buffers only, and what is written in place is found by the commands that mean it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -13,6 +17,7 @@ import numpy as np
 from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Block, Memory
+from ps_backend.server.state.rounds import Contribution
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,7 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """One server's part of a materialised array.
-
-    Never written again once it is in a store, unless it was made for tasks to share (``Update``).
-    """
+    """One server's part of a materialised array: never written again once it is in a store."""
 
     part: Part
     block: Block
@@ -56,21 +58,49 @@ class Buffer:
         return cls(part, block, block.array(part.type.dtype, part.shape))
 
 
+@dataclass(slots=True, eq=False)
+class SharedArray:
+    """One server's part of an array that many add to in place, until it is over."""
+
+    part: Part
+    block: Block
+    array: np.ndarray
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_over: bool = False
+
+    def add(self, given: Contribution) -> None:
+        """Add to it, one after the other; ``BufferLost`` if it is over."""
+        with self._lock:
+            if self._is_over:
+                raise BufferLost("the shared array is over: it has become a buffer")
+            given.combine_into(self.array, np.add)
+
+    def copy_into(self, target: Buffer) -> None:
+        """Copy the values of one moment."""
+        with self._lock:
+            np.copyto(target.array, self.array)
+
+    def end(self) -> Buffer:
+        """The buffer that it becomes, in the same memory: nobody adds to it any more."""
+        with self._lock:
+            self._is_over = True
+        return Buffer(self.part, self.block, self.array)
+
+
 _NONE: Mapping[int, Buffer] = MappingProxyType({})
 
 
 class Store:
-    """Buffers by id. Thread-safe; a failed call changes nothing."""
+    """Buffers and shared arrays by id. Thread-safe; a failed call changes nothing."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.updating = threading.Lock()
-        """Held by whoever adds to a buffer that others see."""
         self._buffers: dict[int, Buffer] = {}
+        self._shared: dict[int, SharedArray] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._buffers)
+        return len(self._buffers) + len(self._shared)
 
     def get(self, number: int, part: Part, own: Mapping[int, Buffer] = _NONE) -> Buffer:
         """Buffer ``number``, from ``own`` or the store; the sender believes it to be of ``part``.
@@ -79,12 +109,28 @@ class Store:
         """
         buffer = own.get(number) or self._buffers.get(number)
         if buffer is None:
-            raise BufferLost(
-                f"buffer {number} is not here: it was freed, or lost when a server was restarted"
-            )
+            if number in self._shared:
+                raise InvalidProgram(
+                    f"array {number} is shared: it changes in place, so neither a program nor what "
+                    f"reads a buffer may name it; take a snapshot of it, which is a buffer"
+                )
+            raise _lost(number)
         if buffer.part is not part and buffer.part != part:
-            raise InvalidProgram(f"buffer {number} is {buffer.part.type}, not {part.type}")
+            raise _other_type(number, buffer.part, part)
         return buffer
+
+    def shared(self, number: int, part: Part) -> SharedArray:
+        """Shared array ``number``; errors as of ``get``."""
+        array = self._shared.get(number)
+        if array is None:
+            if number in self._buffers:
+                raise InvalidProgram(
+                    f"buffer {number} never changes; share it, which makes a copy that does"
+                )
+            raise _lost(number)
+        if array.part != part:
+            raise _other_type(number, array.part, part)
+        return array
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
         """Fresh buffers, contents undefined, not yet in the store; ``OutOfBudget`` and none."""
@@ -95,7 +141,7 @@ class Store:
     def refuse_taken(self, numbers: Iterable[int]) -> None:
         """Raise ``InvalidProgram`` if one of the ids is in use."""
         for number in numbers:
-            if number in self._buffers:
+            if number in self._buffers or number in self._shared:
                 raise InvalidProgram(f"buffer {number} exists already; buffers are written once")
 
     def give_up(self, numbers: Sequence[int]) -> None:
@@ -118,13 +164,45 @@ class Store:
             for number in instead_of:
                 self._buffers.pop(number, None)
 
+    def share(self, buffers: Mapping[int, Buffer]) -> None:
+        """Let fresh ``buffers`` be shared arrays under their ids; ``InvalidProgram`` if taken."""
+        with self._lock:
+            self.refuse_taken(buffers)
+            for number, one in buffers.items():
+                self._shared[number] = SharedArray(one.part, one.block, one.array)
+
+    def end_shared(self, targets: Mapping[int, int]) -> None:
+        """Let shared arrays, by their ids, become the buffers ``targets``, in the same memory.
+
+        ``BufferLost`` if one is not there any more, ``InvalidProgram`` if an id is taken.
+        """
+        with self._lock:
+            self.refuse_taken(targets.values())
+            for number in targets:
+                if number not in self._shared:
+                    raise _lost(number)
+            for number, target in targets.items():
+                self._buffers[target] = self._shared.pop(number).end()
+
     def free(self, numbers: Iterable[int]) -> None:
-        """Drop buffers; ids that are not here are no error, as a free may come twice."""
+        """Drop what has these ids; none here is no error, as a free may come twice."""
         with self._lock:
             for number in numbers:
                 self._buffers.pop(number, None)
+                self._shared.pop(number, None)
 
     def clear(self) -> None:
-        """Drop all buffers."""
+        """Drop everything."""
         with self._lock:
             self._buffers.clear()
+            self._shared.clear()
+
+
+def _lost(number: int) -> BufferLost:
+    return BufferLost(
+        f"buffer {number} is not here: it was freed, or lost when a server was restarted"
+    )
+
+
+def _other_type(number: int, found: Part, believed: Part) -> InvalidProgram:
+    return InvalidProgram(f"buffer {number} is {found.type}, not {believed.type}")

@@ -12,7 +12,7 @@ from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import DTYPES, array_type
-from tests.ps_backend.helpers import put
+from tests.ps_backend.helpers import put, share
 
 SPACE = DenseSpace(5000)
 FLOATS = array_type(SPACE, float)
@@ -154,37 +154,33 @@ def test_out_must_fit():
 
 def test_updates_by_many_clients_all_count(connect):
     owner = connect(3)
-    number = put(owner, SPACE, np.zeros(SPACE.length, np.int64))
+    shared = share(owner, SPACE, np.zeros(SPACE.length, np.int64))
     workers = [Client(owner._transports, session=owner.secret) for _ in range(4)]
     everywhere = np.arange(SPACE.length)
 
     def work(worker):
         for _ in range(20):
-            worker.update(
-                number, array_type(SPACE, np.int64), everywhere, np.ones(SPACE.length, np.int64)
-            )
+            worker.update(shared, everywhere, np.ones(SPACE.length, np.int64))
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    np.testing.assert_array_equal(
-        owner.read(number, array_type(SPACE, np.int64)), np.full(SPACE.length, 80)
-    )
+    np.testing.assert_array_equal(owner.pull(shared), np.full(SPACE.length, 80))
 
 
 def test_an_update_goes_to_whom_it_concerns():
     with connect_in_process(3) as client:
-        number = put(client, SPACE, values())
+        shared = share(client, SPACE, values())
         client.counters.reset()
-        client.update(number, FLOATS, [1, 0, 1], [0.5, 1.0, 0.25])
-        client.update(number, FLOATS, [], [])
+        client.update(shared, [1, 0, 1], [0.5, 1.0, 0.25])
+        client.update(shared, [], [])
         assert client.counters.messages == 1
         expected = values()
         np.add.at(expected, [1, 0, 1], [0.5, 1.0, 0.25])
-        assert client.read(number, FLOATS).tobytes() == expected.tobytes()
+        assert client.pull(shared).tobytes() == expected.tobytes()
         with pytest.raises(BufferLost):
-            client.update(99, FLOATS, [4999], [1.0])
+            client.update(shared._replace(number=99), [4999], [1.0])
         with pytest.raises(IndexError, match="5000"):
-            client.update(number, FLOATS, [5000], [1.0])
+            client.update(shared, [5000], [1.0])

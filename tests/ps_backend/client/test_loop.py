@@ -5,13 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ps_backend.client.arrays import StoredArray
 from ps_backend.client.loop_rank import LoopRank
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed, ServerLost
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type
-from tests.ps_backend.helpers import put
-from tests.ps_backend.ranks import F8, LENGTH, homes, ranks
+from tests.ps_backend.helpers import share
+from tests.ps_backend.ranks import LENGTH, homes, ranks
 
 
 @pytest.mark.parametrize("bound", [0, 1, None])
@@ -19,7 +17,7 @@ def test_threads_over_both_transports(connect, bound):
     """Pulls that wait are answered, on the way of small messages and of large ones."""
     owner, number, clocks = connect(2), 3, 6
     space = DenseSpace(60_000)  # dense pulls and pushes are bulk
-    target = StoredArray(put(owner, space, np.zeros(60_000)), array_type(space, F8))
+    target = share(owner, space, np.zeros(60_000))
     loop = owner.loop("l")
     loop.open(number, bound)
 
@@ -40,7 +38,7 @@ def test_threads_over_both_transports(connect, bound):
 
     with ThreadPoolExecutor(number) as pool:
         list(pool.map(work, range(number)))
-    values = owner.read(target.buffer, array_type(space, F8))
+    values = owner.pull(target)
     assert (values[:-1] == number * clocks).all()
     assert values[-1] == 2 * number * clocks
     assert loop.clocks() == [clocks + 1] * number
@@ -202,6 +200,6 @@ def test_refusals():
             made.loop.join(2, 9)
         with pytest.raises(LoopClosed):
             made.client.loop("other").join(0, 1)
-        made.client.free([made.target.buffer])
+        made.client.free([made.target.number])
         with pytest.raises(BufferLost):
             made.paces[0].pull(made.target)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distvec.testing.strategies import vectors
 from ps_backend import kernels
-from ps_backend.client import Client, Total, Winner
+from ps_backend.client import Client, SharedArray, Total, Winner
 from ps_backend.errors import InvalidProgram
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
@@ -81,8 +81,13 @@ def test_rows_are_added_at_indices(clients, data, servers, length, donate):
     source, target = put(client, space, x), client.new_id()
     client.scatter_add(source, target, type, places, added, donate=donate)
     np.testing.assert_array_equal(client.read(target, type), expected)
-    client.update(target, type, places, added)
-    np.testing.assert_array_equal(client.read(target, type), twice)
+    shared, last = SharedArray(client.new_id(), type), client.new_id()
+    client.share([target], [shared])
+    client.update(shared, places, added)
+    np.testing.assert_array_equal(client.pull(shared), twice)
+    np.testing.assert_array_equal(client.pull(shared, places), twice[places])
+    client.snapshot([shared], [last], last=True)
+    np.testing.assert_array_equal(client.read(last, type), twice)
 
 
 @quick

@@ -247,9 +247,12 @@ def test_a_rank_may_go_on_at_a_late_clock(sender):
     assert list(reply.clocks.clocks) == [at]
     sender.write(1, np.zeros(3))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=3), dtype="float64")
+    sender.send(share=pb.Share(arrays=[array], targets=[2]))
+    array.buffer = 2
     tick = pb.Tick(loop="l", attempt=1, clock=at, pushes=[pb.Push(array=array, dense=True)])
     assert not sender.send(np.ones(3).tobytes(), tick=tick).HasField("error")
-    np.testing.assert_array_equal(sender.read(1, 3), np.ones(3))
+    sender.send(snapshot=pb.Snapshot(arrays=[array], targets=[3]))
+    np.testing.assert_array_equal(sender.read(3, 3), np.ones(3))
 
 
 def test_a_clock_is_bounded(sender):

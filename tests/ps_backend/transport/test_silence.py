@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.client.arrays import StoredArray
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
@@ -21,7 +20,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.transport import over_grpc
 from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
-from tests.ps_backend.helpers import TOKEN, dot, put
+from tests.ps_backend.helpers import TOKEN, dot, put, share
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -57,7 +56,7 @@ def requests_of_each_kind(connect, servers) -> dict:
     streaming, other = client(shared=False), client(shared=False)
     x, y = put(evaluating, SPACE, X), put(pulling, LARGE, np.zeros(LARGE.length))
     z, v = put(unawaited, SPACE, X), put(streaming, LARGE, np.zeros(LARGE.length))
-    loop, target = waiting.loop("l"), StoredArray(put(waiting, SPACE, X), FLOATS)
+    loop, target = waiting.loop("l"), share(waiting, SPACE, X)
     loop.open(2, 0)
     loop.join(0, 1)
     loop.join(1, 1)

@@ -10,7 +10,6 @@ import pytest
 
 from distvec.spark import run
 from ps_backend.errors import BufferLost
-from ps_backend.program.types import array_type
 
 pytestmark = pytest.mark.spark
 
@@ -78,7 +77,7 @@ def test_a_shared_vector_ends_with_its_block(ps, rdd):
         rdd.foreachPartition(lambda rows: shared.push(list(rows), 1.0))
     ps.zeros(1).persist()  # takes the free along
     with pytest.raises(BufferLost):
-        ps.client.read(shared._buffer, array_type(w.space, w.dtype))
+        ps.client.pull(shared._array)
     with pytest.raises(
         Exception, match=r"BufferLost: the block 'with ps\.share\(\.\.\.\)' is over"
     ):
