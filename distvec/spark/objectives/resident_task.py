@@ -66,7 +66,7 @@ def serve(orders: Orders, descriptors: Iterable[Descriptor]) -> Iterator[int]:
         # The driver wants no more of this task, or the mailbox went with its server.
         with suppress(MailboxClosed, SessionUnknown, ServerLost):
             client = join(orders.access)
-            _answer(client, client.mailbox(orders.mailbox), filled, context.taskAttemptId())
+            answer_all(client, client.mailbox(orders.mailbox), filled, context.taskAttemptId())
     return iter(())
 
 
@@ -83,7 +83,9 @@ def _check_complete(filled: Sequence[Descriptor], needed: list[int]) -> None:
         )
 
 
-def _answer(client: Client, mailbox: Mailbox, filled: Sequence[Descriptor], attempt: int) -> None:
+def answer_all(
+    client: Client, mailbox: Mailbox, filled: Sequence[Descriptor], attempt: int
+) -> None:
     """Answer each question: two messages a server and one more where weights do not come along."""
     number = 0
     while True:
