@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.limits import MOST_LENGTH, MOST_ROW_EXTENTS
-from ps_backend.program.spaces import Space
+from ps_backend.program.spaces import Space, decode_space
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
 _KINDS = {name: np.dtype(name) for name in DTYPES}
@@ -100,6 +100,19 @@ class ArrayType:
     def nbytes(self) -> int:
         """Bytes of the elements on all servers together."""
         return self.space.length * self.width * self.dtype.itemsize
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """Numbers and texts for ``from_plain`` of another process, as JSON has them."""
+        space = self.space
+        details = space.details.hex()
+        return space.kind, space.length, space.id, details, self.dtype.name, self.row
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> ArrayType:
+        """The type that ``plain`` describes."""
+        kind, length, id, details, dtype, row = plain
+        return array_type(decode_space(kind, length, id, bytes.fromhex(details)), dtype, tuple(row))
 
     def of(self, dtype: np.dtype[Any]) -> ArrayType:
         """The same in ``dtype``, one of ``DTYPES``."""

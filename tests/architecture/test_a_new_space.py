@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.program import spaces
 from ps_backend.program.spaces import DenseSpace, Space
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
-from ps_backend.program.types import ValueType, array_type
+from ps_backend.program.types import ArrayType, ValueType, array_type
 from tests.architecture.apart import TOKEN, servers, used
 from tests.ps_backend.helpers import AXPY, DOT, put
 
@@ -156,7 +157,7 @@ def test_a_type_is_equal_in_another_process():
         "sys.exit({here: 0}.get(pickle.loads(sys.stdin.buffer.read()), 1))"
     )
     given = pickle.dumps(type := array_type(DenseSpace(5, 7), np.float32, (3,)))
-    assert pickle.loads(given) is type
+    assert pickle.loads(given) is type is ArrayType.from_plain(json.loads(json.dumps(type.plain)))
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", text], input=given, env={"PYTHONHASHSEED": seed}, check=False

@@ -16,8 +16,7 @@ from distvec.spark.objectives.kernels import logistic
 from distvec.spark.objectives.partition import Partition, WholeVectors
 from ps_backend.client import Change, Client
 from ps_backend.errors import PSError
-from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import ArrayType, array_type
+from ps_backend.program.types import ArrayType
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,11 @@ class Evaluation:
     """One evaluation, as plain data: where the weights are, and what of."""
 
     weights: int
-    length: int
-    dtype: str
+    type: ArrayType
+    """Of the weights and of their gradient."""
     intercept: bool
-    coordinates: int | None = None
-    """The buffer with the coordinates that the space consists of; None if it has all."""
-
-    @property
-    def type(self) -> ArrayType:
-        """That of the weights and of their gradient."""
-        return array_type(DenseSpace(self.length), self.dtype)
+    coordinates: tuple[int, ArrayType] | None = None
+    """The array with the coordinates that the space consists of; None if it has all."""
 
 
 class PartitionResult(NamedTuple):
@@ -118,7 +112,7 @@ def _evaluate(client: Client, request: Evaluation, rows: Partition) -> tuple[flo
     """The partition's loss, and its part of the gradient."""
     vectors, block = kept(LoadedPartitions).vectors, rows.block
     coordinates = rows.coordinates(
-        client, request.length, intercept=request.intercept, kept=request.coordinates
+        client, request.type.space, intercept=request.intercept, kept=request.coordinates
     )
     weights = vectors.pull(client, request.weights, request.type, coordinates)
     result = logistic(
@@ -128,5 +122,5 @@ def _evaluate(client: Client, request: Evaluation, rows: Partition) -> tuple[flo
         weights.astype(block.matrix.dtype, copy=False),
         intercept=request.intercept,
     )
-    gradient = result.gradient.astype(request.dtype, copy=False)
+    gradient = result.gradient.astype(request.type.dtype, copy=False)
     return result.loss, vectors.contribution(request.type.space, coordinates, gradient)

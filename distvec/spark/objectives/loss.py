@@ -205,13 +205,12 @@ class LogisticLoss:
     def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:
         """The sum over all rows of the loss, and of its gradient; raises BlockMissing."""
         held = w.copy()  # as long as tasks read it, whatever becomes of w
-        weights = held.buffer
+        weights, kept = held.buffer, self.coordinates
         request = Evaluation(
             weights.id,
-            self.dimension,
-            w.dtype.str,
+            weights.type,
             self.intercept,
-            None if self.coordinates is None else self.coordinates.buffer_id,
+            None if kept is None else (kept.buffer_id, kept.type),
         )
         if self._residents is not None:
             results, gradient = self._residents.run(request, weights)

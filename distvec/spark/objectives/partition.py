@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 from distvec.spark.data.blocks import Ints, load
 from ps_backend.client import Change, Client
-from ps_backend.program.spaces import DenseSpace, Space
+from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, array_type
 
 _INDEX_BYTES = 8
 
 Values = npt.NDArray[Any]
+Kept = tuple[int, ArrayType]
+"""The buffer that has the coordinates of a space, and its type."""
 
 
 class Partition:
@@ -28,30 +30,30 @@ class Partition:
     def __init__(self, path: str) -> None:
         self.path = path
         self.block = load(path)
-        self._coordinates: dict[tuple[int | None, int, bool], Ints] = {}
+        self._coordinates: dict[tuple[Kept | None, Space, bool], Ints] = {}
 
     def coordinates(
-        self, client: Client, length: int, *, intercept: bool, kept: int | None
+        self, client: Client, space: Space, *, intercept: bool, kept: Kept | None
     ) -> Ints:
-        """Where the rows' columns are in a space of ``length``, sorted; the intercept's last.
+        """Where the rows' columns are in ``space``, sorted; the intercept's last.
 
-        ``kept`` is the buffer with the global coordinates that the space consists of; None if it
-        has all. One message a server, once.
+        ``kept`` has the global coordinates that the space consists of; None if it has all. One
+        message a server, once.
         """
-        key = (kept, length, intercept)
+        key = (kept, space, intercept)
         if key not in self._coordinates:
             columns = self.block.columns
             if kept is not None:
-                type = array_type(DenseSpace(length - intercept), np.int64)
-                columns = self._ranks(client, kept, type)
-            self._coordinates = {key: np.append(columns, length - 1) if intercept else columns}
+                columns = self._ranks(client, kept)
+            last = space.length - 1
+            self._coordinates = {key: np.append(columns, last) if intercept else columns}
         return self._coordinates[key]
 
-    def _ranks(self, client: Client, kept: int, type: ArrayType) -> Ints:
+    def _ranks(self, client: Client, kept: Kept) -> Ints:
         """The places of the columns among the coordinates ``kept``; a file for later processes."""
-        path = os.path.join(self.path, f"places-{kept}.npy")
+        path = os.path.join(self.path, f"places-{kept[0]}.npy")
         if not os.path.exists(path):
-            places = np.searchsorted(client.read(kept, type), self.block.columns)
+            places = np.searchsorted(client.read(*kept), self.block.columns)
             draft = f"{path}.{os.getpid()}"
             with open(draft, "wb") as file:
                 np.save(file, places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pyspark import TaskContext
 
@@ -22,6 +22,7 @@ from distvec.spark.objectives.evaluate import (
 from ps_backend.client import Change, Client, Mailbox, Question
 from ps_backend.errors import MailboxClosed, PSError, ServerLost, SessionUnknown
 from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType
 
 READY = b""
 """The driver's first question to a new job: which partitions have a task that runs?"""
@@ -43,7 +44,14 @@ class Orders:
 
 def encode_request(request: Evaluation) -> bytes:
     """An evaluation as it is asked for."""
-    return json.dumps(asdict(request)).encode()
+    kept = request.coordinates and (request.coordinates[0], request.coordinates[1].plain)
+    return json.dumps((request.weights, request.type.plain, request.intercept, kept)).encode()
+
+
+def _decode_request(question: bytes) -> Evaluation:
+    weights, type, intercept, kept = json.loads(question)
+    coordinates = kept and (kept[0], ArrayType.from_plain(kept[1]))
+    return Evaluation(weights, ArrayType.from_plain(type), intercept, coordinates)
 
 
 def decode_results(answers: Mapping[int, bytes]) -> list[PartitionResult]:
@@ -97,7 +105,7 @@ def answer_all(
             for one in filled:
                 mailbox.answer(number, *_as_answer(PartitionResult(one.partition, attempt, 0.0)))
             continue
-        request = Evaluation(**json.loads(question.value))
+        request = _decode_request(question.value)
 
         def contribute(
             result: PartitionResult,
@@ -126,7 +134,7 @@ def _next_question(client: Client, mailbox: Mailbox, after: int) -> Question | N
         with suppress(PSError):  # what is wrong with the weights is said where they are needed
             question = mailbox.question_along(after, _WAIT_SECONDS, *place)
             if question is not None:
-                vectors.came(client, Evaluation(**json.loads(question.value)).weights)
+                vectors.came(client, _decode_request(question.value).weights)
                 return question
     return mailbox.question(after, _WAIT_SECONDS)
 

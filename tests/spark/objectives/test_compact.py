@@ -58,9 +58,10 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
     touched = data.draw(st.lists(st.integers(0, size - 1), min_size=1, unique=True))
     kept = sorted({*touched, *data.draw(st.lists(st.integers(0, size - 1)))})
     rows = rows_of(sorted(touched), size)
-    buffer, number = client.new_id(), None
+    buffer, stored = client.new_id(), None
     if compact:
-        client.write(number := client.new_id(), DenseSpace(len(kept)), np.array(kept))
+        stored = client.new_id(), array_type(DenseSpace(len(kept)), np.int64)
+        client.write(stored[0], stored[1].space, np.array(kept))
     full = np.array(kept) if compact else np.arange(size)
     space = DenseSpace(full.size + intercept)
     values = np.random.default_rng(size).normal(size=space.length).astype(dtype)
@@ -68,7 +69,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
 
     vectors = WholeVectors()
     for _ in range(2):  # the second uses memory of the first
-        where = rows.coordinates(client, space.length, intercept=intercept, kept=number)
+        where = rows.coordinates(client, space, intercept=intercept, kept=stored)
         assert full[where[: len(touched)]].tolist() == sorted(touched)
         assert not intercept or where[-1] == space.length - 1
         pulled = vectors.pull(client, buffer, array_type(space, dtype), where)
@@ -86,7 +87,8 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
 
 def test_coordinates_that_could_not_be_had_can_be_had_later(client, rows_of):
     rows, number, space = rows_of([3, 5], 9), client.new_id(), DenseSpace(3)
-    where = partial(rows.coordinates, client, 3, intercept=False, kept=number)
+    kept = number, array_type(space, np.int64)
+    where = partial(rows.coordinates, client, space, intercept=False, kept=kept)
     with pytest.raises(BufferLost):
         where()
     client.write(number, space, np.array([1, 3, 5]))
