@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,27 +114,23 @@ def note_plan(template: Template) -> None:
         found.plans.append(template)
 
 
-class measured:
+def measured(counters: Counters) -> AbstractContextManager[None]:
     """Count what happens inside for the active profile, if any, under the caller's line."""
+    found = _active.get()
+    return nullcontext() if found is None or found.measuring else _Measured(found, counters)
 
-    __slots__ = ("_before", "_began", "_counters", "_plans", "_profile")
 
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
-        self._profile = found = _active.get()
-        if found is None or found.measuring:
-            self._profile = None
+class _Measured(AbstractContextManager[None]):
+    def __init__(self, found: Profile, counters: Counters) -> None:
+        self._counters, self._profile = counters, found
 
     def __enter__(self) -> None:
-        if self._profile is not None:
-            self._profile.measuring = True
-            self._before = _snapshot(self._counters)
-            self._plans, self._began = len(self._profile.plans), time.perf_counter()
+        self._profile.measuring = True
+        self._before = _snapshot(self._counters)
+        self._plans, self._began = len(self._profile.plans), time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         found = self._profile
-        if found is None:
-            return
         found.measuring = False
         seconds = time.perf_counter() - self._began
         change = _snapshot(self._counters) - self._before

@@ -47,7 +47,7 @@ class Evaluator:
         self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
         self.turns = threading.Lock()
         """Held for a moment by who makes the ``turn`` of an array."""
-        self._refused: weakref.WeakSet[Node] = weakref.WeakSet()
+        self._refused: set[weakref.ref[Node]] = set()
         """Nodes that could not be computed when nobody had asked: not tried again until asked."""
 
     @property
@@ -130,7 +130,10 @@ class Evaluator:
 
     def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
         """Those that may be computed though nobody asks for them."""
-        return [node for node in dict.fromkeys(nodes) if node not in self._refused]
+        wanted = list(dict.fromkeys(nodes))
+        if self._refused:
+            wanted = [node for node in wanted if weakref.ref(node) not in self._refused]
+        return wanted
 
     def compute(self, *arrays: Holder) -> list[Node]:
         """Give ``arrays`` their values, on the servers or here; waits for all programs under way.
@@ -158,7 +161,7 @@ class Evaluator:
                 pass  # gone with the block, and with it what its traceback keeps alive
             # What was taken along must not make fail what was asked for.
             self._execute(targets, hold, wait=True, alone=True)
-            self._refused.update(self.holders.pending())
+            self._refused.update(map(weakref.ref, self.holders.pending()))
 
     def _send_off(self, least_depth: float = 0) -> None:
         """Compute what is pending and deep enough: without waiting, and without an error."""
@@ -210,5 +213,5 @@ class Evaluator:
         return bool(failed)
 
     def _refuse(self, nodes: Sequence[Node]) -> None:
-        self._refused.update(nodes)
+        self._refused.update(map(weakref.ref, nodes))
         self._slack *= 2  # or each further operation would try again

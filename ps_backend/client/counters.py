@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+
+from ps_backend.program.sweep import SweepCall
 
 
 class Counters:
@@ -63,14 +66,15 @@ class Counters:
             self.bytes_sent += sent
             self.bytes_received += received
 
-    def count_program(self, sweeps: int, read: int, written: int, in_place: int) -> None:
-        """One program of ``sweeps`` traversals that reads and writes so many vectors."""
+    def count_program(self, calls: Sequence[SweepCall]) -> None:
+        """One program, and the vectors that its traversals read and write."""
         with self._lock:
             self.programs += 1
-            self.sweeps += sweeps
-            self.vectors_read += read
-            self.vectors_written += written
-            self.vectors_in_place += in_place
+            self.sweeps += len(calls)
+            for call in calls:
+                self.vectors_read += len(call.inputs)
+                self.vectors_written += len(call.outputs)
+                self.vectors_in_place += len(call.donors)
 
     def count_vectors(self, *, read: int = 0, written: int = 0) -> None:
         """Whole vectors pulled or pushed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ps_backend.client.fan_out import After, FanOut, Replies
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
-from ps_backend.program.sweep import Program, Sweep, SweepCall, partial_dtypes
+from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call, encode_sweep
 
@@ -28,7 +28,6 @@ class Dispatcher:
         self._requests, self._fan_out, self._counters = requests, fan_out, counters
         self._servers = requests.servers
         self._holders: dict[Space, list[int]] = {}
-        self._dtypes: dict[Sweep, tuple[np.dtype, ...]] = {}
 
     def run(
         self, program: Program, *, wait: bool, ended: Ended | None
@@ -44,8 +43,9 @@ class Dispatcher:
             if ended is not None:
                 ended(None)
             return [] if wait else None
+        encoded = [encode_call(call, full=False) for call in calls]
         messages = {
-            server: self._message(server, [calls[number] for number in numbers])
+            server: self._message(server, [(calls[number], encoded[number]) for number in numbers])
             for server, numbers in shares.items()
         }
         after = self._after(program, shares, ended)
@@ -54,15 +54,17 @@ class Dispatcher:
             return None
         return self._assemble(calls, self._fan_out.send(messages, after=after))
 
-    def _message(self, server: int, calls: list[SweepCall]) -> Message:
+    def _message(self, server: int, calls: Sequence[tuple[SweepCall, pb.SweepCall]]) -> Message:
         known = self._fan_out.links[server].known_sweeps
         request = self._requests.request()
-        request.run.calls.extend(
-            [encode_call(call, full=call.sweep.digest not in known) for call in calls]
-        )
+        body = request.run.calls
+        for call, encoded in calls:
+            body.append(encoded)
+            if call.sweep.digest not in known:
+                body[-1].sweep.CopyFrom(encode_sweep(call.sweep))
 
         def complete(request: pb.Request) -> None:
-            for message, call in zip(request.run.calls, calls, strict=True):
+            for message, (call, _) in zip(request.run.calls, calls, strict=True):
                 message.sweep.CopyFrom(encode_sweep(call.sweep))
 
         return Message(request, complete=complete)
@@ -78,18 +80,15 @@ class Dispatcher:
                 ended(error)
             for server in replies:
                 known = self._fan_out.links[server].known_sweeps
-                known.update([calls[number].sweep.digest for number in shares[server]])
+                for number in shares[server]:
+                    known.add(calls[number].sweep.digest)
             if error is not None:
                 made = [number for call in calls for number in call.outputs]
                 self._fan_out.take_back(made, replies)
                 return
-            self._fan_out.note_frees(program.frees)
-            self._counters.count_program(
-                len(calls),
-                sum([len(call.inputs) for call in calls]),
-                sum([len(call.outputs) for call in calls]),
-                sum([len(call.donors) for call in calls]),
-            )
+            if program.frees:
+                self._fan_out.note_frees(program.frees)
+            self._counters.count_program(calls)
 
         return after
 
@@ -98,24 +97,12 @@ class Dispatcher:
         partials = {server: iter(reply.partials) for server, reply in replies.items()}
         results = []
         for call in calls:
-            holders, result = self._holders_of(call.space), []
-            for dtype in self._partials(call.sweep):
-                parts = [next(partials[server]) for server in holders]
+            result = []
+            for dtype in call.sweep.partials:
+                parts = [next(partials[server]) for server in self._holders_of(call.space)]
                 result.append(np.frombuffer(b"".join(parts), dtype))
             results.append(result)
         return results
-
-    def _partials(self, sweep: Sweep) -> tuple[np.dtype, ...]:
-        """Dtypes of the partial results of one sweep, in the order in which they come."""
-        found = self._dtypes.get(sweep)
-        if found is None:
-            if len(self._dtypes) >= _MOST_REMEMBERED:
-                self._dtypes.clear()
-            types = sweep.types
-            found = self._dtypes[sweep] = tuple(
-                dtype for r in sweep.reductions for dtype in partial_dtypes(r, types[r.arg])
-            )
-        return found
 
     def _holders_of(self, space: Space) -> list[int]:
         found = self._holders.get(space)

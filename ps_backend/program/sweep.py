@@ -77,6 +77,12 @@ class Sweep:
         )
 
     @cached_property
+    def partials(self) -> tuple[np.dtype, ...]:
+        """Dtypes of the partial results, in the order in which they come."""
+        types = self.types
+        return tuple(dtype for r in self.reductions for dtype in partial_dtypes(r, types[r.arg]))
+
+    @cached_property
     def flat(self) -> Sweep:
         """The same over arrays without rows: what is elementwise, or reduces all, does not care."""
         if not self.row:
