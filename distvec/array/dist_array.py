@@ -65,21 +65,10 @@ class DistArray(Arithmetic):
         """Id of the buffer that holds the vector; evaluates it first if need be."""
         return self.buffer.id
 
-    def __float__(self) -> float:
-        return float(values.scalar(self, "float()"))
-
-    def __int__(self) -> int:
-        return int(values.scalar(self, "int()"))
-
-    def __index__(self) -> int:
-        if self.dtype.kind != "i":
-            raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
-        return int(values.scalar(self, "index()"))
-
     __bool__, __array__ = values.truth, values.as_array
 
     def __format__(self, spec: str) -> str:
-        return format(values.scalar(self, "format()"), spec) if self.ndim == 0 else str(self)
+        return format(self.scalar("format()"), spec) if self.ndim == 0 else str(self)
 
     def __str__(self) -> str:
         return indexing.inner_text(self, "str()")

@@ -97,6 +97,12 @@ class Handle:
         with self.session.holders.lock:
             return self.like(self.node)
 
+    def scalar(self, what: str) -> Any:
+        """The value of a rank-0 array, which ``what`` needs; an implicit evaluation."""
+        if not self.node.is_scalar:
+            raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
+        return self.session.evaluate_implicitly(self, what)
+
     # --- changes ------------------------------------------------------------------------------
 
     @property

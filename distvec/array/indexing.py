@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distvec.array.creation import put
 from distvec.array.handle import Handle
 from distvec.array.operators import elementwise
-from distvec.array.values import buffer_of, numpy, persist, scalar
+from distvec.array.values import buffer_of, numpy, persist
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer
 from distvec.runtime.pending import Flight
@@ -89,7 +89,7 @@ def inner_text(x: Handle, what: str) -> str:
     """The values in print; of a vector the ends only, an implicit transfer of these."""
     x.session.transfer_implicitly(x.node, what, min(x.size, 2 * SHOWN))
     x.session.evaluate_implicitly(x, what)
-    return f"[{shown(x)}]" if x.ndim else str(scalar(x, what))
+    return f"[{shown(x)}]" if x.ndim else str(x.scalar(what))
 
 
 def _length(x: Handle) -> int:

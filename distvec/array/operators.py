@@ -98,7 +98,7 @@ def _unary(name: str) -> Callable[[H], H]:
 
 
 class Arithmetic(Handle):
-    """A handle with Python's operators. They build a graph and cost no message."""
+    """A handle with Python's operators, which cost no message, and conversions, which evaluate."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
@@ -152,3 +152,14 @@ class Arithmetic(Handle):
         with self.turn:
             result: Self = self**exponent
             return _updated(self, result, "pow")
+
+    def __float__(self) -> float:
+        return float(self.scalar("float()"))
+
+    def __int__(self) -> int:
+        return int(self.scalar("int()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind != "i":
+            raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
+        return int(self.scalar("index()"))

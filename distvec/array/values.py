@@ -54,13 +54,6 @@ def item(x: Handle) -> Any:
     return numpy(x).reshape(()).item()
 
 
-def scalar(x: Handle, what: str) -> Any:
-    """The value of a rank-0 array, for ``what``; an implicit evaluation."""
-    if x.ndim:
-        raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
-    return x.session.evaluate_implicitly(x, what)
-
-
 def truth(x: Handle) -> bool:
     """``bool(x)``; ``ValueError`` unless there is one element."""
     if x.size == 1 and x.ndim:
@@ -70,7 +63,7 @@ def truth(x: Handle) -> bool:
             "The truth value of an array with more than one element is ambiguous. "
             "Use a.any() or a.all()"
         )
-    return bool(scalar(x, "bool()"))
+    return bool(x.scalar("bool()"))
 
 
 def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -85,7 +85,7 @@ class Planner:
         if self._exact and (direct := sum(node in self._exact for node in order)):
             notes.append(_DIRECT.format(direct))
         template = self._template(order, walk.levels, {id(root) for root in roots}, kept)
-        return Plan(template.with_notes(notes), order, aliases)
+        return Plan(template.with_notes(notes) if notes else template, order, aliases)
 
     def compute_directly(self, product: Node) -> None:
         """Never again expand this inner product: its terms cancel."""

@@ -17,7 +17,8 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     missing = [node for node in pending if node.value is None and node not in goals]
     if not missing:
         return []
-    reads = {id(node): _READS for node in walk.below(goals) if node.known and not node.is_scalar}
+    below = walk.below(goals)
+    reads = {id(node): _READS for node in below if node.value is not None and not node.is_scalar}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:
@@ -52,7 +53,7 @@ def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[
     """
     found = []
     for node in order:
-        for factor in product_of(node, stored) or ():
-            if id(factor) in stored and not factor.known:
+        for factor in (product_of(node, stored) or ()) if node.op == "sum" else ():
+            if id(factor) in stored and factor.value is None:
                 found.append(inner_of(graph, factor, factor))
     return list(dict.fromkeys(found))

@@ -67,7 +67,7 @@ class Template:
 
     def with_notes(self, notes: Sequence[str]) -> Template:
         """The same with further notes."""
-        return replace(self, notes=(*self.notes, *notes)) if notes else self
+        return replace(self, notes=(*self.notes, *notes))
 
     @property
     def messages(self) -> int:

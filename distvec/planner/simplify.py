@@ -9,16 +9,16 @@ import numpy as np
 
 from distvec.graph.expr import Buffer, Graph, Node
 from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
 def simplify(graph: Graph, node: Node) -> None:
-    """Settle a scalar that is known already or follows from known scalars."""
-    if node.value is None and node.is_scalar:
-        value = _known_product(node) if node.is_reduction else _folded(node)
-        if value is not None:
-            graph.settle(node, value, None)
+    """Settle ``node``, a scalar without a value, if one is known or follows from known scalars."""
+    value = _known_product(node) if node.op in REDUCERS else _folded(node)
+    if value is not None:
+        graph.settle(node, value, None)
 
 
 def _known_product(node: Node) -> Any:

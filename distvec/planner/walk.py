@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from distvec.graph.expr import Node, topological
+from distvec.graph.expr import Node
+from ps_backend.program.reducers import REDUCERS
 
 
 class Walk:
@@ -21,19 +22,38 @@ class Walk:
         self._done: set[int] = set()
 
     def add(self, roots: Iterable[Node], visit: Callable[[Node], None] | None = None) -> None:
-        """Append what is below ``roots`` and not there yet; ``visit`` may settle each node first.
+        """Append what is below ``roots`` and not there yet; ``visit`` may settle each scalar first.
 
         Nothing below a node with a value is entered.
         """
-        levels = self.levels
-        for node in topological(roots, is_known, self._done):
-            if visit is not None:
-                visit(node)
-            level = 0
-            if node.value is None and node.args:
-                level = max([levels[id(arg)] for arg in node.args]) + node.is_reduction
-            levels[id(node)] = level
-            self.nodes.append(node)
+        done = self._done
+        for root in roots:
+            stack = [root]  # no recursion, so a chain may be of any depth
+            while stack:
+                node = stack[-1]
+                if id(node) in done:
+                    stack.pop()
+                    continue
+                if node.value is None:
+                    for arg in reversed(node.args):
+                        if id(arg) not in done:
+                            stack.append(arg)
+                    if stack[-1] is not node:
+                        continue
+                    if visit is not None and node.is_scalar:
+                        visit(node)
+                stack.pop()
+                done.add(id(node))
+                self._append(node)
+
+    def _append(self, node: Node) -> None:
+        levels, level = self.levels, 0
+        if node.value is None and node.args:
+            level = max([levels[id(arg)] for arg in node.args])
+            if node.op in REDUCERS:
+                level += 1
+        levels[id(node)] = level
+        self.nodes.append(node)
 
     def level(self, node: Node) -> int:
         """The level of ``node``, which is added if it is not there."""
@@ -55,8 +75,3 @@ class Walk:
             if node.value is None and id(node) in needed:
                 needed.update(map(id, node.args))
         return [node for node in self.nodes if id(node) in needed]
-
-
-def is_known(node: Node) -> bool:
-    """Whether it has its value; what it was computed from does not matter any more."""
-    return node.value is not None

@@ -34,10 +34,11 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     or if the plan might have to be run again.
     """
     program = plan.template.programs[-1]
-    if any(plan.nodes[position].direct is not None for position in program.scalars):
-        return {}  # an expanded inner product may cancel, and then its vectors are needed
+    for position in program.scalars:
+        if plan.nodes[position].direct is not None:
+            return {}  # an expanded inner product may cancel, and then its vectors are needed
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
-    if not wanted or any(plan.nodes[position].type.nbytes < LEAST_BYTES for position in wanted):
+    if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
         return {}
     dying = _dying(holders, plan)
     donors: dict[int, int] = {}

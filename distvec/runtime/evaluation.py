@@ -94,7 +94,7 @@ class Evaluator:
     def evaluate_implicitly(self, array: Holder, what: str) -> Any:
         """The value of ``array``, which ``what`` needs; counted, and an error in strict mode."""
         node = array.node
-        if node.known:
+        if node.value is not None:
             return node.value
         if self._strict:
             raise RuntimeError(
@@ -146,7 +146,8 @@ class Evaluator:
                 self.holders.asked = targets = list(dict.fromkeys(nodes))
             try:
                 self.holders.wait_for(targets)
-                if self.holders.flights or not all(node.known for node in targets):
+                unknown = [node for node in targets if node.value is None]
+                if unknown or self.holders.flights:
                     self._compute(targets)
             finally:
                 self.holders.asked = ()
@@ -183,7 +184,7 @@ class Evaluator:
         self, targets: Sequence[Node], hold: uninterrupted, *, wait: bool, alone: bool = False
     ) -> None:
         while True:
-            missing = [node for node in targets if not node.known]
+            missing = [node for node in targets if node.value is None]
             plan = self._plan(missing, alone=alone) if missing else None
             if plan is not None:
                 self.holders.wait_for(plan.nodes)

@@ -120,7 +120,7 @@ def _settle(
     if flight is not None and program is not None:
         awaited = {position for sweep in program.sweeps for position in sweep.stores}
     for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
-        if value is None or node.known:
+        if value is None or node.value is not None:
             continue
         if flight is not None and position in awaited:
             flight.remember(node, graph.memento(node))

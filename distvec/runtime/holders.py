@@ -81,7 +81,7 @@ class Holders:
         found = []
         for array in self._alive(self._pending):
             node = array.node
-            if not node.known:
+            if node.value is None:
                 found.append(node)
             elif not self.flights:  # else it may be pending again
                 self._pending.pop(id(array), None)

@@ -35,8 +35,9 @@ class Dispatcher:
         """As ``Client.run``."""
         calls = program.calls
         shares: dict[int, list[int]] = {}
-        for number, call in enumerate(calls):
-            for server in self._holders_of(call.space):
+        holders = [self._holders_of(call.space) for call in calls]
+        for number, servers in enumerate(holders):
+            for server in servers:
                 shares.setdefault(server, []).append(number)
         if not shares:
             self._fan_out.note_frees(program.frees)
@@ -52,7 +53,7 @@ class Dispatcher:
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             return None
-        return self._assemble(calls, self._fan_out.send(messages, after=after))
+        return _assemble(calls, holders, self._fan_out.send(messages, after=after))
 
     def _message(self, server: int, calls: Sequence[tuple[SweepCall, pb.SweepCall]]) -> Message:
         known = self._fan_out.links[server].known_sweeps
@@ -92,18 +93,6 @@ class Dispatcher:
 
         return after
 
-    def _assemble(self, calls: tuple[SweepCall, ...], replies: Replies) -> list[list[np.ndarray]]:
-        """Per call its partial results, the parts of the servers in the order of the slots."""
-        partials = {server: iter(reply.partials) for server, reply in replies.items()}
-        results = []
-        for call in calls:
-            result = []
-            for dtype in call.sweep.partials:
-                parts = [next(partials[server]) for server in self._holders_of(call.space)]
-                result.append(np.frombuffer(b"".join(parts), dtype))
-            results.append(result)
-        return results
-
     def _holders_of(self, space: Space) -> list[int]:
         found = self._holders.get(space)
         if found is None:
@@ -111,3 +100,18 @@ class Dispatcher:
                 self._holders.clear()
             found = self._holders[space] = space.holders(self._servers)
         return found
+
+
+def _assemble(
+    calls: Sequence[SweepCall], holders: Sequence[Sequence[int]], replies: Replies
+) -> list[list[np.ndarray]]:
+    """Per call its partial results, the parts of its holders in the order of the slots."""
+    partials = {server: iter(reply.partials) for server, reply in replies.items()}
+    results = []
+    for call, servers in zip(calls, holders, strict=True):
+        result = []
+        for dtype in call.sweep.partials:
+            parts = [next(partials[server]) for server in servers]
+            result.append(np.frombuffer(b"".join(parts), dtype))
+        results.append(result)
+    return results

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,8 @@ class ArrayType:
     width: int = field(init=False, repr=False)
     """Elements of one row: 1 of vectors."""
     _hash: int = field(init=False, repr=False)
+    is_scalar: ClassVar[bool] = False
+    """It is on the servers."""
 
     def __post_init__(self) -> None:
         width = prod(self.row)
@@ -85,11 +87,6 @@ class ArrayType:
     def __str__(self) -> str:
         rows = f" rows of shape {self.row}" if self.row else ""
         return f"{self.dtype}{rows} over {self.space}"
-
-    @property
-    def is_scalar(self) -> bool:
-        """Never: it is on the servers."""
-        return False
 
     @property
     def value(self) -> ValueType:
@@ -138,11 +135,7 @@ class ScalarType:
     """
 
     dtype: np.dtype[Any]
-
-    @property
-    def is_scalar(self) -> bool:
-        """Always."""
-        return True
+    is_scalar: ClassVar[bool] = True
 
     @property
     def space(self) -> Space:
