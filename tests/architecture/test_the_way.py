@@ -1,0 +1,49 @@
+"""How far it is from ``float(z @ x)`` to its value: Python calls made, and files they are in."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+import distvec as dv
+from tests.architecture.imports import ROOT
+
+MOST_CALLS = 300
+MOST_FILES = 42
+
+_OURS = tuple(f"{ROOT / package}/" for package in ("distvec", "ps_backend"))
+_INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>")
+"""Calls no more from Python 3.12 on."""
+
+
+def test_the_way_is_short() -> None:
+    """Warm, client and server in this process."""
+    with dv.local(servers=2, in_process=True) as ps:
+        x, y = ps.array(np.arange(1000.0)), ps.array(np.ones(1000))
+
+        def value() -> float:
+            z = 2 * x + y
+            return float(z @ x)
+
+        for _ in range(10):
+            value()
+        calls: Counter[str] = Counter()
+
+        def count(frame: FrameType, event: str, _: Any) -> None:
+            code = frame.f_code
+            if event == "call" and code.co_filename.startswith(_OURS):
+                calls[code.co_filename[len(str(ROOT)) + 1 :]] += code.co_name not in _INLINE
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            value()
+        finally:
+            sys.setprofile(before)
+    files = "\n".join(f"{number:4} {file}" for file, number in calls.most_common())
+    assert calls.total() <= MOST_CALLS, f"{calls.total()} calls:\n{files}"
+    assert len(calls) <= MOST_FILES, f"{len(calls)} files:\n{files}"
