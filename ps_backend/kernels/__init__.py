@@ -10,20 +10,15 @@ inner products, which every sweep shares: for arrays of middle length, and very 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering.lower import lower
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
-from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program import ops
-from ps_backend.program.sweep import Scalar, Sweep, verify_engine, verify_sweep
+from ps_backend.program.sweep import Sweep, verify_engine, verify_sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
@@ -33,36 +28,6 @@ LINEAR_FROM_LENGTH = 1 << 18
 of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
-
-Arrays = Sequence[npt.NDArray[np.generic]]
-
-
-class Kernel(Protocol):
-    """A compiled sweep."""
-
-    def __call__(
-        self,
-        inputs: Arrays,
-        scalars: Sequence[Scalar],
-        outputs: Arrays,
-        offset: int,
-        length: int,
-        block_size: int,
-        pause: Pause = no_pause,
-    ) -> list[npt.NDArray[np.generic]]:
-        """Run over the local range of one server, in one pass.
-
-        ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length`` (with rows, if
-        the sweep has such); an output that
-        is computed may be the very array of an input of its dtype. ``offset`` is
-        the global index of the first element, a multiple of ``block_size``. Returns the partial
-        results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
-        two arrays, values and global indices. ``pause`` is called between pieces of work of some
-        50 ms; what it raises ends the run, with the outputs half written.
-        """
-
-    def working_bytes(self, length: int, block_size: int) -> int:
-        """Bytes of memory that such a run takes, besides what it is given."""
 
 
 def engine_for(sweep: Sweep, length: int) -> str:

@@ -7,16 +7,13 @@ space is a block of whole rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.kernel import Arrays, Kernel
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program.sweep import Scalar
-
-if TYPE_CHECKING:
-    from ps_backend.kernels import Arrays, Kernel
 
 
 class OfRows:
