@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.errors import NotAlong, TooEarly
+from ps_backend.wire.errors import TooEarly
 from ps_backend.wire.questions import check_size
 
 Answers = dict[int, bytes]
@@ -58,7 +58,7 @@ class Mailbox:
 
     def open(self) -> None:
         """Let others wait. One message a server."""
-        self._send_all(range(self._requests.servers), "ask", value=b"")
+        self._send(self._to(range(self._requests.servers), "ask", value=b""), recorded=False)
 
     def ask(
         self, value: bytes, about: StoredArray | None = None, total: StoredArray | None = None
@@ -73,49 +73,36 @@ class Mailbox:
 
     def close(self) -> None:
         """End it: all waits raise ``MailboxClosed``. One message a server. Idempotent."""
-        self._send_all(range(self._requests.servers), "close_mailbox")
+        self._send(self._to(range(self._requests.servers), "close_mailbox"), recorded=False)
 
     # --- for who answers --------------------------------------------------------------------------
 
-    def question(self, after: int, timeout: float) -> Question | None:
+    def question(
+        self, after: int, timeout: float, along: tuple[ArrayType, np.ndarray] | None = None
+    ) -> Question | None:
         """The question as soon as its number is above ``after``; None after ``timeout`` seconds.
 
-        One message, and one more each ten seconds.
+        ``along``: with the values that it is about, of that type, into that memory; ``NotAlong`` if
+        it is about others. One message, or one to each server that holds some of the values, and
+        again each ten seconds.
         """
+        count = self._requests.servers
+        servers = [self._home] if along is None else along[0].space.holders(count)
+        type = None if along is None else encode_array(0, along[0])
 
         def ask(seconds: float) -> Question:
-            replies = self._send_all([self._home], "await_question", after=after, seconds=seconds)
-            return _question_of(replies)
+            messages = self._to(servers, "await_question", after=after, seconds=seconds, type=type)
+            for server, message in messages.items():
+                if along is not None:
+                    low, high = along[0].space.range_of(server, count)
+                    message.into = byte_view(along[1][low:high])
+            replies = self._send(messages, recorded=False)
+            first, *others = (reply.asked for reply in replies.values())
+            if any(other.question != first.question for other in others):
+                raise TooEarly("the question changed meanwhile")
+            return Question(first.question, first.value)
 
         return wait(ask, timeout)
-
-    def question_along(
-        self, after: int, timeout: float, type: ArrayType, into: np.ndarray
-    ) -> Question | None:
-        """As ``question``, with the values that it is about, of that ``type``, in ``into``.
-
-        None as well if it is about others. One message to each server that holds some of them.
-        """
-
-        def ask(seconds: float) -> Question:
-            space = type.space
-            messages = self._requests.each(
-                space.holders(self._requests.servers),
-                "await_question",
-                mailbox=self.name,
-                after=after,
-                seconds=seconds,
-                type=encode_array(0, type),
-            )
-            for server, message in messages.items():
-                low, high = space.range_of(server, self._requests.servers)
-                message.into = byte_view(into[low:high])
-            return _question_of(self._send(messages, recorded=False))
-
-        try:
-            return wait(ask, timeout)
-        except NotAlong:
-            return None
 
     def answer(
         self,
@@ -131,9 +118,8 @@ class Mailbox:
         comes too late is dropped without a word. One message a server that was asked.
         """
         check_size(value)
-        messages: Messages = self._requests.each(
-            self._asked(space), "answer", mailbox=self.name, question=number, key=key, value=value
-        )
+        servers = self._asked(space)
+        messages = self._to(servers, "answer", question=number, key=key, value=value)
         if space is not None and change is not None:
             for server, share in self._requests.shares(space, change.indices, change.values):
                 body = messages[server].request.answer
@@ -144,14 +130,13 @@ class Mailbox:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _asked(self, space: Space | None) -> Sequence[int]:
+    def _asked(self, space: Space | None) -> list[int]:
         """Where a question is asked whose answers make a total of that ``space``."""
         holders = [] if space is None else space.holders(self._requests.servers)
         return sorted({self._home, *holders})
 
-    def _send_all(self, servers: Sequence[int], kind: str, **fields: object) -> Replies:
-        messages = self._requests.each(servers, kind, mailbox=self.name, **fields)
-        return self._send(messages, recorded=False)
+    def _to(self, servers: Iterable[int], kind: str, **fields: object) -> Messages:
+        return self._requests.each(servers, kind, mailbox=self.name, **fields)
 
 
 class Asked:
@@ -199,10 +184,9 @@ class Asked:
 
     def _message(self, server: int, count: int, seconds: float) -> Message:
         is_new = self._by_server[server] is None
-        return self._mailbox._requests.each(
+        return self._mailbox._to(
             [server],
             "ask",
-            mailbox=self._mailbox.name,
             question=self._question.number,
             value=self._question.value if is_new else None,
             about=self._about if is_new else None,
@@ -210,11 +194,3 @@ class Asked:
             seconds=seconds,
             target=self._total,
         )[server]
-
-
-def _question_of(replies: Replies) -> Question:
-    """The one that all replies tell of; ``TooEarly`` if they tell of several."""
-    first, *others = (reply.asked for reply in replies.values())
-    if any(other.question != first.question for other in others):
-        raise TooEarly("the question changed meanwhile")
-    return Question(first.question, first.value)

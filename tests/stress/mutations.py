@@ -108,7 +108,7 @@ def _ask_and_answer(client: Client, x: int) -> None:
     mailbox.open()
     asked = mailbox.ask(b"value", array, array._replace(buffer=client.new_id()))
     asked.answers(2, 0.0)
-    question = mailbox.question_along(0, 0.0, array.type, np.empty(_SPACE.length))
+    question = mailbox.question(0, 0.0, (array.type, np.empty(_SPACE.length)))
     assert question == mailbox.question(0, 0.0)
     for key, indices in ((1, None), (2, np.arange(_SPACE.length))):
         change = Change(indices, np.ones(_SPACE.length))

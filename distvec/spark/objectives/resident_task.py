@@ -132,7 +132,7 @@ def _next_question(client: Client, mailbox: Mailbox, after: int) -> Question | N
     vectors = kept(LoadedPartitions).vectors
     if after and (place := vectors.give_way()) is not None:
         with suppress(PSError):  # what is wrong with the weights is said where they are needed
-            question = mailbox.question_along(after, _WAIT_SECONDS, *place)
+            question = mailbox.question(after, _WAIT_SECONDS, place)
             if question is not None:
                 vectors.came(client, _decode_request(question.value).weights)
                 return question

@@ -19,25 +19,15 @@ from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import NotAlong, TooEarly
 
 
-def _ask_bounds(body: pb.Ask) -> None:
+def _bounds(body: pb.Ask | pb.AwaitQuestion | pb.Answer) -> None:
     check_name("mailbox", body.mailbox)
-    check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
-    verify_array(body.about)
-    verify_array(body.target)
+    if not isinstance(body, pb.Answer):
+        check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
+    for array in (body.about, body.target) if isinstance(body, pb.Ask) else (body.type,):
+        verify_array(array)
 
 
-def _await_bounds(body: pb.AwaitQuestion) -> None:
-    check_name("mailbox", body.mailbox)
-    check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
-    verify_array(body.type)
-
-
-def _answer_bounds(body: pb.Answer) -> None:
-    check_name("mailbox", body.mailbox)
-    verify_array(body.type)
-
-
-@command(_ask_bounds, repeatable=True, waits=True)
+@command(_bounds, repeatable=True, waits=True)
 def ask(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A new question, its answers as soon as there are enough, and the total that they make."""
     body, memory = request.ask, session.store.memory
@@ -74,7 +64,7 @@ def _make_total(
     session.store.put({target.buffer: buffer})
 
 
-@command(_await_bounds, repeatable=True, waits=True)
+@command(_bounds, repeatable=True, waits=True)
 def await_question(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A question as soon as there is a new one, with the values that it is about if wanted."""
     body = request.await_question
@@ -92,14 +82,13 @@ def await_question(session: ServerSession, request: pb.Request, _: Payload) -> R
     return Response(pb.Reply(asked=asked, payload=len(parts[0])), parts, [buffer])
 
 
-@command(_answer_bounds, repeatable=True)
+@command(_bounds, repeatable=True)
 def answer(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """One answer, and what it contributes."""
     body = request.answer
     mailbox = session.meetings.get(Mailbox, body.mailbox)
-    added = None
-    if body.HasField("type"):
-        added = contribution(session, body, payload, "contributing to a total")
+    what = "contributing to a total"
+    added = contribution(session, body, payload, what) if body.HasField("type") else None
     mailbox.answer(body.question, body.key, body.value, added)
     return Response(pb.Reply())
 

@@ -15,7 +15,7 @@ from ps_backend.program.types import array_type
 from ps_backend.server.state import mailbox as state
 from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.rendezvous import WaitingRoom
-from ps_backend.wire.errors import Crowded
+from ps_backend.wire.errors import Crowded, NotAlong
 from ps_backend.wire.questions import MOST_VALUE_BYTES
 from tests.ps_backend.helpers import QUICK, TOKEN, Faulty, in_process, put, served
 
@@ -379,13 +379,13 @@ def test_an_array_comes_along_with_the_question(connect, workers):
     mailbox, values = opened(client), np.random.default_rng(4).normal(size=SPACE.length)
     about = StoredArray(put(client, SPACE, values), TYPE)
     found = np.empty(SPACE.length)
-    wait = workers.submit(mailbox.question_along, 0, LONG, TYPE, found)
+    wait = workers.submit(mailbox.question, 0, LONG, (TYPE, found))
     asked = mailbox.ask(b"here", about, about._replace(buffer=client.new_id()))
     assert asked.answers(0, LONG) == [{}] * 3
     assert wait.result() == Question(asked.number, b"here")
     assert found.tobytes() == values.tobytes()
     client.counters.reset()
-    mailbox.question_along(0, LONG, TYPE, found)
+    mailbox.question(0, LONG, (TYPE, found))
     assert client.counters.messages_per_server == [1, 1, 1]
 
 
@@ -397,7 +397,9 @@ def test_another_array_does_not_come_along(connect):
     mailbox.ask(b"here", about, total).answers(1, 0.0)
     for space, dtype in ((SPACE, np.float32), (DenseSpace(5001), float)):
         into = np.empty(space.length, dtype)
-        assert mailbox.question_along(0, LONG, array_type(space, dtype), into) is None
+        with pytest.raises(NotAlong):
+            mailbox.question(0, LONG, (array_type(space, dtype), into))
     mailbox.ask(b"about nothing", total=total).answers(1, 0.0)
-    assert mailbox.question_along(0, LONG, TYPE, np.empty(SPACE.length)) is None
+    with pytest.raises(NotAlong):
+        mailbox.question(0, LONG, (TYPE, np.empty(SPACE.length)))
     assert mailbox.question(0, LONG).value == b"about nothing"

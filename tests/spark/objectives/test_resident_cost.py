@@ -83,7 +83,7 @@ def running(tmp_path):
                 for recorder in (*ours, *theirs):
                     recorder.kinds.clear()
                 total = about._replace(buffer=driver.new_id())
-                request = Evaluation(about.buffer, SPACE.length, "<f8", intercept=False)
+                request = Evaluation(about.buffer, TYPE, intercept=False)
                 asked = mailbox.ask(encode_request(request), about, total)
                 (result,) = {tuple(decode_results(one)) for one in asked.answers(1, LONG)}
                 kinds = [recorder.kinds.copy() for recorder in ours]
