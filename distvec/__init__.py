@@ -35,8 +35,7 @@ from ps_backend.errors import (
     ServerLost,
     StaleRequest,
 )
-from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program import ops, reducers
 
 vdot = dot
 
@@ -69,7 +68,7 @@ __all__ = [
     "vecdot",
     "where",
     "zeros_like",
-    *sorted((*ops.PUBLIC, *REDUCERS)),
+    *sorted((*ops.PUBLIC, *reducers.PUBLIC)),
 ]
 
 # Modules of these names are no part of the face: `distvec.array([1.0])` shall say what to type.
@@ -82,10 +81,10 @@ def __getattr__(name: str) -> Callable[..., Any]:
     """A function or reduction: a row of its table is all that one takes."""
     if name in ops.PUBLIC:
         return functions.of_op(name)
-    if name in REDUCERS:
+    if name in reducers.PUBLIC:
         return reductions.of_table(name)
     raise AttributeError(hints.of_module(name), name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *ops.PUBLIC, *REDUCERS})
+    return sorted({*globals(), *ops.PUBLIC, *reducers.PUBLIC})

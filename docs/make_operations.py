@@ -9,7 +9,7 @@ import numpy as np
 from distvec.array.namespace import VERSIONS
 from distvec.graph import dtypes
 from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
 
 PAGE = Path(__file__).with_name("operations.md")
@@ -59,7 +59,7 @@ def page() -> str:
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
-    reductions = ", ".join(f"`{name}`" for name in REDUCERS)
+    reductions = ", ".join(f"`{name}`" for name in PUBLIC)
     return "\n".join([*lines, "", _REST.format(reductions=reductions, version=VERSIONS[-1])])
 
 

@@ -15,7 +15,7 @@ from distvec.array import functions, reductions
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
 from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -31,7 +31,7 @@ _DEVICE = "servers"
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
-    return frozenset((*ops.PUBLIC, *REDUCERS, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
+    return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
 
 
 class _Linalg:
@@ -127,7 +127,7 @@ class Namespace:
         self._session = session
         for name in ops.PUBLIC:
             setattr(self, name, functions.of_op(name))
-        for name in REDUCERS:
+        for name in PUBLIC:
             setattr(self, name, reductions.of_table(name))
         for name in _REDUCTIONS:
             setattr(self, name, getattr(reductions, name))

@@ -120,7 +120,7 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
     """The reduction of the table that NumPy calls by its name as well, if ``func`` is one."""
     name = func.__name__
-    is_row = name in reducers.REDUCERS and getattr(np, name, None) is func
+    is_row = name in reducers.PUBLIC and getattr(np, name, None) is func
     return reductions.of_table(name) if is_row else None
 
 

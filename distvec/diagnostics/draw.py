@@ -105,4 +105,4 @@ def _edges(
     for k, value in enumerate(kinds.outputs):
         yield f"{prefix}v{value} -> {prefix}o{k}"
     for k, reduction in enumerate(kinds.reductions):
-        yield f"{prefix}v{reduction.arg} -> {prefix}r{k}"
+        yield from (f"{prefix}v{arg} -> {prefix}r{k}" for arg in reduction.args)

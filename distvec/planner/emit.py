@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Node, topological
+from distvec.planner.combine import combine
 from distvec.planner.fuse import Loop
 from distvec.planner.plan import PlannedProgram, PlannedSweep, Template
 from distvec.planner.schedule import Schedule
@@ -50,10 +51,10 @@ def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSwe
         scalars=tuple(node.type.value for node in scalars),
         steps=tuple(Step(node.op, arguments(node), node.type.value) for node in steps),
         outputs=tuple(number[id(node)] for node in loop.stores),
-        reductions=tuple(Reduction(r.op, number[id(r.args[0])]) for r in loop.reductions),
+        reductions=tuple(Reduction(r.op, (number[id(r.args[0])],)) for r in loop.reductions),
     )
     return PlannedSweep(
-        structure,
+        combine(structure),
         loop.space,
         inputs=[position[id(node)] for node in inputs],
         scalars=[position[id(node)] for node in scalars],

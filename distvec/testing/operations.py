@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.reducers import PUBLIC
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
@@ -66,7 +66,7 @@ ELEMENTWISE = (
 """Every row of the op table that users call, as an operator where there is one."""
 
 REDUCTIONS = (
-    *(Operation(name, 1, getattr(np, name)) for name in REDUCERS),
+    *(Operation(name, 1, getattr(np, name)) for name in PUBLIC),
     Operation("mean", 1, np.mean),
     Operation("count_nonzero", 1, np.count_nonzero),
     Operation("dot", 2, operator.matmul),

@@ -1,10 +1,22 @@
 """Kernels: a sweep's structure compiled to one pass over memory.
 
-Two engines stand behind one interface. *numba* compiles a loop per structure and runs at the speed
-of memory, for large arrays; inner products and linear combinations of any number of vectors count
-as one structure (``split``). *numexpr* needs no compiler and runs block by block, for small arrays
-and where numba is not installed. *mixed* is numexpr with numba's loops for linear combinations and
-inner products, which every sweep shares: for arrays of middle length, and very long sweeps.
+Three engines stand behind one interface, ``Kernel``:
+
+=======  =====================================================================================
+numexpr  needs no compiler: NumPy functions and numexpr's expressions, chunk by chunk; for short
+         arrays, and where numba is not installed
+mixed    numexpr with compiled loops for linear combinations and inner products, which all sweeps
+         share; for arrays of middle length, and for very long sweeps
+numba    one loop compiled for the structure, at the speed of memory; for long arrays
+=======  =====================================================================================
+
+The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
+what the engine has no loop for. numexpr lists instructions (``numexpr_engine``); mixed adds those
+of the shared loops to them (``compiled.mixed_engine``). For numba, ``lowering.split`` takes out
+what is called rather than compiled, ``lowering.stages`` orders the calls and the loops between
+them, ``compiled.source`` writes the text, ``compiled.machine_code`` compiles it or finds it on
+disk, and ``compiled.numba_engine`` runs it. The shared loops are ``compiled.linear``, driven by
+``compiled.tables``; the innermost ones are in ``compiled.simd``.
 """
 
 from __future__ import annotations
@@ -14,7 +26,7 @@ from functools import lru_cache
 from math import prod
 
 from ps_backend.kernels.kernel import Kernel as Kernel
-from ps_backend.kernels.lowering.lower import lower
+from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
 from ps_backend.program import ops
@@ -37,8 +49,8 @@ def engine_for(sweep: Sweep, length: int) -> str:
     """
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
         return "numexpr"
-    parts = split(lower(sweep))
-    if length < NUMBA_FROM_LENGTH and (parts.steps or not sweep.steps):
+    parts = split(for_numba(sweep))
+    if length < NUMBA_FROM_LENGTH and (parts.steps or not (sweep.steps or parts.dots)):
         return "mixed"
     has_text = all(ops.TABLE[step.op].numba for step in parts.rest.steps)
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
@@ -49,10 +61,10 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
 
     Raises ``NotImplementedError`` for reductions that no kernel can run.
     """
-    width, values = prod(sweep.row), len(sweep.types)
+    width = prod(sweep.row)
     engine = engine_for(sweep, length * width)
     verify_engine(sweep, engine)
-    remembered = next((cached for most, cached in _REMEMBERED if values <= most), _compile)
+    remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
     kernel = remembered(sweep.flat, engine)
     return OfRows(kernel, width) if sweep.row else kernel
 
@@ -77,4 +89,4 @@ _REMEMBERED = (
     (2048, lru_cache(maxsize=64)(_compile)),
     (1 << 19, lru_cache(maxsize=2)(_compile)),
 )
-"""By number of values, of which each takes some KiB: all sessions share these kernels."""
+"""By size of the sweep, of which each value takes some KiB: all sessions share these kernels."""

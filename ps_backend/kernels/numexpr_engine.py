@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numexpr
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.lowering.lower import for_numexpr
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS, Reducer
@@ -48,31 +49,20 @@ class Instruction:
     dtype: np.dtype[Any]
 
 
-class Shortcuts(Protocol):
-    """What of a sweep something else computes, chunk by chunk."""
-
-    @property
-    def instructions(self) -> Mapping[int, Instruction]:
-        """Instead of what leads to these values."""
-
-    @property
-    def factors(self) -> Mapping[int, tuple[int, int]]:
-        """Reductions that are inner products, and of which values."""
-
-    def products(self, values: Sequence[Any], length: int, block_size: int) -> Mapping[int, Array]:
-        """The partial results of these reductions, by block."""
-
-
 class NumexprKernel:
     """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
 
-    def __init__(self, sweep: Sweep, shortcuts: Shortcuts | None = None) -> None:
-        self._sweep, self._shortcuts = sweep, shortcuts
+    def __init__(self, sweep: Sweep) -> None:
+        self._prepare(for_numexpr(sweep), {})
+
+    def _prepare(self, sweep: Sweep, combined: Mapping[int, Instruction]) -> None:
+        """``combined`` compute the combinations that are left in ``sweep``, by value."""
+        self._sweep = sweep
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
-        self._instructions = _instructions(sweep, shortcuts)
-        self._last_uses, self._most_alive = _lives(sweep, shortcuts, self._instructions)
+        self._instructions = _instructions(sweep, combined)
+        self._last_uses, self._most_alive = _lives(sweep, self._instructions)
         self._unknown = [None] * len(sweep.steps)
-        self._partials = [partial_dtypes(r, sweep.types[r.arg]) for r in sweep.reductions]
+        self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
 
     def __call__(
         self,
@@ -103,7 +93,7 @@ class NumexprKernel:
                     if k in products:
                         partials[k].append((products[k],))
                         continue
-                    operand = values[reduction.arg]
+                    operand = values[reduction.args[0]]
                     if operand.ndim == 0:
                         operand = np.broadcast_to(operand, (high - low,))
                     partials[k].append(_reduce_blocks(reduction, operand, offset + low, block_size))
@@ -119,7 +109,8 @@ class NumexprKernel:
         return 8 * (self._most_alive * chunk + 2 * partials)
 
     def _products(self, values: list[Any], length: int, block_size: int) -> Mapping[int, Array]:
-        return self._shortcuts.products(values, length, block_size) if self._shortcuts else {}
+        """The partial results of inner products, by reduction, where they are left in the sweep."""
+        return {}
 
     def _compute(self, values: list[Any], index: int, length: int, pause: Pause) -> None:
         often = len(self._instructions) * length > _LONG_WORK
@@ -162,59 +153,37 @@ def _iota() -> None:
 # --- instructions ---------------------------------------------------------------------------------
 
 
-def _instructions(sweep: Sweep, shortcuts: Shortcuts | None) -> list[Instruction]:
+def _instructions(sweep: Sweep, combined: Mapping[int, Instruction]) -> list[Instruction]:
     first = len(sweep.inputs) + len(sweep.scalars)
-    given = shortcuts.instructions if shortcuts else {}
-    factors = shortcuts.factors if shortcuts else {}
-    kept = {r.arg for k, r in enumerate(sweep.reductions) if k not in factors}
-    kept |= {*sweep.outputs, *(value for pair in factors.values() for value in pair)}
-    args = {
-        value: given[value].args if value in given else step.args
-        for value, step in enumerate(sweep.steps, first)
-    }
-    needed = _needed(args, kept)
-    kept |= {arg for value in given if value in needed for arg in args[value]}
-    uses = Counter(arg for value in args if value in needed for arg in args[value])
-    fusable = [
-        value not in given and _fits_numexpr(sweep, step)
-        for value, step in enumerate(sweep.steps, first)
-    ]
+    kept = sweep.results.union(*(instruction.args for instruction in combined.values()))
+    uses = Counter(arg for step in sweep.steps for arg in step.args)
+    fusable = [isinstance(step, Step) and _fits_numexpr(sweep, step) for step in sweep.steps]
 
     def may_join(value: int) -> bool:
         """Whether this step's value is needed once, and numexpr computes it."""
         return value >= first and fusable[value - first] and uses[value] == 1 and value not in kept
 
-    inner: set[int] = set()
-    members: dict[int, int] = {}
+    members: dict[int, list[int]] = {}  # by value of an instruction: the steps that it computes
     for number, step in enumerate(sweep.steps, first):
-        if number not in needed:
-            continue
-        members[number] = 1
+        members[number] = [number]
         for arg in step.args if fusable[number - first] else ():
-            if may_join(arg) and members[number] + members[arg] <= _MOST_JOINED:
-                members[number] += members[arg]
-                inner.add(arg)
+            if may_join(arg) and len(members[number]) + len(members[arg]) <= _MOST_JOINED:
+                members[number] += members.pop(arg)
     result = []
-    for number in range(first, first + len(sweep.steps)):
-        if number in inner or number not in needed:
-            continue
-        if number in given:
-            result.append(given[number])
-        elif members[number] >= _LEAST_JOINED:
-            result.append(_joined(sweep, number, inner))
+    for number, joined in members.items():
+        if number in combined:
+            result.append(combined[number])
+        elif len(joined) >= _LEAST_JOINED:
+            result.append(_joined(sweep, sorted(joined)))
         else:
-            result += [_plain(sweep, member) for member in sorted(_members(sweep, number, inner))]
+            result += [_plain(sweep, member) for member in sorted(joined)]
     return result
 
 
-def _lives(
-    sweep: Sweep, shortcuts: Shortcuts | None, instructions: Sequence[Instruction]
-) -> tuple[dict[int, list[int]], int]:
+def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int, list[int]], int]:
     """After which instruction which values are used no more; and how many are kept at once."""
     first = len(sweep.inputs) + len(sweep.scalars)
-    factors = shortcuts.factors if shortcuts else {}
-    kept = {*sweep.outputs, *(value for pair in factors.values() for value in pair)}
-    kept |= {r.arg for k, r in enumerate(sweep.reductions) if k not in factors}
+    kept = sweep.results
     last: dict[int, int] = {}
     for instruction in instructions:
         last[instruction.target] = instruction.target  # of no use: its own is the last
@@ -231,17 +200,6 @@ def _lives(
     return ends, most
 
 
-def _needed(args: Mapping[int, Sequence[int]], roots: Iterable[int]) -> set[int]:
-    """The values that ``roots`` are computed from, themselves included."""
-    found, open_values = set(), list(roots)
-    while open_values:
-        value = open_values.pop()
-        if value not in found:
-            found.add(value)
-            open_values += args.get(value, ())
-    return found
-
-
 def _fits_numexpr(sweep: Sweep, step: Step) -> bool:
     """numexpr computes the step as NumPy does: a known template on floats of one dtype."""
     dtypes = {sweep.types[arg].dtype for arg in step.args}
@@ -254,22 +212,12 @@ def _fits_numexpr(sweep: Sweep, step: Step) -> bool:
     )
 
 
-def _members(sweep: Sweep, root: int, inner: set[int]) -> set[int]:
-    """The steps that end in ``root`` through values nobody else needs, ``root`` included."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    found, open_values = set(), [root]
-    while open_values:
-        value = open_values.pop()
-        found.add(value)
-        open_values += [arg for arg in sweep.steps[value - first].args if arg in inner]
-    return found
-
-
-def _joined(sweep: Sweep, root: int, inner: set[int]) -> Instruction:
-    first = len(sweep.inputs) + len(sweep.scalars)
+def _joined(sweep: Sweep, members: Sequence[int]) -> Instruction:
+    """One expression for steps that end in the last of them, through values nobody else needs."""
+    first, root = len(sweep.inputs) + len(sweep.scalars), members[-1]
     text: dict[int, str] = {}
     arguments: list[int] = []
-    for value in sorted(_members(sweep, root, inner)):
+    for value in members:
         step = sweep.steps[value - first]
         for arg in step.args:
             if arg not in text:

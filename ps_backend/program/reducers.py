@@ -29,7 +29,7 @@ class Reducer:
     """The ufunc that it is the ``reduce`` of; or, of those that ``locate``, the function."""
     fold: str
     """Text of a chunk of floats reduced; the names are helpers of ``kernels/scalar_math.py``."""
-    fold_ints: str
+    fold_ints: str = ""
     """The same of integers."""
     join: str = ""
     """Text of two results joined, ``{a}`` of the chunks before and ``{b}`` of the next one."""
@@ -42,6 +42,8 @@ class Reducer:
     picks: bool = False
     """The result is one of the values, in their dtype. Otherwise it is in the dtype of floats, and
     in that of the accumulator for other values."""
+    arity: int = 1
+    """Values that it takes: of two, it reduces the products in float64."""
     truth: bool = False
     """Reduces whether values are true."""
     locates: bool = False
@@ -107,6 +109,7 @@ _ROWS = (
         identity=0,
         doc="Sum of the elements: floats in their dtype, integers and booleans as int64.",
     ),
+    Reducer("dot", np.add, "_sum({})", join="{a} + {b}", identity=0, arity=2),
     Reducer(
         "prod",
         np.multiply,
@@ -180,6 +183,8 @@ _ROWS = (
 
 # What this process knows: a state of the process for the reason that ``ops`` gives.
 REDUCERS: dict[str, Reducer] = {}
+PUBLIC: dict[str, Reducer] = {}
+"""Those of one value, which users call by name: inner products the planner finds."""
 NAMES: dict[Any, str] = {}
 """By NumPy's function or ufunc the row that stands for it."""
 
@@ -192,6 +197,8 @@ def register(row: Reducer) -> None:
     if row.name in REDUCERS or row.name in ops.TABLE:
         raise ValueError(f"{row.name!r} is there already; give the new reduction another name")
     REDUCERS[row.name] = row
+    if row.arity == 1:
+        PUBLIC[row.name] = row
     NAMES.setdefault(row.numpy, row.name)
 
 

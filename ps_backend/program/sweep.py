@@ -19,11 +19,16 @@ import numpy as np
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.program import ops
+from ps_backend.program.combination import Combination, Link, is_well_formed
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import DTYPES, Row, ValueType
+from ps_backend.program.types import DTYPES, FLOATS, Row, ValueType
 
 Scalar = bool | int | float
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(f"%{value}" for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +39,27 @@ class Step:
     args: tuple[int, ...]
     type: ValueType
 
+    def renumbered(self, number: Mapping[int, int]) -> Step:
+        """The same of other values."""
+        return Step(self.op, tuple([number[arg] for arg in self.args]), self.type)
+
+    def __str__(self) -> str:
+        return f"{self.op}({_listed(self.args)})"
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value reduced over the sweep."""
+    """A value reduced over the sweep, or a pair of them."""
 
     op: str
-    arg: int
+    args: tuple[int, ...]
     axis: int | None = None
     """Along what: None for all elements, which leaves one partial result per block; 0 for the
     slots, which leaves one per block and column; 1 for each row, which makes an array."""
+
+    def renumbered(self, number: Mapping[int, int]) -> Reduction:
+        """The same of other values."""
+        return Reduction(self.op, tuple([number[arg] for arg in self.args]), self.axis)
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Sweep:
 
     inputs: tuple[ValueType, ...]
     scalars: tuple[ValueType, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Combination, ...]
     outputs: tuple[int, ...]
     reductions: tuple[Reduction, ...]
 
@@ -60,6 +76,17 @@ class Sweep:
     def types(self) -> tuple[ValueType, ...]:
         """The type of every value, in order of number."""
         return self.inputs + self.scalars + tuple(step.type for step in self.steps)
+
+    @property
+    def results(self) -> set[int]:
+        """The values that are stored or reduced."""
+        return {*self.outputs}.union(*(reduction.args for reduction in self.reductions))
+
+    @cached_property
+    def size(self) -> int:
+        """Values, links of combinations and reductions: what the work of compiling grows with."""
+        links = sum(len(step.links) for step in _combinations(self))
+        return len(self.types) + links + len(self.reductions)
 
     @cached_property
     def makes(self) -> int:
@@ -73,7 +100,10 @@ class Sweep:
         rows = [r for r in self.reductions if r.axis == 1]
         return (
             *(types[value] for value in self.outputs),
-            *(ValueType(REDUCERS[r.op].accumulators(types[r.arg].dtype)[-1].name) for r in rows),
+            *(
+                ValueType(REDUCERS[r.op].accumulators(types[r.args[0]].dtype)[-1].name)
+                for r in rows
+            ),
         )
 
     @cached_property
@@ -121,13 +151,12 @@ class Sweep:
         for number, value in enumerate(self.scalars, first):
             yield f"%{number} = scalar {value.dtype}"
         for number, step in enumerate(self.steps, first + len(self.scalars)):
-            args = ", ".join(f"%{arg}" for arg in step.args)
-            yield f"%{number} = {step.op}({args}) {step.type.dtype}"
+            yield f"%{number} = {step} {step.type.dtype}"
         for output in self.outputs:
             yield f"store %{output}"
         for reduction in self.reductions:
             axis = "" if reduction.axis is None else f", axis {reduction.axis}"
-            yield f"reduce {reduction.op}(%{reduction.arg}{axis})"
+            yield f"reduce {reduction.op}({_listed(reduction.args)}{axis})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +200,48 @@ def _args_come_first(sweep: Sweep) -> bool:
     )
 
 
+def _plain(sweep: Sweep) -> Iterator[Step]:
+    return (step for step in sweep.steps if isinstance(step, Step))
+
+
+def _combinations(sweep: Sweep) -> Iterator[Combination]:
+    return (step for step in sweep.steps if isinstance(step, Combination))
+
+
 def _arities_fit(sweep: Sweep) -> bool:
-    return all(len(step.args) == ops.TABLE[step.op].arity for step in sweep.steps)
+    return all(len(step.args) == ops.TABLE[step.op].arity for step in _plain(sweep))
 
 
 def _values_exist(sweep: Sweep) -> bool:
     count = len(sweep.inputs) + len(sweep.scalars) + len(sweep.steps)
-    used = sweep.outputs + tuple(reduction.arg for reduction in sweep.reductions)
-    return all(0 <= value < count for value in used)
+    reduced = (value for reduction in sweep.reductions for value in reduction.args)
+    return all(0 <= value < count for value in (*sweep.outputs, *reduced))
+
+
+def _vectors_are_inputs(sweep: Sweep) -> bool:
+    """A combination may go on from any value; what it scales or adds lies in memory as it is."""
+    count = len(sweep.inputs)
+    first = count + len(sweep.scalars)
+    return all(
+        (link == Link("start", link.vector) or (link.vector or 0) < count)
+        and (link.scalar is None or count <= link.scalar < first)
+        for combination in _combinations(sweep)
+        for link in combination.links
+    )
+
+
+def _combined_types_fit(sweep: Sweep) -> bool:
+    return all(
+        step.type.dtype in FLOATS and sweep.types[arg].dtype == step.type.dtype
+        for step in _combinations(sweep)
+        for arg in step.args
+    )
+
+
+def _factors_fit(sweep: Sweep) -> bool:
+    """Products are taken in float64, whichever of the two the factors are of."""
+    kinds = [[sweep.types[arg].dtype for arg in r.args] for r in sweep.reductions if r.op == "dot"]
+    return all(first == second and first in FLOATS for first, second in kinds)
 
 
 @lru_cache(maxsize=4096)
@@ -208,7 +271,7 @@ def _types_fit(sweep: Sweep) -> bool:
     types = sweep.types
     return all(
         _is_loop_of_numpy(s.op, tuple([types[arg].dtype for arg in s.args]), s.type.dtype)
-        for s in sweep.steps
+        for s in _plain(sweep)
     )
 
 
@@ -219,7 +282,7 @@ def _rows_are_one(sweep: Sweep) -> bool:
 
 def _axes_exist(sweep: Sweep) -> bool:
     return all(
-        r.axis is None or (r.axis in (0, 1) and len(sweep.types[r.arg].row) == 1)
+        r.axis is None or (r.axis in (0, 1) and len(sweep.types[r.args[0]].row) == 1)
         for r in sweep.reductions
     )
 
@@ -227,13 +290,24 @@ def _axes_exist(sweep: Sweep) -> bool:
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
     (
-        "every step is an op of the op table",
-        lambda s: all(step.op in ops.TABLE for step in s.steps),
+        "every step is an op of the op table, or a combination",
+        lambda s: all(step.op in ops.TABLE for step in _plain(s)),
     ),
     ("every step has as many arguments as its op takes", _arities_fit),
     ("arguments of a step are values before it", _args_come_first),
     ("outputs and reductions name values of the sweep", _values_exist),
     ("reductions are known", lambda s: all(r.op in REDUCERS for r in s.reductions)),
+    (
+        "every reduction has as many values as it takes",
+        lambda s: all(len(r.args) == REDUCERS[r.op].arity for r in s.reductions),
+    ),
+    ("inner products are of two values of one float dtype", _factors_fit),
+    (
+        "combinations start once, and each link has the operands of its op",
+        lambda s: all(map(is_well_formed, _combinations(s))),
+    ),
+    ("combinations scale and add inputs, by runtime scalars", _vectors_are_inputs),
+    ("combinations are of values of one float dtype", _combined_types_fit),
     ("steps have the dtypes of NumPy's loop for their op", _types_fit),
     ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
     ("all arrays have rows of one shape", _rows_are_one),

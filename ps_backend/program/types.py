@@ -15,6 +15,7 @@ from ps_backend.limits import MOST_LENGTH, MOST_ROW_EXTENTS
 from ps_backend.program.spaces import Space, decode_space
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
+FLOATS = DTYPES[:2]
 _KINDS = {name: np.dtype(name) for name in DTYPES}
 
 Row = tuple[int, ...]

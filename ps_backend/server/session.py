@@ -31,7 +31,7 @@ _CLIENT_BYTES = 3072
 """Counted for a session, and for each of its clients, besides what they keep here."""
 _VALUE_BYTES = 512
 _KERNEL_BYTES = 1024
-"""Counted for each value of a sweep that is remembered, and of a kernel."""
+"""Counted for each value, link and reduction of a sweep that is remembered, and of a kernel."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -170,7 +170,7 @@ class ServerSession:
     def _remember_sweep(self, sweep: Sweep) -> None:
         """Keep it if there is memory; the client sends it again where it is not known."""
         try:
-            size = _VALUE_BYTES * (len(sweep.types) + len(sweep.outputs) + len(sweep.reductions))
+            size = _VALUE_BYTES * (sweep.size + len(sweep.outputs))
             kept = self._memory.reserve(size, "a program")
         except OutOfBudget:
             self._sweeps.clear()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ps_backend import errors
+from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
 from ps_backend.program.types import ArrayType, ValueType
@@ -49,10 +50,35 @@ def encode_sweep(sweep: Sweep) -> pb.Sweep:
     return pb.Sweep(
         inputs=[_encode_type(value) for value in sweep.inputs],
         scalars=[_encode_type(value) for value in sweep.scalars],
-        steps=[pb.Step(op=s.op, args=s.args, type=_encode_type(s.type)) for s in sweep.steps],
+        steps=[_encode_step(step) for step in sweep.steps],
         outputs=sweep.outputs,
-        reductions=[pb.Reduction(op=r.op, arg=r.arg, axis=r.axis) for r in sweep.reductions],
+        reductions=[pb.Reduction(op=r.op, args=r.args, axis=r.axis) for r in sweep.reductions],
     )
+
+
+def _encode_step(step: Step | Combination) -> pb.Step:
+    if isinstance(step, Step):
+        return pb.Step(op=step.op, args=step.args, type=_encode_type(step.type))
+    links = [
+        pb.Link(op=link.op, vector=link.vector, scalar=link.scalar, negative=link.negative)
+        for link in step.links
+    ]
+    return pb.Step(op=OP, links=links, type=_encode_type(step.type))
+
+
+def _decode_step(message: pb.Step) -> Step | Combination:
+    if message.op != OP:
+        return Step(message.op, tuple(message.args), _decode_type(message.type))
+    links = tuple(
+        Link(
+            link.op,
+            link.vector if link.HasField("vector") else None,
+            link.scalar if link.HasField("scalar") else None,
+            link.negative,
+        )
+        for link in message.links
+    )
+    return Combination(links, _decode_type(message.type))
 
 
 def decode_sweep(message: pb.Sweep) -> Sweep:
@@ -60,10 +86,10 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
     return Sweep(
         inputs=tuple(_decode_type(value) for value in message.inputs),
         scalars=tuple(_decode_type(value) for value in message.scalars),
-        steps=tuple(Step(s.op, tuple(s.args), _decode_type(s.type)) for s in message.steps),
+        steps=tuple(_decode_step(step) for step in message.steps),
         outputs=tuple(message.outputs),
         reductions=tuple(
-            Reduction(r.op, r.arg, r.axis if r.HasField("axis") else None)
+            Reduction(r.op, tuple(r.args), r.axis if r.HasField("axis") else None)
             for r in message.reductions
         ),
     )

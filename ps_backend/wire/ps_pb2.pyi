@@ -259,24 +259,38 @@ class ValueType(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("op", "args", "type")
+    __slots__ = ("op", "args", "type", "links")
     OP_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     op: str
     args: _containers.RepeatedScalarFieldContainer[int]
     type: ValueType
-    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ...) -> None: ...
+    links: _containers.RepeatedCompositeFieldContainer[Link]
+    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ...) -> None: ...
+
+class Link(_message.Message):
+    __slots__ = ("op", "vector", "scalar", "negative")
+    OP_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    SCALAR_FIELD_NUMBER: _ClassVar[int]
+    NEGATIVE_FIELD_NUMBER: _ClassVar[int]
+    op: str
+    vector: int
+    scalar: int
+    negative: bool
+    def __init__(self, op: _Optional[str] = ..., vector: _Optional[int] = ..., scalar: _Optional[int] = ..., negative: bool = ...) -> None: ...
 
 class Reduction(_message.Message):
-    __slots__ = ("op", "arg", "axis")
+    __slots__ = ("op", "args", "axis")
     OP_FIELD_NUMBER: _ClassVar[int]
-    ARG_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
     AXIS_FIELD_NUMBER: _ClassVar[int]
     op: str
-    arg: int
+    args: _containers.RepeatedScalarFieldContainer[int]
     axis: int
-    def __init__(self, op: _Optional[str] = ..., arg: _Optional[int] = ..., axis: _Optional[int] = ...) -> None: ...
+    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., axis: _Optional[int] = ...) -> None: ...
 
 class Sweep(_message.Message):
     __slots__ = ("inputs", "scalars", "steps", "outputs", "reductions")

@@ -29,7 +29,7 @@ F8 = ValueType("float64")
 AXPY = Sweep((F8, F8), (F8,), (Step("multiply", (0, 2), F8), Step("add", (3, 1), F8)), (4,), ())
 """``a * x + y``: inputs x, y; scalar a."""
 
-DOT = Sweep((F8, F8), (), (Step("multiply", (0, 1), F8),), (), (Reduction("sum", 2),))
+DOT = Sweep((F8, F8), (), (), (), (Reduction("dot", (0, 1)),))
 
 
 def axpy(space: DenseSpace, a: float, x: int, y: int, out: int, frees=()) -> Program:

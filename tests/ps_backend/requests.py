@@ -18,7 +18,7 @@ from ps_backend.wire.protocol import PROTOCOL
 
 F8 = ValueType("float64")
 I8 = ValueType("int64")
-IOTA_SUM = Sweep((), (), (Step("iota", (), I8),), (), (Reduction("sum", 0),))
+IOTA_SUM = Sweep((), (), (Step("iota", (), I8),), (), (Reduction("sum", (0,)),))
 """``arange(n).sum()``: any length, and no memory."""
 
 

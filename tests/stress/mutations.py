@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess
+from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
@@ -71,7 +72,7 @@ def _work(client: Client) -> None:
     client.gather(x, array_type(_SPACE, float), where)
     client.run(Program(_calls(x, y, z, i, b)))
     client.run(Program((SweepCall(_DONATING, _SPACE, (y, z), (2.0,), (s,), (y,)),)))
-    iota = Sweep((), (), (Step("iota", (), _I8),), (), (Reduction("sum", 0),))
+    iota = Sweep((), (), (Step("iota", (), _I8),), (), (Reduction("sum", (0,)),))
     client.run(Program((SweepCall(iota, DenseSpace(100_000), (), (), ()),)))
     client.scatter_add(
         x, t := client.new_id(), array_type(_SPACE, float), where, where * 1.0, donate=False
@@ -154,12 +155,13 @@ def _calls(x: int, y: int, z: int, i: int, b: int) -> tuple[SweepCall, ...]:
         Step("less", (8, 0), _B),
     )
     ops = ("sum", "argmax", "min")
-    sums = (*(Reduction(op, value) for op in ops for value in (8, 1)), Reduction("any", 9))
+    sums = (*(Reduction(op, (value,)) for op in ops for value in (8, 1)), Reduction("any", (9,)))
     first = Sweep((_F8, _I8, _B), (_F8,), steps, (6, 8), sums)
-    dot = Sweep((_F8, _F8), (), (Step("multiply", (0, 1), _F8),), (), (Reduction("sum", 2),))
+    links = (Link("start", 0), Link("add", 1, 2, negative=True), Link("negate"))
+    dot = Sweep((_F8, _F8), (_F8,), (Combination(links, _F8),), (), (Reduction("dot", (3, 1)),))
     return (
         SweepCall(first, _SPACE, (x, i, b), (0.5,), (y, z)),
-        SweepCall(dot, _SPACE, (y, z), (), ()),
+        SweepCall(dot, _SPACE, (y, z), (0.5,), ()),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import carray, float64, njit  # type: ignore[attr-defined]
 
 from ps_backend.kernels.compiled.simd import LANES, LINE, TOGETHER, dotter, pointer_to, scaled_adder
-from ps_backend.kernels.lowering.chains import ADD, DIVIDE, SCALE, START
+from ps_backend.kernels.compiled.tables import ADD, DIVIDE, SCALE, START
 
 _start = scaled_adder(1, fresh=True)
 _add_1, _add_2, _add_4, _add_8 = (scaled_adder(count) for count in (1, 2, 4, 8))
@@ -52,8 +52,8 @@ def multi_dot(dtype, firsts, counts, seconds, totals, low, length):  # type: ign
 
 
 @_compiled
-def chain(links, vectors, coefficients, low, y):  # type: ignore[no-untyped-def]
-    """Run the links of a chain on ``y``, for the elements from ``low`` on.
+def combine(links, vectors, coefficients, low, y):  # type: ignore[no-untyped-def]
+    """Run the links of a combination on ``y``, for the elements from ``low`` on.
 
     Where no link is ``START``, ``y`` holds the value to go on from. ``vectors`` has an address for
     each link, used by those that take a vector; ``coefficients`` are of the dtype of ``y``. Every
@@ -109,10 +109,10 @@ _CHUNK = 512
 
 
 @_compiled
-def chain_over(links, vectors, coefficients, y):  # type: ignore[no-untyped-def]
-    """``chain`` over all of ``y``, chunk by chunk; the vectors begin where ``y`` does."""
+def combine_over(links, vectors, coefficients, y):  # type: ignore[no-untyped-def]
+    """``combine`` over all of ``y``, chunk by chunk; the vectors begin where ``y`` does."""
     for low in range(0, len(y), _LONG_CHUNK):
-        chain(links, vectors, coefficients, low, y[low : low + _LONG_CHUNK])
+        combine(links, vectors, coefficients, low, y[low : low + _LONG_CHUNK])
 
 
 @_compiled

@@ -94,7 +94,7 @@ _HELPERS = (
     "compiled/linear",
     "compiled/scalar_math",
     "compiled/simd",
-    "lowering/chains",
+    "compiled/tables",
 )
 
 

@@ -7,7 +7,6 @@ pay, sweeps need no other compilation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiled.machine_code import linear_loops
-from ps_backend.kernels.compiled.tables import ChainTable, DotTable
-from ps_backend.kernels.lowering.chains import NONE, Chain, chains_of
+from ps_backend.kernels.compiled.tables import DotTable, LinkTable
 from ps_backend.kernels.numexpr_engine import Instruction, NumexprKernel
+from ps_backend.program.combination import Combination
 from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import FLOATS
 
-_LEAST_LINKS = 2
-_DOUBLE, _SINGLE = ValueType("float64"), ValueType("float32")
-
-Pair = tuple[int, int]
+Pair = tuple[int, ...]
 
 
 class MixedKernel(NumexprKernel):
@@ -34,28 +30,22 @@ class MixedKernel(NumexprKernel):
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        super().__init__(sweep, LinearShortcuts(sweep))
-
-
-class LinearShortcuts:
-    """Chains, and inner products of any two values that are not alone scalars."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.instructions: Mapping[int, Instruction] = {
-            value: _instruction(sweep, value, chain)
-            for value, chain in chains_of(sweep).items()
-            if _pays(chain)
+        first = len(sweep.inputs) + len(sweep.scalars)
+        combined = {
+            value: _instruction(value, step)
+            for value, step in enumerate(sweep.steps, first)
+            if isinstance(step, Combination)
         }
-        by_dtype = {kind: _dots(sweep, kind) for kind in (_DOUBLE, _SINGLE)}
-        self.factors: Mapping[int, Pair] = by_dtype[_DOUBLE] | by_dtype[_SINGLE]
-        self._groups = [
-            _Products(pairs, np.dtype(kind.dtype)) for kind, pairs in by_dtype.items() if pairs
-        ]
+        pairs: dict[str, dict[int, Pair]] = {dtype: {} for dtype in FLOATS}
+        for number, reduction in enumerate(sweep.reductions):
+            if reduction.op == "dot":
+                pairs[sweep.types[reduction.args[0]].dtype][number] = reduction.args
+        self._groups = [_Products(some, np.dtype(name)) for name, some in pairs.items() if some]
+        self._prepare(sweep, combined)
 
-    def products(
+    def _products(
         self, values: Sequence[Any], length: int, block_size: int
     ) -> dict[int, npt.NDArray[np.float64]]:
-        """The partial results of inner products, by reduction."""
         found: dict[int, npt.NDArray[np.float64]] = {}
         for group in self._groups:
             found |= group.of(values, length, block_size)
@@ -84,67 +74,27 @@ class _Products:
         return dict(zip(self._reductions, products[self._table.rows], strict=True))
 
 
-def _dots(sweep: Sweep, kind: ValueType) -> dict[int, Pair]:
-    """Reductions that sum the products, in float64, of two values of dtype ``kind``."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    found = {}
-    for k, reduction in enumerate(sweep.reductions):
-        step = sweep.steps[reduction.arg - first] if reduction.arg >= first else None
-        if step is None or reduction.op != "sum" or step.type != _DOUBLE:
-            continue
-        if step.op in ("multiply", "square"):
-            factors = step.args if step.op == "multiply" else step.args * 2
-            a, b = (_unwidened(sweep, factor) for factor in factors)
-            if sweep.types[a] == sweep.types[b] == kind:
-                found[k] = (a, b)
-    return found
-
-
-def _unwidened(sweep: Sweep, value: int) -> int:
-    """The float32 value that a float64 one was made of, else the value itself."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    step = sweep.steps[value - first] if value >= first else None
-    if step is None or step.op != "cast" or step.type != _DOUBLE:
-        return value
-    return step.args[0] if sweep.types[step.args[0]] == _SINGLE else value
-
-
-def _pays(chain: Chain) -> bool:
-    links = len(chain.links) + (chain.start is not None)
-    return links >= _LEAST_LINKS and any(link.vector != NONE for link in chain.links)
-
-
-def _instruction(sweep: Sweep, value: int, chain: Chain) -> Instruction:
-    """Run the chain on a chunk. Its arguments: vectors, scalars, and the start if there is one."""
-    count, dtype = len(sweep.inputs), np.dtype(sweep.types[value].dtype)
-    vectors = sorted({link.vector for link in chain.links} - {NONE})
-    scalars = sorted({link.scalar for link in chain.links} - {NONE})
-    links = [
-        replace(
-            link,
-            vector=vectors.index(link.vector) if link.vector != NONE else NONE,
-            scalar=scalars.index(link.scalar) if link.scalar != NONE else NONE,
-        )
-        for link in chain.links
-    ]
-    args = (*vectors, *(count + k for k in scalars))
-    args += () if chain.start is None else (chain.start,)
-    run = partial(_run, ChainTable(links, dtype.name), len(vectors), len(scalars), dtype)
+def _instruction(value: int, combination: Combination) -> Instruction:
+    """Run it on a chunk. Its arguments: vectors, then scalars."""
+    links, dtype = combination.links, np.dtype(combination.type.dtype)
+    vectors = sorted({link.vector for link in links if link.vector is not None})
+    scalars = sorted({link.scalar for link in links if link.scalar is not None})
+    place = (
+        {None: -1} | {v: k for k, v in enumerate(vectors)} | {s: k for k, s in enumerate(scalars)}
+    )
+    run = partial(_run, LinkTable(links, place, dtype.name), len(vectors), dtype)
     # This compiles.
-    run(*(np.ones(1, dtype) for _ in vectors), *(dtype.type(1) for _ in args[len(vectors) :]))
-    return Instruction(value, args, run, dtype)
+    run(*(np.ones(1, dtype) for _ in vectors), *(dtype.type(1) for _ in scalars))
+    return Instruction(value, (*vectors, *scalars), run, dtype)
 
 
-def _run(
-    table: ChainTable, vectors: int, scalars: int, dtype: np.dtype[Any], *args: Any
-) -> npt.NDArray[Any]:
-    arrays, factors, start = args[:vectors], args[vectors : vectors + scalars], args[-1]
-    y = np.empty(arrays[0].shape, dtype)
-    if len(args) > vectors + scalars:
-        np.copyto(y, start)
-    coefficients = np.array([*factors, 1.0], np.float64)
-    linear_loops().chain_over(*table.arguments(_addresses(arrays), coefficients), y)
-    return y
+def _run(table: LinkTable, vectors: int, dtype: np.dtype[Any], *args: Any) -> Any:
+    length = max((len(one) for one in args[:vectors] if one.ndim), default=1)
+    arrays = [_whole(one, length) for one in args[:vectors]]
+    coefficients = np.array([*args[vectors:], 1.0], np.float64)
+    y = np.empty(length, dtype)
+    linear_loops().combine_over(*table.arguments(_addresses(arrays), coefficients), y)
+    return y if any(one.ndim for one in args[:vectors]) else y[0]
 
 
 def _addresses(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:

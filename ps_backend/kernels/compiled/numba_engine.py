@@ -18,11 +18,12 @@ import numpy.typing as npt
 from ps_backend.kernels.compiled.machine_code import load
 from ps_backend.kernels.compiled.simd import LINE
 from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.compiled.tables import ChainTable, DotTable
-from ps_backend.kernels.lowering.lower import lower
-from ps_backend.kernels.lowering.split import CHAIN, split
+from ps_backend.kernels.compiled.tables import DotTable, LinkTable
+from ps_backend.kernels.lowering.lower import for_numba
+from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.program.combination import OP as COMBINE
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
 _CHUNK = 512
@@ -37,26 +38,30 @@ class NumbaKernel:
     """One compiled loop; blocks are shared out over the threads that this process may use."""
 
     def __init__(self, sweep: Sweep) -> None:
-        sweep = lower(sweep)
+        sweep = for_numba(sweep)
         self._parts = parts = split(sweep)
         self.source = source_of(parts)
         self._function = load(self.source)
         self._scalar_types = [np.dtype(value.dtype).type for value in sweep.scalars]
         self._dots = DotTable(parts.dots)
-        chains = iter(parts.chains)
+        combinations = iter(parts.combinations)
+        count = len(sweep.inputs)
+        place = {None: -1} | {k: k for k in range(count)}
+        place |= {count + k: k for k in range(len(sweep.scalars))}
         self._called = [
-            ChainTable(next(chains), value.dtype)
-            if call.op == CHAIN
+            LinkTable(next(combinations), place, value.dtype)
+            if call.op == COMBINE
             else loop_of(call.op, (*(parts.rest.types[a].dtype for a in call.args), value.dtype))
             for call, value in zip(parts.calls, parts.rest.inputs[len(parts.inputs) :], strict=True)
         ]
         self._partials = [
             dtype
             for reduction in parts.rest.reductions
-            for dtype in partial_dtypes(reduction, parts.rest.types[reduction.arg])
+            for dtype in partial_dtypes(reduction, parts.rest.types[reduction.args[0]])
         ]
         self._order = self._order_of_partials(sweep)
-        self._work = len(sweep.inputs) + len(sweep.steps) + len(sweep.outputs) + 1
+        links = sum(map(len, parts.combinations))
+        self._work = len(sweep.types) + links + len(sweep.outputs) + len(sweep.reductions) + 1
 
     def _order_of_partials(self, sweep: Sweep) -> list[tuple[bool, int]]:
         """For each partial result of the sweep whether it is an inner product, and which one."""
@@ -66,7 +71,7 @@ class NumbaKernel:
             if k in dotted:
                 order.append((True, dotted[k]))
                 continue
-            for _ in partial_dtypes(reduction, sweep.types[reduction.arg]):
+            for _ in partial_dtypes(reduction, sweep.types[reduction.args[0]]):
                 order.append((False, others))
                 others += 1
         return order
@@ -113,7 +118,7 @@ class NumbaKernel:
             yield products
         coefficients = np.array([*scalars, 1.0], np.float64)
         for called in self._called:
-            if isinstance(called, ChainTable):
+            if isinstance(called, LinkTable):
                 yield from called.arguments(addresses, coefficients)
             else:
                 yield called

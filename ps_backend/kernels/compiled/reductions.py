@@ -37,30 +37,24 @@ class Operand:
 
 def operands(sweep: Sweep, at_hand: Set[int]) -> list[Operand]:
     """What each reduction of ``sweep`` reads; values ``at_hand`` are in arrays anyway."""
-    needed = {arg for step in sweep.steps for arg in step.args} | set(sweep.outputs)
-    needed |= {r.arg for r in sweep.reductions if r.op != "sum"}
     return [
-        (r.op == "sum" and r.arg not in needed and _factors(sweep, r.arg, at_hand))
-        or _operand(sweep, r)
+        _factors(sweep, r.args, at_hand) if r.op == "dot" else _operand(sweep, r)
         for r in sweep.reductions
     ]
 
 
-def _factors(sweep: Sweep, value: int, at_hand: Set[int]) -> Operand | None:
+def _factors(sweep: Sweep, factors: tuple[int, ...], at_hand: Set[int]) -> Operand:
     """The factors of a product, if keeping them costs no more than keeping the product."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    step = sweep.steps[value - first] if value >= first else None
-    if step is None or step.op not in ("multiply", "square"):
-        return None
-    factors = step.args if step.op == "multiply" else step.args * 2
-    vectors = [v for v in factors if not len(sweep.inputs) <= v < first]
-    if len(vectors) < 2 or any(sweep.types[v] != _FLOAT for v in (value, *factors)):
-        return None
-    return Operand(factors) if len(set(factors) - at_hand) <= 1 else None
+    scalars = range(len(sweep.inputs), len(sweep.inputs) + len(sweep.scalars))
+    are_wide = all(sweep.types[value] == _FLOAT and value not in scalars for value in factors)
+    if are_wide and len(set(factors) - at_hand) <= 1:
+        return Operand(factors)
+    a, b = factors
+    return Operand(converted=(f"s{a}by{b}", "float64", f"float64(v{a}) * float64(v{b})"))
 
 
 def _operand(sweep: Sweep, reduction: Reduction) -> Operand:
-    value, reducer = reduction.arg, REDUCERS[reduction.op]
+    (value,), reducer = reduction.args, REDUCERS[reduction.op]
     dtype = sweep.types[value].dtype
     wide = reducer.accumulators(dtype)[0].name
     if reducer.truth:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ps_backend.kernels.compiled import reductions
-from ps_backend.kernels.lowering.split import CHAIN, Split
-from ps_backend.kernels.lowering.stages import stages_of
+from ps_backend.kernels.lowering.split import Split
 from ps_backend.program import ops
+from ps_backend.program.combination import OP as COMBINE
+from ps_backend.program.combination import Combination
 from ps_backend.program.sweep import Step, partial_dtypes
 
 _CHUNK = 512
@@ -30,7 +31,7 @@ from ps_backend.kernels.compiled.scalar_math import (
     _remainder, _rint, _settle, _sign, _smallest, _sum, _uniform,
 )
 """
-_LINEAR = "from distvec_linear import chain, multi_dot\n"
+_LINEAR = "from distvec_linear import combine, multi_dot\n"
 
 _CONVERT = {
     "float64": "float64({})",
@@ -48,7 +49,7 @@ def source_of(parts: Split) -> str:
     """The text of the kernel of a sweep: of its rest, around calls of what is compiled already."""
     writer = _Writer(parts)
     names, types = zip(*writer.parameters(), strict=True)
-    numbered = [(k, r, parts.rest.types[r.arg]) for k, r in enumerate(parts.rest.reductions)]
+    numbered = [(k, r, parts.rest.types[r.args[0]]) for k, r in enumerate(parts.rest.reductions)]
     lines = [
         f"@njit('void({', '.join(types)})', nogil=True, error_model='numpy', cache=True)",
         f"def kernel({', '.join(names)}):",
@@ -65,7 +66,7 @@ def source_of(parts: Split) -> str:
         *(["        products[:, b] = totals"] if parts.dots else []),
         *(["    _settle()"] if parts.rest.outputs else []),
     ]
-    header = _HEADER + (_LINEAR if parts.dots or parts.chains else "")
+    header = _HEADER + (_LINEAR if parts.dots or parts.combinations else "")
     return "\n".join([header, "", *lines, ""])
 
 
@@ -82,7 +83,7 @@ class _Writer:
         self._own = len(sweep.inputs) - len(parts.calls)
         self._called = range(self._own, len(sweep.inputs))
         self._scalars = range(len(sweep.inputs), len(sweep.inputs) + len(sweep.scalars))
-        self._stages = stages_of(sweep, parts.calls)
+        self._stages = parts.stages
         at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
         self._operands = reductions.operands(sweep, at_hand)
         # What a call goes on from lies where its result will be, unless it is of another dtype.
@@ -90,7 +91,7 @@ class _Writer:
             value: call.args[0]
             for value, call in zip(self._called, parts.calls, strict=True)
             if len(call.args) == 1
-            and (call.op == CHAIN or call.args[0] >= self._own)
+            and (call.op == COMBINE or call.args[0] >= self._own)
             and sweep.types[call.args[0]] == sweep.types[value]
         }
         kept = {*self._called, *self._stages.carried, *sweep.outputs}
@@ -111,7 +112,7 @@ class _Writer:
             yield "products", "float64[:, ::1]"
         for value, call in zip(self._called, self._parts.calls, strict=True):
             yield f"loop{value}", "int64[::1]"
-            if call.op == CHAIN:
+            if call.op == COMBINE:
                 yield f"vectors{value}", "int64[::1]"
                 yield f"coefficients{value}", _array(sweep.inputs[value].dtype)
         for value in range(self._own):
@@ -121,7 +122,7 @@ class _Writer:
         for k, value in enumerate(sweep.outputs):
             yield f"out{k}", _array(sweep.types[value].dtype)
         for k, reduction in enumerate(sweep.reductions):
-            dtypes = partial_dtypes(reduction, sweep.types[reduction.arg])
+            dtypes = partial_dtypes(reduction, sweep.types[reduction.args[0]])
             for name, dtype in zip(reductions.partial_names(k, reduction), dtypes, strict=True):
                 yield name, _array(dtype.name)
 
@@ -137,10 +138,10 @@ class _Writer:
         if self._parts.dots:
             yield "totals = np.empty(len(seconds))"
 
-    def _conversions(self) -> list[tuple[int, reductions.Converted]]:
-        """The values that reductions take in another dtype, each with what it becomes."""
+    def _conversions(self) -> list[tuple[tuple[int, ...], reductions.Converted]]:
+        """What reductions take in another form than it has: the values, and what they become."""
         wanted = zip(self._sweep.reductions, self._operands, strict=True)
-        return list(dict.fromkeys((r.arg, o.converted) for r, o in wanted if o.converted))
+        return list(dict.fromkeys((r.args, o.converted) for r, o in wanted if o.converted))
 
     def chunk(self) -> Iterator[str]:
         """What is done to one chunk."""
@@ -152,7 +153,7 @@ class _Writer:
             yield from self._calls(stage)
             yield from self._loop(stage)
         for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
-            yield from reductions.fold(k, r, self._sweep.types[r.arg], operand)
+            yield from reductions.fold(k, r, self._sweep.types[r.args[0]], operand)
         if self._parts.dots:
             dtype = self._parts.dot_dtype
             yield f"multi_dot({dtype}, firsts, counts, seconds, totals, c0, c1 - c0)"
@@ -160,12 +161,12 @@ class _Writer:
             yield f"_put(out{k}[c0:c1], x{value}, stream)"
 
     def _calls(self, stage: int) -> Iterator[str]:
-        for value, call, its in zip(
-            self._called, self._parts.calls, self._stages.of_call, strict=True
-        ):
-            if its == stage and call.op == CHAIN:
-                yield f"chain(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
-            elif its == stage:
+        for value, call in zip(self._called, self._parts.calls, strict=True):
+            if self._stages.of[value] != stage:
+                continue
+            if call.op == COMBINE:
+                yield f"combine(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
+            else:
                 args = [value] if value in self._in_place else call.args
                 names = ", ".join(f"x{arg}" for arg in args)
                 yield f"_apply{len(args)}(loop{value}, {names}, x{value})"
@@ -174,17 +175,18 @@ class _Writer:
         """The loop over elements of one stage: loads, steps, stores."""
         sweep, stages = self._sweep, self._stages
         first = len(sweep.inputs) + len(sweep.scalars)
-        steps = [v for v in range(first, len(sweep.types)) if stages.of_step[v] == stage]
-        stores = [(f"x{v}[i] = v{v}", v) for v in steps if v in self._kept]
-        for value, its in zip(self._called, self._stages.of_call, strict=True):
-            if its == stage + 1 and value in self._in_place:
-                start = self._in_place[value]
-                stores.append((f"x{value}[i] = v{start}", start))
+        steps = [v for v in range(first, len(sweep.types)) if stages.of[v] == stage]
+        stores: list[tuple[str, tuple[int, ...]]] = [
+            (f"x{v}[i] = v{v}", (v,)) for v in steps if v in self._kept
+        ]
+        for value, start in self._in_place.items():
+            if stages.of[value] == stage + 1:
+                stores.append((f"x{value}[i] = v{start}", (start,)))
         if stage == stages.last:
             stores += [(f"{name}[i] = {text}", v) for v, (name, _, text) in self._conversions()]
         if not stores:
             return
-        needed = {value for _, value in stores}
+        needed = {value for _, values in stores for value in values}
         for value in reversed(steps):
             if value in needed:
                 needed.update(sweep.steps[value - first].args)
@@ -201,7 +203,7 @@ def _array(dtype: str) -> str:
     return f"{'boolean' if dtype == 'bool' else dtype}[::1]"
 
 
-def _expression(step: Step) -> str:
+def _expression(step: Step | Combination) -> str:
     template = ops.TABLE[step.op].numba
     expression = template.format(*(f"v{arg}" for arg in step.args))
     if step.op == "cast" and step.type.dtype == "bool":

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiled.simd import TOGETHER
-from ps_backend.kernels.lowering.chains import Link
+from ps_backend.program.combination import Link
 
 Table = npt.NDArray[np.int64]
+
+START, ADD, SCALE, DIVIDE, SHIFT = range(5)
+"""What a link does to its running value: begin as, or add, a vector times the coefficient; multiply
+by, divide by or add the coefficient."""
+
+_KINDS = {
+    "start": START,
+    "add": ADD,
+    "scale": SCALE,
+    "negate": SCALE,
+    "divide": DIVIDE,
+    "shift": SHIFT,
+}
 
 
 class DotTable:
@@ -50,19 +63,21 @@ class DotTable:
         return addresses[self._firsts], self._counts, addresses[self._seconds]
 
 
-class ChainTable:
-    """The links of one chain of vectors of ``dtype``."""
+class LinkTable:
+    """The links of one combination of vectors of ``dtype``."""
 
-    def __init__(self, links: Sequence[Link], dtype: str) -> None:
+    def __init__(self, links: Sequence[Link], place: Mapping[int | None, int], dtype: str) -> None:
+        """``place`` says where a vector or a scalar is among those of a call; of None, at -1."""
         self._dtype = dtype
-        self._kinds = np.array([link.kind for link in links], np.int64)
-        # The index NONE, -1, takes the last entry, which is there for links that need none.
-        self._vectors = np.array([link.vector for link in links], np.int64)
-        self._scalars = np.array([link.scalar for link in links], np.int64)
-        self._signs = np.array([link.sign for link in links])
+        self._kinds = np.array([_KINDS[link.op] for link in links], np.int64)
+        # The index -1 takes the last entry, which is there for links that need none.
+        self._vectors = np.array([place[link.vector] for link in links], np.int64)
+        self._scalars = np.array([place[link.scalar] for link in links], np.int64)
+        signs = [-1.0 if link.negative or link.op == "negate" else 1.0 for link in links]
+        self._signs = np.array(signs)
 
     def arguments(self, addresses: Table, scalars: npt.NDArray[np.float64]) -> tuple[Any, ...]:
-        """The first three arguments of ``chain``.
+        """The first three arguments of ``combine``.
 
         ``addresses`` is followed by one entry of no meaning, ``scalars`` by a one.
         """

@@ -1,11 +1,15 @@
-"""Which loop of a chunk computes which value, where calls come between the loops."""
+"""Which loop of a chunk computes which value, where calls come between the loops.
+
+A call needs whole chunks: what it starts from must have been computed by a loop before it. So loops
+and calls take turns, and every step belongs to the loop of one *stage*. Each is computed as late as
+its users allow: then fewer values are carried from loop to loop through scratch arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ps_backend.kernels.lowering.split import Call
 from ps_backend.program.sweep import Sweep
 
 
@@ -14,51 +18,36 @@ class Stages:
     """Stage ``s`` is the calls that come before loop ``s``, then that loop."""
 
     last: int
-    of_call: tuple[int, ...]
-    """The stage of every call: after the loop that computes what it starts from."""
-    of_step: dict[int, int]
-    """The stage whose loop computes a step, by number of its value."""
-    carried: tuple[int, ...]
-    """Steps that later loops need too, through scratch arrays."""
+    of: dict[int, int]
+    """By value: the stage of a call, after the loop that computes what it starts from, or of the
+    loop that computes a step."""
+    carried: frozenset[int]
+    """Steps that later loops need too, or calls after the next one."""
+
+    def renumbered(self, number: Mapping[int, int]) -> Stages:
+        """The same of other values."""
+        of = {number[value]: stage for value, stage in self.of.items()}
+        return Stages(self.last, of, frozenset(number[value] for value in self.carried))
 
 
-def stages_of(sweep: Sweep, calls: Sequence[Call]) -> Stages:
-    """Every step is computed as late as its users allow: fewer values are carried that way."""
-    own = len(sweep.inputs) - len(calls)
+def stages_of(sweep: Sweep, called: Mapping[int, tuple[int, ...]]) -> Stages:
+    """``called``: by value of each call what it takes; all other steps are those of loops."""
     first = len(sweep.inputs) + len(sweep.scalars)
-    soonest, of_call = _soonest(sweep, calls, own, first)
-    last = max([*soonest, *of_call], default=0)
-    of_step = dict.fromkeys(range(first, len(sweep.types)), last)
-    for call, stage in zip(calls, of_call, strict=True):
-        for arg in call.args:
-            if arg >= first:
-                of_step[arg] = min(of_step[arg], stage - 1)
-    carried = set()
-    for value in reversed(range(first, len(sweep.types))):
-        for arg in sweep.steps[value - first].args:
-            if arg >= first:
-                of_step[arg] = min(of_step[arg], of_step[value])
-    for value in range(first, len(sweep.types)):
-        carried |= {
-            a for a in sweep.steps[value - first].args if of_step.get(a, last) < of_step[value]
-        }
-    kept = {*sweep.outputs, *(reduction.arg for reduction in sweep.reductions)}
-    carried |= {value for value in kept if of_step.get(value, last) < last}
-    for call, stage in zip(calls, of_call, strict=True):
-        carried |= {arg for arg in call.args if of_step.get(arg, stage - 1) < stage - 1}
-    return Stages(last, of_call, of_step, tuple(sorted(carried & of_step.keys())))
-
-
-def _soonest(
-    sweep: Sweep, calls: Sequence[Call], own: int, first: int
-) -> tuple[list[int], tuple[int, ...]]:
-    """The first stage at which each value can be had, and the stages of the calls."""
-    of_call = [0] * len(calls)
-    while True:
-        soonest = [0] * own + of_call + [0] * len(sweep.scalars)
-        for step in sweep.steps:
-            soonest.append(max((soonest[arg] for arg in step.args), default=0))
-        again = [max((soonest[arg] + 1 for arg in call.args), default=0) for call in calls]
-        if again == of_call:
-            return soonest, tuple(of_call)
-        of_call = again
+    stage = dict.fromkeys(range(first), 0)  # the first at which each value can be had
+    for value, step in enumerate(sweep.steps, first):
+        waits = value in called
+        args = called.get(value, step.args)
+        stage[value] = max((stage[arg] + waits for arg in args), default=0)
+    last = max(stage.values(), default=0)
+    of = {value: stage[value] if value in called else last for value in range(first, len(stage))}
+    reads = [
+        (value, arg)
+        for value in reversed(of)
+        for arg in called.get(value, sweep.steps[value - first].args)
+        if arg in of and arg not in called
+    ]
+    for value, arg in reads:
+        of[arg] = min(of[arg], of[value] - (value in called))
+    carried = {arg for value, arg in reads if of[arg] < of[value] - (value in called)}
+    carried |= {value for value in sweep.results & of.keys() - called.keys() if of[value] < last}
+    return Stages(last, of, frozenset(carried))

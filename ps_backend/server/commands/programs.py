@@ -51,7 +51,8 @@ def _bounds(run: pb.Run) -> None:
         values += len(call.inputs) + len(call.outputs) + len(call.donors) + len(call.scalars) // 8
         check("values of a program", values, 0, limits.MOST_VALUES)
         if call.HasField("sweep"):
-            values += len(call.sweep.steps) + len(call.sweep.reductions)
+            values += sum(1 + len(step.links) for step in call.sweep.steps)
+            values += len(call.sweep.reductions)
             check("values of a program", values, 0, limits.MOST_VALUES)
             _sweep_bounds(call.sweep)
 
@@ -64,6 +65,8 @@ def _sweep_bounds(sweep: pb.Sweep) -> None:
     for step in sweep.steps:
         check("arguments of a step", len(step.args), 0, limits.MOST_ARGUMENTS)
         verify_row(step.type.row)
+    for reduction in sweep.reductions:
+        check("arguments of a reduction", len(reduction.args), 0, limits.MOST_ARGUMENTS)
 
 
 @command(_bounds, small=_FEW_BYTES)

@@ -51,7 +51,7 @@ def test_partials_have_the_same_bits_on_any_number_of_servers():
 
 def test_arg_reductions_and_several_spaces_in_one_program():
     small, f8 = DenseSpace(10), ValueType("float64")
-    arg = Sweep((f8,), (), (), (), (Reduction("argmax", 0), Reduction("sum", 0)))
+    arg = Sweep((f8,), (), (), (), (Reduction("argmax", (0,)), Reduction("sum", (0,))))
     with connect_in_process(3) as client:
         x, y = put(client, SPACE, values()), put(client, small, np.arange(10.0))
         client.counters.reset()

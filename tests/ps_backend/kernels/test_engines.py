@@ -14,9 +14,10 @@ from ps_backend import kernels
 from ps_backend.kernels import numexpr_engine
 from ps_backend.kernels.compiled import mixed_engine, numba_engine
 from ps_backend.kernels.compiled.cache_folder import cache_folder
+from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes
 from ps_backend.program.types import DTYPES, ValueType
 from tests.ps_backend.sweeps import gram, two_loop
@@ -134,7 +135,13 @@ def test_reductions_per_block(engine: str, dtype: str, length: int) -> None:
     if dtype.startswith("float") and length > 1100:
         a[[1030, 1040]] = np.nan
     kind = ValueType(dtype)
-    sweep = Sweep((kind,), (), (), (), tuple(Reduction(op, 0) for op in REDUCERS))
+    sweep = Sweep(
+        (kind,),
+        (),
+        (),
+        (),
+        tuple(Reduction(name, (0,)) for name in PUBLIC),
+    )
     partials = iter(ENGINES[engine](sweep)([a], [], [], 2048, length, BLOCK))
     blocks = [a[low : low + BLOCK] for low in range(0, length, BLOCK)]
     for reduction in sweep.reductions:
@@ -172,7 +179,7 @@ def test_the_range_a_server_holds_does_not_change_a_bit(
             Step("subtract", (6, 1), value),
         ),
         (7,),
-        (Reduction("sum", 7), Reduction("max", 6), Reduction("argmin", 7)),
+        (Reduction("sum", (7,)), Reduction("max", (6,)), Reduction("argmin", (7,))),
     )
     kernel = ENGINES[engine](sweep)
     x = np.sin(np.arange(length) * 0.7)
@@ -200,10 +207,10 @@ def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     assert kernels.engine_for(short, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
     many = gram(4, list(itertools.combinations(range(4), 2)))
     for linear in (many, two_loop(3)):
-        expected = "numba" if not split(linear).steps else "mixed"
+        expected = "numba" if not split(for_numba(linear)).steps else "mixed"
         assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH) == expected
         assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
-    assert split(many).steps == 0 < split(two_loop(3)).steps, "both cases were there"
+    assert split(many).steps == 0 < split(for_numba(two_loop(3))).steps, "both cases were there"
 
 
 @pytest.mark.parametrize("sweep", [gram(2, [(0, 1)]), two_loop(3)], ids=["dots", "chains"])
@@ -220,7 +227,7 @@ def test_what_cannot_be_compiled_fails_before_memory_is_given_away(
 
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     value = ValueType("float64")
-    sweep = Sweep((value,), (), (Step("multiply", (0, 0), value),), (1,), (Reduction("sum", 1),))
+    sweep = Sweep((value,), (), (Step("multiply", (0, 0), value),), (1,), (Reduction("sum", (1,)),))
     kernel = numba_engine.NumbaKernel(sweep)
     x = np.random.default_rng(1).standard_normal(40_000)
     results = []

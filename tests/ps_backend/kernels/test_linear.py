@@ -14,6 +14,7 @@ from ps_backend.kernels import numpy_loops
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.lowering.split import LEAST_DOTS, split
 from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.program.combination import Link
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
@@ -78,36 +79,30 @@ def random_sweep(
     def scalar() -> int:
         return inputs + draw(st.integers(0, scalars - 1))
 
-    def operand() -> int:
-        form = draw(st.sampled_from(["x", "s*x", "x*s", "-x", "-(s*x)"]))
-        if form == "x":
-            return vector()
-        if form == "-x":
-            return build.step("negative", vector())
-        args = (vector(), scalar())
-        product = build.step("multiply", *(args if form == "x*s" else args[::-1]))
-        return build.step("negative", product) if form == "-(s*x)" else product
+    def added(negative: bool) -> Link:
+        scaled = draw(st.none() | st.integers(inputs, inputs + scalars - 1))
+        return Link("add", vector(), scaled, negative != draw(st.booleans()))
 
     def chain(value: int, links: int) -> int:
+        made = [Link("start", value)]
+        if value < inputs:
+            made = [Link("start", value, draw(st.none() | st.just(inputs)), draw(st.booleans()))]
         for _ in range(links):
-            op = draw(
-                st.sampled_from(["add", "subtract", "radd", "rsubtract", "s", "/", "-", "+s"])
-            )
-            if op in ("add", "subtract"):
-                value = build.step(op, value, operand())
-            elif op in ("radd", "rsubtract"):
-                value = build.step(op[1:], operand(), value)
+            op = draw(st.sampled_from(["add", "subtract", "from", "scale", "divide", "shift", "-"]))
+            if op in ("add", "subtract", "from"):
+                made += [Link("negate")] * (op == "from")
+                made.append(added(op == "subtract"))
             elif op == "-":
-                value = build.step("negative", value)
+                made.append(Link("negate"))
             else:
-                name = {"s": "multiply", "/": "divide", "+s": "add"}[op]
-                value = build.step(name, value, scalar())
+                negative = op == "shift" and draw(st.booleans())
+                made.append(Link(op, scalar=scalar(), negative=negative))
         for _ in range(4):  # long enough to be taken out, whatever was drawn above
-            value = build.step("add", value, operand())
-        return value
+            made.append(added(negative=False))
+        return build.combine(*made)
 
     links = draw(st.integers(0, 12))
-    reductions = [("sum", build.inner(vector(), vector())) for _ in range(LEAST_DOTS)]
+    reductions = [("dot", vector(), vector()) for _ in range(LEAST_DOTS)]
     if shape == "plain":
         value = chain(vector(), links)
         return build.sweep([value], [*reductions, ("max", value)])
@@ -118,8 +113,7 @@ def random_sweep(
         first = chain(vector(), links)
         sign = build.step("less", first, 0, type=BOOL)
         second = chain(build.step("where", sign, first, 1), links)
-        total = build.step("multiply", first, second)
-        return build.sweep([second], [*reductions, ("sum", total)])
+        return build.sweep([second], [*reductions, ("dot", first, second)])
     first = chain(build.step("tanh", 0), links)
     second = chain(build.step("exp", build.step("negative", build.step("abs", first))), links)
     return build.sweep([build.step("log1p", build.step("abs", second)), first], reductions)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ps_backend import kernels
+from ps_backend.kernels.compiled.mixed_engine import MixedKernel
+from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.lowering.chains import ADD, DIVIDE, SCALE, SHIFT, START
-from ps_backend.kernels.lowering.split import LEAST_DOTS, split
+from ps_backend.kernels.lowering.lower import for_numba
+from ps_backend.kernels.lowering.split import LEAST_DOTS, Split, split
+from ps_backend.kernels.numexpr_engine import NumexprKernel
 from ps_backend.program import ops
+from ps_backend.program.combination import Combination, Link
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
@@ -27,12 +32,16 @@ from tests.ps_backend.sweeps import (
 )
 
 
+def split_of(sweep: Sweep) -> Split:
+    return split(for_numba(sweep))
+
+
 @pytest.mark.parametrize("kind", [FLOAT, SINGLE], ids=lambda kind: kind.dtype)
 def test_the_history_does_not_change_what_is_compiled(kind: ValueType) -> None:
-    few, many = split(two_loop(3, kind)), split(two_loop(9, kind))
+    few, many = split_of(two_loop(3, kind)), split_of(two_loop(9, kind))
     assert few.rest == many.rest and source_of(few) == source_of(many)
-    assert source_of(few) == source_of(split(two_loop(1, kind)))
-    assert len(many.chains) == 1 and len(many.rest.inputs) == 3
+    assert source_of(few) == source_of(split_of(two_loop(1, kind)))
+    assert len(many.combinations) == 1 and len(many.rest.inputs) == 3
     pairs = list(itertools.combinations_with_replacement(range(12), 2))
     whole = split(gram(12, pairs, kind))
     assert source_of(whole) == source_of(split(gram(12, pairs[:LEAST_DOTS], kind)))
@@ -41,13 +50,11 @@ def test_the_history_does_not_change_what_is_compiled(kind: ValueType) -> None:
 
 
 def mixed_products(count: int) -> Sweep:
-    """``count`` products of two float32 inputs, ``LEAST_DOTS`` of two float64, one of each."""
-    steps = [Step("cast", (0,), FLOAT), Step("cast", (1,), FLOAT)]
-    steps += [Step("multiply", (4, 5), FLOAT) for _ in range(count)]
-    steps += [Step("multiply", (2, 3), FLOAT) for _ in range(LEAST_DOTS)]
-    steps.append(Step("multiply", (4, 2), FLOAT))
-    reductions = tuple(Reduction("sum", value) for value in range(6, 4 + len(steps)))
-    return Sweep((SINGLE, SINGLE, FLOAT, FLOAT), (), tuple(steps), (), reductions)
+    """``count`` products of two float32 inputs, ``LEAST_DOTS`` of two float64, and a sum of one."""
+    reductions = [("dot", 0, 1)] * count + [("dot", 2, 3)] * LEAST_DOTS
+    steps = (Step("cast", (0,), FLOAT), Step("multiply", (4, 2), FLOAT))
+    made = tuple(Reduction(op, tuple(args)) for op, *args in [*reductions, ("sum", 5)])
+    return Sweep((SINGLE, SINGLE, FLOAT, FLOAT), (), steps, (), made)
 
 
 @pytest.mark.parametrize(("more", "dtype"), [(-1, "float64"), (0, "float64"), (1, "float32")])
@@ -61,21 +68,31 @@ def test_products_of_both_dtypes(more: int, dtype: str) -> None:
     assert_numpy(sweep, inputs, [])
 
 
-def test_chains_of_both_dtypes() -> None:
-    """``x32 + s*(a + b + c + d)`` widened, then a chain in float64."""
+def test_combinations_of_both_dtypes() -> None:
+    """``s*(a + b + c + d) + x32`` widened, then one in float64."""
     inputs = (SINGLE,) * 5 + (FLOAT,) * 4
-    steps = [
-        Step("add", (1, 2), SINGLE),
-        Step("add", (11, 3), SINGLE),
-        Step("add", (12, 4), SINGLE),
-    ]
-    steps += [Step("multiply", (13, 9), SINGLE), Step("add", (0, 14), SINGLE)]
-    steps += [Step("cast", (15,), FLOAT), Step("multiply", (16, 10), FLOAT)]
-    steps += [Step("subtract", (17 + k, 5 + k), FLOAT) for k in range(4)]
-    sweep = Sweep(inputs, (SINGLE, FLOAT), tuple(steps), (15, 21), (Reduction("sum", 21),))
+    single = Combination(
+        (
+            Link("start", 1),
+            *(Link("add", k) for k in (2, 3, 4)),
+            Link("scale", scalar=9),
+            Link("add", 0),
+        ),
+        SINGLE,
+    )
+    double = Combination(
+        (
+            Link("start", 12),
+            Link("scale", scalar=10),
+            *(Link("add", 5 + k, negative=True) for k in range(4)),
+        ),
+        FLOAT,
+    )
+    steps = (single, Step("cast", (11,), FLOAT), double)
+    sweep = Sweep(inputs, (SINGLE, FLOAT), steps, (11, 13), (Reduction("sum", (13,)),))
     parts = split(sweep)
     called = parts.rest.inputs[len(parts.inputs) :]
-    assert called == (SINGLE, FLOAT) and len(parts.chains) == 2
+    assert called == (SINGLE, FLOAT) and len(parts.combinations) == 2
     given = [*vectors(5, 2777, kind=SINGLE), *vectors(4, 2777, seed=1)]
     assert_numpy(sweep, given, [0.3, 0.3])
 
@@ -85,44 +102,49 @@ def test_a_long_chain_with_a_short_rest_is_compiled() -> None:
     assert kernels.engine_for(sweep, kernels.NUMBA_FROM_LENGTH) == "numba"
 
 
-def test_links_of_every_form() -> None:
-    build = Builder(5, 3)
-    value = build.step("multiply", 5, 0)  # s0*x0
-    value = build.step("subtract", 1, value)  # x1 - .
-    value = build.step("divide", value, 6)
-    value = build.step("subtract", 7, value)  # s2 - .
-    value = build.step("subtract", value, build.step("negative", build.step("multiply", 2, 5)))
-    value = build.step("negative", value)
-    value = build.step("add", build.step("multiply", build.step("negative", 3), 6), value)
-    sweep = build.sweep([value], [("sum", value)])
-    (links,) = split(sweep).chains
-    expected = [START, ADD, DIVIDE, SCALE, SHIFT, ADD, SCALE, ADD]
-    assert [link.kind for link in links] == expected
-    assert_numpy(sweep, vectors(5, 3333), [1.7, -0.3, 2.9])
+@pytest.mark.parametrize("engine", [NumbaKernel, MixedKernel, NumexprKernel])
+def test_links_of_every_form(engine: Any) -> None:
+    links = (
+        Link("start", 0, 5, negative=True),
+        Link("add", 1),
+        Link("divide", scalar=6),
+        Link("negate"),
+        Link("shift", scalar=7),
+        Link("negate"),
+        Link("add", 2, 5, negative=True),
+        Link("negate"),
+        Link("negate"),
+        Link("shift", scalar=5, negative=True),
+        Link("negate"),
+        Link("add", 3, 6),
+        Link("scale", scalar=7),
+        Link("negate"),
+    )
+    for length in range(1, len(links) + 1):  # short ones are compiled with the steps around them
+        build = Builder(5, 3)
+        value = build.combine(*links[:length])
+        sweep = build.sweep([value], [("sum", value)])
+        assert_numpy(sweep, vectors(5, 3333), [1.7, -0.3, 2.9], engine)
 
 
-def test_a_value_needed_elsewhere_cuts_the_chain() -> None:
+def test_a_combination_goes_on_from_another() -> None:
     build = Builder(8, 0)
-    half = build.step("add", build.step("add", build.step("subtract", 0, 1), 2), 3)
-    whole = build.step("add", half, 4)
-    for other in (5, 6, 7):
-        whole = build.step("subtract", whole, other)
+    half = build.combine(
+        Link("start", 0), Link("add", 1, None, True), Link("add", 2), Link("add", 3)
+    )
+    whole = build.combine(Link("start", half), *(Link("add", k, None, True) for k in (4, 5, 6, 7)))
     sweep = build.sweep([whole], [("max", half)])
     parts = split(sweep)
-    assert [len(links) for links in parts.chains] == [4, 4]
+    assert [len(links) for links in parts.combinations] == [4, 4]
     assert parts.calls[1].args == (len(parts.inputs),)  # where the first one ends
     assert_numpy(sweep, vectors(8, 2500), [])
 
 
-def test_short_chains_and_other_dtypes_stay() -> None:
+def test_short_combinations_are_compiled_as_steps() -> None:
     build = Builder(3, 1)
-    value = build.step("add", build.step("add", 0, 1), 2)
-    assert split(build.sweep([value])).calls == ()
-    build = Builder(6, 0, ValueType("int64"))
-    value = 0
-    for vector in range(1, 6):
-        value = build.step("add", value, vector)
-    assert split(build.sweep([value])).calls == ()
+    sweep = build.sweep([build.combine(Link("start", 0), Link("add", 1), Link("add", 2))])
+    parts = split(for_numba(sweep))
+    assert parts.calls == () and [step.op for step in parts.rest.steps] == ["add", "add"]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

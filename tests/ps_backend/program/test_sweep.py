@@ -18,7 +18,7 @@ GOOD = Sweep(
     (F,),
     (Step("multiply", (0, 2), F), Step("add", (3, 1), F)),
     (4,),
-    (Reduction("sum", 3),),
+    (Reduction("sum", (3,)),),
 )
 _STORES_AN_INPUT = dataclasses.replace(GOOD, outputs=(0,))
 _STORES_A_TRUTH = dataclasses.replace(
@@ -51,8 +51,8 @@ def test_a_good_program_passes_and_prints() -> None:
         ({"steps": (Step("add", (0, 4), F), GOOD.steps[1])}, "are values before it"),
         ({"steps": (Step("add", (0, -1), F), GOOD.steps[1])}, "are values before it"),
         ({"outputs": (5,)}, "name values of the sweep"),
-        ({"reductions": (Reduction("sum", 9),)}, "name values of the sweep"),
-        ({"reductions": (Reduction("median", 0),)}, "reductions are known"),
+        ({"reductions": (Reduction("sum", (9,)),)}, "name values of the sweep"),
+        ({"reductions": (Reduction("median", (0,)),)}, "reductions are known"),
         ({"scalars": (ValueType("float64", (3,)),)}, "scalars have no row shape"),
     ],
 )

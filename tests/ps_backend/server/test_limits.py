@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from ps_backend.program.combination import Combination, Link
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
 from ps_backend.server.service import Service
@@ -20,7 +21,7 @@ MB = 1 << 20
 LONG = 10**15
 COPY = Sweep((F8,), (), (Step("copy", (0,), F8),), (1,), ())
 TWICE = Sweep((F8,), (), (Step("add", (0, 0), F8),), (1,), ())
-SUM = Sweep((F8,), (), (), (), (Reduction("sum", 0),))
+SUM = Sweep((F8,), (), (), (), (Reduction("sum", (0,)),))
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_sums_in_pieces_have_the_bits_of_sums_in_one(monkeypatch):
     steps = (Step("iota", (), I8), Step("cast", (0,), F8), Step("sqrt", (1,), F8))
     ops = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
     sweep = Sweep(
-        (), (), steps, (2,), tuple(Reduction(op, value) for op in ops for value in (0, 2))
+        (), (), steps, (2,), tuple(Reduction(op, (value,)) for op in ops for value in (0, 2))
     )
     results = []
     for piece in (numba_engine._PIECE_WORK, 1, 50_000):
@@ -108,9 +109,8 @@ def test_inner_products_in_pieces_have_the_bits_of_those_in_one(monkeypatch):
     from ps_backend.kernels.compiled import numba_engine
 
     products = [(a, b) for a in range(3) for b in range(a, 3)]
-    steps = tuple(Step("multiply", pair, F8) for pair in products)
-    sums = tuple(Reduction("sum", 3 + k) for k in range(len(products)))
-    sweep = Sweep((F8,) * 3, (), steps, (), sums)
+    dots = tuple(Reduction("dot", pair) for pair in products)
+    sweep = Sweep((F8,) * 3, (), (), (), dots)
     vectors = np.random.default_rng(7).normal(size=(3, 70_000))
     results = []
     for piece in (numba_engine._PIECE_WORK, 1):
@@ -135,7 +135,7 @@ def test_values_that_are_alive_at_once_need_memory_of_the_budget(sender):
     n, steps = 30_000, 3_000
     sender.write(1, np.zeros(n))
     wide = tuple(Step("sqrt", (0,), F8) for _ in range(steps))
-    sums = tuple(Reduction("sum", 1 + k) for k in range(steps))
+    sums = tuple(Reduction("sum", (1 + k,)) for k in range(steps))
     error = sender.error(run=run(call(Sweep((F8,), (), wide, (), sums), n, (1,))))
     assert error.kind == "OutOfBudget"
     assert "computing the program needs" in error.message
@@ -147,8 +147,14 @@ def test_a_program_has_so_many_values(sender):
     assert error.message == "values of a program must be 0 .. 524288, got 600000"
 
 
+def test_links_of_combinations_count_among_the_values(sender):
+    links = (Link("start", 0), *[Link("negate")] * 600_000)
+    error = sender.error(run=run(call(Sweep((F8,), (), (Combination(links, F8),), (), ()), 10)))
+    assert error.message == "values of a program must be 0 .. 524288, got 600002"
+
+
 def test_a_program_has_so_many_partial_results(sender):
-    sums = tuple(Reduction("sum", 0) for _ in range(10_000))
+    sums = tuple(Reduction("sum", (0,)) for _ in range(10_000))
     sender.write(1, np.zeros(1 << 20))
     error = sender.error(run=run(call(Sweep((F8,), (), (), (), sums), 1 << 20, (1,))))
     assert "bytes of partial results" in error.message
