@@ -1,8 +1,10 @@
 """Which vectors are stored, and what shares one traversal of memory.
 
-All stores and reductions of one level (see ``walk``) over one space (and one
-shape of rows) make one ``Loop``: its inputs
-are read once, however many results there are.
+The idea: memory is what costs, so what can be computed while an input passes by is. All stores and
+reductions of one level (see ``walk``) over one space, and of one shape of rows, make one ``Loop``:
+its inputs are read once, however many results there are. A vector that nobody asks for is not
+stored at all, but computed within each loop that needs it; only where several loops do, and reading
+it back is cheaper than computing it again, is it stored by the first of them.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ def fuse(
         space = node.type.space
         return loops.setdefault((level, space, node.type.row), Loop(level, space))
 
+    # From the results down: ``needed`` says in which levels' loops a vector is needed, and all its
+    # users come before it.
     for node in reversed(order):
         if node.known:
             continue

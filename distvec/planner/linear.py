@@ -128,23 +128,20 @@ class Expansion:
             return None
         vector, factor = (a, b) if b.is_scalar else (b, a)
         factor = self._double(factor)
-        return {
-            key: (one, self._product(coefficient, factor))
-            for key, (one, coefficient) in self._forms[id(vector)].items()
-        }
+        return self._each(vector, lambda coefficient: self._product(coefficient, factor))
 
     def _divided(self, a: Node, b: Node) -> Form | None:
         if not b.is_scalar or a.is_scalar:
             return None
         divisor = self._double(b)
-        return {
-            key: (one, self._scalar("divide", self._or_one(coefficient), divisor))
-            for key, (one, coefficient) in self._forms[id(a)].items()
-        }
+        return self._each(a, lambda c: self._scalar("divide", self._or_one(c), divisor))
 
     def _opposite(self, a: Node) -> Form:
-        items = self._forms[id(a)].items()
-        return {key: (one, self._negated(coefficient)) for key, (one, coefficient) in items}
+        return self._each(a, self._negated)
+
+    def _each(self, vector: Node, change: Callable[[Node | None], Node | None]) -> Form:
+        form = self._forms[id(vector)]
+        return {key: (one, change(coefficient)) for key, (one, coefficient) in form.items()}
 
     def _widened(self, a: Node) -> Form | None:
         """The float32 vector itself, not what it is made of: that would leave out its roundings."""

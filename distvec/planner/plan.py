@@ -75,29 +75,33 @@ class Template:
         return len(self.programs)
 
     @property
+    def _all(self) -> list[PlannedSweep]:
+        return [sweep for program in self.programs for sweep in program.sweeps]
+
+    @property
     def sweeps(self) -> int:
         """Traversals of memory."""
-        return sum(len(program.sweeps) for program in self.programs)
+        return len(self._all)
 
     @property
     def vectors_read(self) -> int:
         """Vectors read, a vector counted once per sweep."""
-        return sum(len(sweep.structure.inputs) for p in self.programs for sweep in p.sweeps)
+        return sum(len(sweep.structure.inputs) for sweep in self._all)
 
     @property
     def vectors_written(self) -> int:
         """Vectors written."""
-        return sum(len(sweep.structure.outputs) for p in self.programs for sweep in p.sweeps)
+        return sum(len(sweep.structure.outputs) for sweep in self._all)
 
     @property
     def bytes_read(self) -> int:
         """Bytes read on all servers together."""
-        return sum(sweep.bytes_read for p in self.programs for sweep in p.sweeps)
+        return sum(sweep.bytes_read for sweep in self._all)
 
     @property
     def bytes_written(self) -> int:
         """Bytes written on all servers together."""
-        return sum(sweep.bytes_written for p in self.programs for sweep in p.sweeps)
+        return sum(sweep.bytes_written for sweep in self._all)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
