@@ -87,7 +87,8 @@ def _combinations(sweep: Sweep) -> dict[int, Combination]:
                 before = [leaves.get(running, Link("start", running))]
                 if running in chains and uses[running] == 1:
                     before = chains.pop(running)
-                chains[value] = before + links
+                before += links
+                chains[value] = before
                 break
     # One that only goes on from a value, and reads no vector besides, is no gain.
     return {

@@ -38,7 +38,7 @@ class Op:
     """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
     numba: str = ""
     """Scalar expression of the compiled kernel; empty where the ufunc's own loop is called, and
-    for what ``kernels/lower.py`` replaces."""
+    for what ``kernels/lowering/lower.py`` replaces."""
     numexpr: str | None = None
     """The same for numexpr, where it computes exactly what NumPy does on floats."""
     on_bool: str | None = None
