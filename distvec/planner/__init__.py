@@ -10,9 +10,10 @@ linear       inner products of linear combinations, where a scalar is known earl
 fuse         which vectors are stored, and which stores and reductions share one traversal
 schedule     traversals into programs: one program is one message per server
 emit         programs in the form that servers run (``ps_backend.program``)
+combine      within emit: which steps are one linear combination, which sums inner products
 ===========  ===========================================================================
 
-A graph of the same shape over other buffers and scalars gets the same programs, so the last three
+A graph of the same shape over other buffers and scalars gets the same programs, so the last four
 passes run once per shape: ``Planner`` keeps what they made.
 """
 

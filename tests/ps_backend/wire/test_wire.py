@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_backend import errors
+from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import DTYPES, ValueType
@@ -16,20 +17,23 @@ from ps_backend.wire import errors as wire_errors
 from ps_backend.wire import ps_pb2 as pb
 
 small = st.integers(0, 2**20)
+arguments = st.lists(small, max_size=3).map(tuple)
 axes = st.none() | st.integers(0, 1)
 types = st.builds(
     ValueType, st.sampled_from(DTYPES), st.lists(st.integers(0, 9), max_size=2).map(tuple)
 )
+links = st.builds(Link, st.text(max_size=9), st.none() | small, st.none() | small, st.booleans())
 sweeps = st.builds(
     Sweep,
     st.lists(types, max_size=4).map(tuple),
     st.lists(st.builds(ValueType, st.sampled_from(DTYPES)), max_size=4).map(tuple),
     st.lists(
-        st.builds(Step, st.text(max_size=9), st.lists(small, max_size=3).map(tuple), types),
+        st.builds(Step, st.text(max_size=9), arguments, types)
+        | st.builds(Combination, st.lists(links, max_size=3).map(tuple), types),
         max_size=4,
     ).map(tuple),
     st.lists(small, max_size=3).map(tuple),
-    st.lists(st.builds(Reduction, st.text(max_size=9), small, axes), max_size=3).map(tuple),
+    st.lists(st.builds(Reduction, st.text(max_size=9), arguments, axes), max_size=3).map(tuple),
 )
 
 
