@@ -110,7 +110,9 @@ class Sweep:
     def partials(self) -> tuple[np.dtype, ...]:
         """Dtypes of the partial results, in the order in which they come."""
         types = self.types
-        return tuple(dtype for r in self.reductions for dtype in partial_dtypes(r, types[r.arg]))
+        return tuple(
+            dtype for r in self.reductions for dtype in partial_dtypes(r, types[r.args[0]])
+        )
 
     @cached_property
     def flat(self) -> Sweep:
