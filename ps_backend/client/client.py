@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
-from ps_backend.client.arrays import SharedArray
+from ps_backend.client.arrays import SharedArray, StoredArray
 from ps_backend.client.connection import Connection
 from ps_backend.client.interrupts import uninterrupted
 from ps_backend.client.loop import Loop
@@ -25,7 +25,8 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
-from ps_backend.wire.rounds import Key, Total, Winner
+from ps_backend.wire.codec import encode_array
+from ps_backend.wire.rounds import Total, Winner
 
 _MOST_KEPT_BYTES = 1 << 16
 """Contributions of a round that a server may keep, once it is over, until it hears from us."""
@@ -240,7 +241,10 @@ class Client(Connection):
     def share(self, sources: Sequence[int], arrays: Sequence[SharedArray]) -> None:
         """Make the shared ``arrays``, copies of the buffers ``sources``. One message a server."""
         numbers = [array.number for array in arrays]
-        self._send(self._requests.share(sources, arrays), made=numbers)
+        stored = [
+            StoredArray(buffer, array.type) for buffer, array in zip(sources, arrays, strict=True)
+        ]
+        self._send(self._requests.copies("share", stored, numbers), made=numbers)
 
     def pull(self, array: SharedArray, indices: npt.ArrayLike | None = None) -> np.ndarray:
         """The values of now, all or the rows at ``indices``; others may add meanwhile.
@@ -269,7 +273,8 @@ class Client(Connection):
 
         ``last``: the arrays become the buffers and are over; that takes no memory.
         """
-        self._send(self._requests.snapshot(arrays, targets, last=last), made=targets)
+        messages = self._requests.copies("snapshot", arrays, targets, last=last)
+        self._send(messages, made=targets)
 
     # --- rounds -----------------------------------------------------------------------------------
 
@@ -292,8 +297,20 @@ class Client(Connection):
         which of this attempt's contributions to it. Staging again under the same four numbers
         replaces. Raises ``RoundClosed`` if the round is over.
         """
-        key = Key(partition, attempt, slot, number)
-        self._send(self._requests.stage(round, key, space, indices, values))
+        messages: Messages = {}
+        for server, share in self._requests.shares(space, indices, values):
+            message = messages[server] = self._requests.message(
+                "stage",
+                round=round,
+                partition=partition,
+                attempt=attempt,
+                slot=slot,
+                number=number,
+                type=encode_array(0, share.type),
+            )
+            share.describe(message.request.stage)
+            message.payload = share.payload
+        self._send(messages)
 
     def commit(
         self,
@@ -328,15 +345,15 @@ class Client(Connection):
                 )
             except Exception:
                 targets = [total.target for total in totals]
-                self._send(self._requests.reopen(round, targets, done))
+                self._send(self._requests.each(done, "reopen", round=round, targets=targets))
                 raise
             large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
             if large:  # all have agreed: nothing will be taken back
-                self._fan_out.send_unawaited(self._requests.nothing(large))
+                self._fan_out.send_unawaited(self._requests.each(large, "nothing"))
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""
-        self._send(self._requests.drop_round(round))
+        self._send(self._requests.to_all("drop_round", round=round))
 
     # --- what is waited for -----------------------------------------------------------------------
 
@@ -362,5 +379,6 @@ class Client(Connection):
         Returns each server's answer, in order of the servers. One message to each; repeated where
         an answer is lost, it runs once.
         """
-        replies = self._send(self._requests.call(name, body, arrays))
+        given = [encode_array(buffer, type) for buffer, type in arrays]
+        replies = self._send(self._requests.to_all("custom", name=name, body=body, arrays=given))
         return [replies[server].custom for server in range(self.servers)]

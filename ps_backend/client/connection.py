@@ -18,7 +18,7 @@ from ps_backend.client.fan_out import FanOut, Replies
 from ps_backend.client.lease import renew_in_background
 from ps_backend.client.programs import Dispatcher, Ended
 from ps_backend.client.requests import Messages, Requests
-from ps_backend.client.server_link import Diagnose, RetryPolicy, ServerLink
+from ps_backend.client.server_link import Diagnose, Message, RetryPolicy, ServerLink
 from ps_backend.client.status import ServerStatus, decode_status
 from ps_backend.errors import PSError
 from ps_backend.transport import Transport
@@ -98,7 +98,7 @@ class Connection:
 
     def status(self) -> list[ServerStatus]:
         """What each server holds. One message a server."""
-        replies = self._send(self._requests.status(), recorded=False)
+        replies = self._send(self._requests.to_all("status"), recorded=False)
         return [decode_status(self.addresses[k], replies[k].status) for k in range(self.servers)]
 
     def wait(self) -> None:
@@ -116,7 +116,7 @@ class Connection:
             if os.getpid() == self._pid:
                 self._fan_out.await_all(quietly=True)
                 there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
-                messages = self._requests.close(there, session=self._owner)
+                messages = self._requests.each(there, "close", session=self._owner)
                 self._fan_out.send(messages, recorded=False)
         except PSError:
             pass  # the server is gone, and what it held with it
@@ -143,17 +143,17 @@ class Connection:
     def _open(self, fan_out: FanOut) -> Replies:
         """Open or join on all servers, or on none."""
         there: list[int] = []
+        messages = {
+            server: Message(self._requests.open(server, transport.generation, create=self._owner))
+            for server, transport in enumerate(self._transports)
+        }
         try:
             return fan_out.send(
-                self._requests.open(
-                    [transport.generation for transport in self._transports], create=self._owner
-                ),
-                recorded=False,
-                after=lambda replies, _: there.extend(replies),
+                messages, recorded=False, after=lambda replies, _: there.extend(replies)
             )
         except Exception:
             with suppress(PSError):
-                messages = self._requests.close(there, session=self._owner)
+                messages = self._requests.each(there, "close", session=self._owner)
                 fan_out.send(messages, recorded=False)
             raise
 
@@ -165,7 +165,7 @@ class Connection:
                 self.counters,
                 retry=retry,
                 diagnose=diagnose,
-                reopen=self._requests.reopen_session,
+                reopen=self._requests.open,
             )
             for server, transport in enumerate(self._transports)
         ]
@@ -200,4 +200,4 @@ def _renew(transports: Sequence[Transport], requests: Requests) -> None:
     """Renew the lease of the session on all servers that answer."""
     for transport in transports:
         with suppress(PSError, ConnectionError, ValueError):  # gRPC's ValueError: closed just now
-            transport.call(requests.renew())
+            transport.call(requests.request(renew={}))

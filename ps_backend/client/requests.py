@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.arrays import SharedArray
+from ps_backend.client.arrays import SharedArray, StoredArray
 from ps_backend.client.selection import Indices, Selection, check_indices, split
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
@@ -17,7 +18,7 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL
-from ps_backend.wire.rounds import Key, Total
+from ps_backend.wire.rounds import Total
 
 Messages = dict[int, Message]
 """A message for each server that the request concerns."""
@@ -53,49 +54,38 @@ class Requests:
         self.session, self.client, self.servers = session, client, servers
         self._key, self._secret, self._lease = key, secret, lease
 
-    def request(self) -> pb.Request:
-        """A request without a body yet."""
-        return pb.Request(session=self.session, client=self.client, key=self._key)
+    def request(self, **body: Any) -> pb.Request:
+        """A request with this ``body``, as ``name={field: value}``; a field None is not set."""
+        return pb.Request(session=self.session, client=self.client, key=self._key, **body)
 
-    def renew(self) -> pb.Request:
-        """To any server: the session is still in use."""
-        request = self.request()
-        request.renew.SetInParent()
-        return request
+    def message(self, kind: str, **fields: object) -> Message:
+        """One with a body of that kind with these fields, those that are not None."""
+        return Message(self.request(**{kind: fields}))
 
-    # --- the connection ---
+    def each(self, servers: Iterable[int], kind: str, **fields: object) -> Messages:
+        """To ``servers``: a body of that kind with these fields, those that are not None."""
+        return {server: self.message(kind, **fields) for server in servers}
 
-    def open(self, generations: Sequence[int], *, create: bool) -> Messages:
-        """To all servers, each replaced so often: make the session, or join it."""
-        messages: Messages = {}
-        for server, generation in enumerate(generations):
-            request = self.reopen_session(server, generation)
-            request.open.create = create
-            messages[server] = Message(request)
-        return messages
+    def to_all(self, kind: str, **fields: object) -> Messages:
+        """As ``each``, to all servers."""
+        return self.each(range(self.servers), kind, **fields)
 
-    def reopen_session(self, server: int, generation: int) -> pb.Request:
-        """To one server: join the session, which is made if that server, a new one, has it not."""
-        request = self.request()
-        body = request.open
-        body.protocol, body.index, body.servers = PROTOCOL, server, self.servers
-        body.create, body.first_number = True, generation << CLIENT_BITS
-        body.secret, body.lease = self._secret, self._lease
-        return request
+    def open(self, server: int, generation: int, *, create: bool = True) -> pb.Request:
+        """To one server that was replaced so often: join the session.
 
-    def close(self, servers: Iterable[int], *, session: bool) -> Messages:
-        """To ``servers``: leave, or end the session."""
-        messages = self._to(servers)
-        for message in messages.values():
-            message.request.close.session = session
-        return messages
-
-    def status(self) -> Messages:
-        """To all servers: what do you hold?"""
-        messages = self._to(range(self.servers))
-        for message in messages.values():
-            message.request.status.SetInParent()
-        return messages
+        ``create``: make it, if that server has it not.
+        """
+        return self.request(
+            open={
+                "protocol": PROTOCOL,
+                "index": server,
+                "servers": self.servers,
+                "create": create,
+                "first_number": generation << CLIENT_BITS,
+                "secret": self._secret,
+                "lease": self._lease,
+            }
+        )
 
     # --- dense ---
 
@@ -106,10 +96,9 @@ class Requests:
         if given.ndim == 0 or len(array) != space.length:
             raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
         target = encode_array(buffer, array_type(space, array.dtype, array.shape[1:]))
-        messages = self._to(space.holders(self.servers))
+        messages = self.each(space.holders(self.servers), "write", target=target)
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
-            message.request.write.target.CopyFrom(target)
             message.payload = [byte_view(array[low:high])]
         return messages
 
@@ -118,11 +107,9 @@ class Requests:
     ) -> Messages:
         """To each holder: send your part, into ``out``."""
         space, array = type.space, encode_array(buffer, type)
-        messages = self._to(space.holders(self.servers))
+        messages = self.each(space.holders(self.servers), "read", array=array, shared=shared)
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
-            message.request.read.array.CopyFrom(array)
-            message.request.read.shared = shared
             message.into = byte_view(out[low:high])
         return messages
 
@@ -154,10 +141,9 @@ class Requests:
             else:
                 target = np.empty((len(local), *type.row), out.dtype)
                 scattered.append((selection, target))
-            request = self.request()
-            request.gather.count, request.gather.shared = len(local), shared
-            request.gather.array.CopyFrom(array)
-            messages[server] = Message(request, [byte_view(local)], byte_view(target))
+            message = self.message("gather", array=array, count=len(local), shared=shared)
+            message.payload, message.into = [byte_view(local)], byte_view(target)
+            messages[server] = message
         return messages, scattered
 
     def scatter_add(
@@ -171,14 +157,13 @@ class Requests:
     ) -> Messages:
         """To each holder: add its part of the pairs."""
         wanted, given = _pairs(indices, values, type)
+        array = encode_array(source, type)
         messages: Messages = {}
         for server, selection in split(wanted, type.space, self.servers):
-            request = self.request()
-            body = request.scatter_add
-            body.target, body.donate = target, donate
-            body.array.CopyFrom(encode_array(source, type))
-            body.count, payload = _select(wanted, given, selection)
-            messages[server] = Message(request, payload)
+            message = self.message("scatter_add", array=array, target=target, donate=donate)
+            count, message.payload = _select(wanted, given, selection)
+            message.request.scatter_add.count = count
+            messages[server] = message
         return messages
 
     def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
@@ -187,72 +172,44 @@ class Requests:
         bare: Messages = {}
         for server, message in messages.items():
             body = message.request.scatter_add
-            request = self.request()
-            request.stage.round, request.stage.count = round, body.count
-            request.stage.type.CopyFrom(body.array)
-            staged[server] = Message(request, message.payload)
+            staged[server] = self.message("stage", round=round, count=body.count, type=body.array)
+            staged[server].payload = message.payload
             body.round, body.count = round, 0
             bare[server] = Message(message.request)
         return staged, bare
 
     # --- shared arrays ---
 
-    def share(self, sources: Iterable[int], arrays: Iterable[SharedArray]) -> Messages:
-        """To each server that holds some of the arrays: make them, of the buffers ``sources``."""
-        messages: Messages = {}
-        for source, array in zip(sources, arrays, strict=True):
-            for server in array.type.space.holders(self.servers):
-                body = messages.setdefault(server, Message(self.request())).request.share
-                body.arrays.append(encode_array(source, array.type))
-                body.targets.append(array.number)
-        return messages
-
     def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> Messages:
         """To each server that holds some of ``indices``: add its part of the pairs in place."""
         wanted, given = _pairs(indices, values, array.type)
         messages: Messages = {}
         for server, selection in split(wanted, array.type.space, self.servers):
-            request = self.request()
-            request.update.array.CopyFrom(array.describe())
-            request.update.count, payload = _select(wanted, given, selection)
-            if request.update.count:
-                messages[server] = Message(request, payload)
+            count, payload = _select(wanted, given, selection)
+            if count:
+                messages[server] = self.message("update", array=array.describe(), count=count)
+                messages[server].payload = payload
         return messages
 
-    def snapshot(
-        self, arrays: Iterable[SharedArray], targets: Iterable[int], *, last: bool
+    def copies(
+        self,
+        kind: str,
+        sources: Iterable[StoredArray | SharedArray],
+        targets: Iterable[int],
+        **fields: object,
     ) -> Messages:
-        """To each server that holds some of the arrays: make buffers of them."""
+        """To each server that holds some of ``sources``: make of them what ``targets`` name."""
         messages: Messages = {}
-        for array, target in zip(arrays, targets, strict=True):
-            for server in array.type.space.holders(self.servers):
-                body = messages.setdefault(server, Message(self.request())).request.snapshot
-                body.arrays.append(array.describe())
+        for source, target in zip(sources, targets, strict=True):
+            for server in source.type.space.holders(self.servers):
+                if server not in messages:
+                    messages[server] = self.message(kind, **fields)
+                body = getattr(messages[server].request, kind)
+                body.arrays.append(source.describe())
                 body.targets.append(target)
-                body.last = last
         return messages
 
     # --- rounds ---
-
-    def stage(
-        self,
-        round: str,
-        key: Key,
-        space: Space,
-        indices: npt.ArrayLike | None,
-        values: npt.ArrayLike,
-    ) -> Messages:
-        """To each holder, even of none of the indices: its part of the contribution."""
-        messages: Messages = {}
-        for server, share in self.shares(space, indices, values):
-            request = self.request()
-            body = request.stage
-            body.round = round
-            body.partition, body.attempt, body.slot, body.number = key
-            body.type.CopyFrom(encode_array(0, share.type))
-            share.describe(body)
-            messages[server] = Message(request, share.payload)
-        return messages
 
     def shares(
         self, space: Space, indices: npt.ArrayLike | None, values: npt.ArrayLike
@@ -277,60 +234,14 @@ class Requests:
         messages: Messages = {}
         for total in totals:
             for server in total.type.space.holders(self.servers):
-                message = messages.setdefault(server, Message(self.request()))
-                body = message.request.commit
-                body.round = round
+                if server not in messages:
+                    messages[server] = self.message("commit", round=round)
+                body = messages[server].request.commit
                 added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
                 added.target.CopyFrom(encode_array(total.target, total.type))
                 for winner in total.winners:
                     added.winners.add(**winner._asdict())
         return messages
-
-    def reopen(self, round: str, targets: Iterable[int], servers: Iterable[int]) -> Messages:
-        """To ``servers``: take the commit back."""
-        messages = self._to(servers)
-        for message in messages.values():
-            message.request.reopen.round = round
-            message.request.reopen.targets.extend(targets)
-        return messages
-
-    def nothing(self, servers: Iterable[int]) -> Messages:
-        """To ``servers``: what you did last stands."""
-        messages = self._to(servers)
-        for message in messages.values():
-            message.request.nothing.SetInParent()
-        return messages
-
-    def drop_round(self, round: str) -> Messages:
-        """To all servers: end the round."""
-        messages = self._to(range(self.servers))
-        for message in messages.values():
-            message.request.drop_round.round = round
-        return messages
-
-    # --- commands that a program registered with the servers ---
-
-    def call(self, name: str, body: bytes, arrays: Iterable[tuple[int, ArrayType]]) -> Messages:
-        """To all servers: run the command ``name``."""
-        given = [encode_array(buffer, type) for buffer, type in arrays]
-        messages = self._to(range(self.servers))
-        for message in messages.values():
-            custom = message.request.custom
-            custom.name, custom.body = name, body
-            custom.arrays.extend(given)
-        return messages
-
-    def each(self, servers: Iterable[int], kind: str, **fields: object) -> Messages:
-        """To ``servers``: a body of that kind with these fields, those that are not None."""
-        messages = self._to(servers)
-        given = {name: value for name, value in fields.items() if value is not None}
-        for message in messages.values():
-            body = getattr(message.request, kind)
-            body.CopyFrom(type(body)(**given))
-        return messages
-
-    def _to(self, servers: Iterable[int]) -> Messages:
-        return {server: Message(self.request()) for server in servers}
 
 
 def _pairs(

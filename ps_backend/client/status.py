@@ -84,9 +84,8 @@ def server_status(
         for k, transport in enumerate(transports)
     ]
     try:
-        replies = FanOut(links, counters).send(
-            Requests("", "", len(addresses)).status(), recorded=False
-        )
+        messages = Requests("", "", len(addresses)).to_all("status")
+        replies = FanOut(links, counters).send(messages, recorded=False)
         return [decode_status(address, replies[k].status) for k, address in enumerate(addresses)]
     finally:
         for transport in transports:

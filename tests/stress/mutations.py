@@ -94,14 +94,16 @@ def _work(client: Client) -> None:
         Total(client.new_id(), array_type(_SPACE, float), [Winner(1, 0)], op="max", slot=1),
     ]
     client.commit_totals("r", totals)
-    client._send(client._requests.reopen("r", [total.target for total in totals], [0]))
+    client._send(
+        client._requests.each([0], "reopen", round="r", targets=[total.target for total in totals])
+    )
     client.drop_round("r")
     _ask_and_answer(client, x)
     _work_in_a_loop(client, w)
     client.snapshot([w], [client.new_id()], last=True)
     client.free([z, i])
-    client._send(client._requests.nothing([0]))
-    client._send(client._requests.close([0], session=False))
+    client._send(client._requests.each([0], "nothing"))
+    client._send(client._requests.each([0], "close", session=False))
 
 
 def _ask_and_answer(client: Client, x: int) -> None:

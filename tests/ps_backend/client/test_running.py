@@ -237,7 +237,7 @@ def test_a_server_that_is_not_used_hears_of_its_frees(monkeypatch):
 def test_what_another_thread_has_finished_is_not_sent_again() -> None:
     """A thread that needs the answer of an unawaited request may come before it was sent."""
     with connect_in_process(2) as client:
-        messages = client._requests.status()
+        messages = client._requests.to_all("status")
         group = client._fan_out._prepare(messages, False, None)
         assert len(group.finish()) == 2
         group.start(messages)

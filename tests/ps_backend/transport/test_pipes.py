@@ -129,7 +129,7 @@ def test_a_broken_pipe_is_mended_and_nothing_runs_twice():
 def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
     with served() as (server,), piped([server]) as (client, (transport,)):
         x = put(client, SPACE, X)
-        pending = transport.start(client._requests.status()[0].request)
+        pending = transport.start(client._requests.to_all("status")[0].request)
         pipe, replies = transport._pipe, transport._pipe._replies
 
         class Interrupted:
@@ -204,7 +204,7 @@ def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how):
         ) as client,
     ):
         os.kill(servers.pids[0], signal.SIGSTOP)  # so that the request waits
-        pending = client._transports[0].start(client._requests.status()[0].request)
+        pending = client._transports[0].start(client._requests.to_all("status")[0].request)
         if how == signal.SIGKILL:
             os.kill(servers.pids[0], how)
             with pytest.raises(ConnectionError):
