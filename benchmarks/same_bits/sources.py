@@ -39,7 +39,7 @@ _SOLVERS = (
     "optim.ConjugateGradient(max_iterations=6)",
     "optim.GradientDescent(max_iterations=6)",
     "optim.TruncatedNewton(max_iterations=3)",
-    "optim.ProximalGradient(optim.L1Norm(0.01), max_iterations=6)",
+    "optim.ProximalGradient(penalty=optim.L1Norm(0.01), max_iterations=6)",
 )
 
 
