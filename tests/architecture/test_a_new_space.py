@@ -69,7 +69,7 @@ def use(ps) -> None:
     assert space.holders(2) == [1, 0]
     assert client.read(x, TYPE).tobytes() == X.tobytes()
 
-    index = Sweep((), (), (Step("iota", (), I8),), (0,), (Reduction("argmax", 0),))
+    index = Sweep((), (), (Step("iota", (), I8),), (0,), (Reduction("argmax", (0,)),))
     calls = (SweepCall(AXPY, space, (x, y), (0.5,), (z,)), SweepCall(DOT, space, (x, y), (), ()))
     calls += (SweepCall(index, space, (), (), (w := client.new_id(),)),)
     _, (products,), (_, where) = client.run(Program(calls))

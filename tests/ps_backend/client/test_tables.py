@@ -123,7 +123,7 @@ def elementwise() -> Sweep:
         Step("exp", (0,), ROWS),
         Step("where", (8, 9, 6), ROWS),
     )
-    sums = (Reduction("sum", 7), Reduction("max", 4), Reduction("argmin", 1))
+    sums = (Reduction("sum", (7,)), Reduction("max", (4,)), Reduction("argmin", (1,)))
     return Sweep((ROWS, ROWS), (NUMBER,), steps, (4, 5, 6, 7, 10), sums)
 
 
@@ -155,7 +155,7 @@ def test_arithmetic_of_rows_has_numpys_bits(clients, data, servers, length):
     client, space = clients[servers], DenseSpace(length)
     x, y = data.draw(tables(length)), data.draw(tables(length))
     steps = (Step("multiply", (0, 1), ROWS), Step("subtract", (2, 0), ROWS))
-    sweep = Sweep((ROWS, ROWS), (), steps, (3,), (Reduction("min", 2),))
+    sweep = Sweep((ROWS, ROWS), (), steps, (3,), (Reduction("min", (2,)),))
     inputs = (put(client, space, x), put(client, space, y))
     (got,), (least,) = run(client, sweep, space, inputs)
     with np.errstate(all="ignore"):
@@ -167,7 +167,7 @@ def test_arithmetic_of_rows_has_numpys_bits(clients, data, servers, length):
 def test_the_number_of_servers_changes_no_bit(clients):
     space = DenseSpace(10_000)
     x = np.random.default_rng(1).standard_normal((space.length, K))
-    sweep = Sweep((ROWS,), (), (Step("square", (0,), ROWS),), (), (Reduction("sum", 1),))
+    sweep = Sweep((ROWS,), (), (Step("square", (0,), ROWS),), (), (Reduction("sum", (1,)),))
     results = [run(one, sweep, space, (put(one, space, x),))[1][0] for one in clients.values()]
     assert len({result.tobytes() for result in results}) == 1
     np.testing.assert_allclose(results[0].sum(), (x * x).sum())
@@ -191,11 +191,11 @@ def test_rows_of_another_shape_are_refused(clients):
     with pytest.raises(ValueError, match=r"contribution is float64 over .*, the target .* rows"):
         client.commit("other rows", [(0, 0)], type, client.new_id())
     nothing = Sweep(
-        (), (), (Step("iota", (), ValueType("int64", (0,))),), (), (Reduction("sum", 0),)
+        (), (), (Step("iota", (), ValueType("int64", (0,))),), (), (Reduction("sum", (0,)),)
     )
     with pytest.raises(ValueError, match=r"k of 1 or more, got \(0,\)"):
         run(client, nothing, space, ())
-    mixed = Sweep((ROWS, NUMBER), (), (), (), (Reduction("sum", 0),))
+    mixed = Sweep((ROWS, NUMBER), (), (), (), (Reduction("sum", (0,)),))
     with pytest.raises(InvalidProgram, match="all arrays have rows of one shape"):
         run(client, mixed, space, (x, x))
 
@@ -206,10 +206,10 @@ def test_a_result_per_row_or_column_can_be_said_and_is_refused_until_a_kernel_ha
 ):
     client, space = clients[3], DenseSpace(5000)
     x = put(client, space, np.zeros((5000, K)))
-    sweep = Sweep((ROWS,), (), (), (), (Reduction("sum", 0, axis),))
+    sweep = Sweep((ROWS,), (), (), (), (Reduction("sum", (0,), axis),))
     assert sweep.stored == made
     with pytest.raises(NotImplementedError, match=f"sum along axis={axis} yet; supported: axis=No"):
         run(client, sweep, space, (x,))
-    over_a_vector = Sweep((NUMBER,), (), (), (), (Reduction("sum", 0, axis),))
+    over_a_vector = Sweep((NUMBER,), (), (), (), (Reduction("sum", (0,), axis),))
     with pytest.raises(InvalidProgram, match="rows of shape"):
         run(client, over_a_vector, space, (x,))

@@ -165,7 +165,8 @@ def test_an_interrupted_transfer_harms_no_later_one(monkeypatch, client, transpo
 
     shared = transport._shared
     request = client._requests.write(5, SPACE, X)[0] if method == "fill" else None
-    request = request or client._requests.read(x, array_type(SPACE, np.empty_like(X)))[0]
+    type = array_type(SPACE, X.dtype)
+    request = request or client._requests.read(x, type, np.empty_like(X))[0]
     with monkeypatch.context() as patch:
         patch.setattr(before, method, interrupted.__get__(before), raising=True)
         request.request.payload = sum(map(len, request.payload))
@@ -344,13 +345,14 @@ import json, sys
 import numpy as np
 from ps_backend.client import Client
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
 
 told = json.loads(sys.stdin.readline())
 space = DenseSpace(int(sys.argv[1]))
 with Client.connect(told["addresses"], token=told["token"]) as client:
     while True:
         client.write(number := client.new_id(), space, np.ones(space.length))
-        client.read(number, space, float)
+        client.read(number, array_type(space, float))
         client.free([number])
         print("x", flush=True)
 """
