@@ -10,13 +10,11 @@ from ps_backend import limits
 from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.commands.contributions import INDEX_BYTES, localize, loose_rows
+from ps_backend.server.commands.contributions import local_indices, loose_rows, received
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.clocks import Clocks
 from ps_backend.server.state.lockstep import Push
 from ps_backend.server.state.memory import Block
-from ps_backend.server.state.rounds import Contribution
-from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 
@@ -82,40 +80,16 @@ def _pushes(
     targets = [
         session.store.shared(one.array.buffer, part) for one, part in zip(given, parts, strict=True)
     ]
-    rows = [
-        part if one.dense else loose_rows(part, one.count)
-        for one, part in zip(given, parts, strict=True)
-    ]
-    counts = [0 if one.dense else one.count for one in given]
-    sizes = [sum(counts) * INDEX_BYTES + sum(part.nbytes for part in rows)]
-    sizes += [part.nbytes for part in rows] if keep else []
-    payload.expect(sizes[0])
-    block, *rooms = session.store.memory.allocate(sizes, "adding to arrays in a loop")
-    payload.into(byte_view(block.bytes))
-    contributions = _cut(block, parts, rows, counts, [one.dense for one in given])
+    counts = [None if one.dense else one.count for one in given]
+    contributions, rooms = received(
+        session.store.memory,
+        list(zip(parts, counts, strict=True)),
+        payload,
+        "adding to arrays in a loop",
+        keep=keep,
+    )
     kept: Sequence[Block | None] = rooms if keep else [None] * len(parts)
     return list(map(Push, targets, contributions, kept))
-
-
-def _cut(
-    block: Block,
-    parts: Sequence[Part],
-    rows: Sequence[Part],
-    counts: Sequence[int],
-    dense: Sequence[bool],
-) -> list[Contribution]:
-    """The contributions that lie in ``block``: all their indices, then all their values."""
-    found = []
-    at, value_at = 0, sum(counts) * INDEX_BYTES
-    for part, some, count, whole in zip(parts, rows, counts, dense, strict=True):
-        indices = block.bytes[at : at + count * INDEX_BYTES].view(np.int64)
-        localize(indices, part)
-        values = block.bytes[value_at : value_at + some.nbytes].view(part.type.dtype)
-        found.append(
-            Contribution(part.type, None if whole else indices, values.reshape(some.shape), block)
-        )
-        at, value_at = at + indices.nbytes, value_at + some.nbytes
-    return found
 
 
 @command(_pull_bounds, repeatable=True, waits=True)
@@ -126,13 +100,10 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     array = session.store.shared(body.array.buffer, part)
     loop = session.meetings.get(Clocks, body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
-    size = 0 if body.dense else body.count * INDEX_BYTES
-    payload.expect(size)
-    blocks = memory.allocate([size], "pulling in a loop")
-    payload.into(byte_view(blocks[0].bytes))
-    wanted = None if body.dense else blocks[0].array(np.dtype(np.int64), (body.count,))
-    if wanted is not None:
-        localize(wanted, part)
+    indices, blocks = local_indices(
+        memory, part, 0 if body.dense else body.count, payload, "pulling in a loop"
+    )
+    wanted = None if body.dense else indices
 
     def room_for() -> np.ndarray:  # not before the wait, which may be long
         blocks.extend(memory.allocate([rows.nbytes], "pulling in a loop"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.memory import Memory
+from ps_backend.server.state.memory import Block, Memory
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
@@ -20,22 +22,76 @@ def loose_rows(part: Part, count: int) -> Part:
     return Part(part.type, 0, count)
 
 
+def received(
+    memory: Memory,
+    arrays: Sequence[tuple[Part, int | None]],
+    payload: Payload,
+    what: str,
+    *,
+    keep: bool = False,
+    force: bool = False,
+) -> tuple[list[Contribution], list[Block]]:
+    """What came along for ``arrays``: rows for so many indices, or all rows of the part (None).
+
+    The payload is all their indices, then all their values; the indices are checked and made local.
+    Beside it, if they ``keep`` what they change, room for that: a block for each.
+    """
+    rows = [part if count is None else loose_rows(part, count) for part, count in arrays]
+    at, value_at = 0, sum(count or 0 for _, count in arrays) * INDEX_BYTES
+    sizes = [some.nbytes for some in rows]
+    needed = [value_at + sum(sizes), *(sizes if keep else ())]
+    block, *rooms = _filled(memory, needed, payload, what, force=force)
+    found = []
+    for (part, count), some in zip(arrays, rows, strict=True):
+        indices = None
+        if count is not None:
+            indices = block.bytes[at : at + count * INDEX_BYTES].view(np.int64)
+            _localize(indices, part)
+            at += indices.nbytes
+        values = block.bytes[value_at : value_at + some.nbytes].view(part.type.dtype)
+        found.append(Contribution(part.type, indices, values.reshape(some.shape), block))
+        value_at += some.nbytes
+    return found, rooms
+
+
 def pairs(
     memory: Memory, part: Part, count: int, payload: Payload, what: str, *, force: bool = False
 ) -> Contribution:
-    """Indices and rows from the payload, the indices checked and made local."""
-    rows = loose_rows(part, count)
-    cut = count * INDEX_BYTES
-    payload.expect(cut + rows.nbytes)
-    (block,) = memory.allocate([cut + rows.nbytes], what, force=force)
-    payload.into(byte_view(block.bytes))
-    indices = block.bytes[:cut].view(np.int64)
-    localize(indices, part)
-    values = block.bytes[cut:].view(part.type.dtype).reshape(rows.shape)
-    return Contribution(part.type, indices, values, block)
+    """Indices and rows for one array."""
+    (found,), _ = received(memory, [(part, count)], payload, what, force=force)
+    return found
 
 
-def localize(indices: np.ndarray, part: Part) -> None:
+def contribution(
+    session: ServerSession, body: pb.Stage | pb.Answer, payload: Payload, what: str
+) -> Contribution:
+    """What came along: rows for indices, or all rows of this server's part."""
+    count = None if body.dense else body.count
+    (found,), _ = received(session.store.memory, [(session.part(body.type), count)], payload, what)
+    return found
+
+
+def local_indices(
+    memory: Memory, part: Part, count: int, payload: Payload, what: str, *more: int
+) -> tuple[np.ndarray, list[Block]]:
+    """The indices that came along, made local as in ``received``; their block, and more blocks."""
+    blocks = _filled(memory, [count * INDEX_BYTES, *more], payload, what)
+    indices = blocks[0].array(np.dtype(np.int64), (count,))
+    _localize(indices, part)
+    return indices, blocks
+
+
+def _filled(
+    memory: Memory, sizes: Sequence[int], payload: Payload, what: str, *, force: bool = False
+) -> list[Block]:
+    """Blocks of these sizes, the first with the payload in it."""
+    payload.expect(sizes[0])
+    blocks = memory.allocate(sizes, what, force=force)
+    payload.into(byte_view(blocks[0].bytes))
+    return blocks
+
+
+def _localize(indices: np.ndarray, part: Part) -> None:
     """Make global ``indices`` count from the part's first row; ``IndexError`` if one is outside."""
     if indices.size and not (part.low <= indices.min() and indices.max() < part.high):
         raise IndexError(
@@ -43,17 +99,3 @@ def localize(indices: np.ndarray, part: Part) -> None:
             f"{part.high - 1}, which this server holds of {part.type.space}"
         )
     indices -= part.low
-
-
-def contribution(
-    session: ServerSession, body: pb.Stage | pb.Answer, payload: Payload, what: str
-) -> Contribution:
-    """What came along: rows for indices, or all rows of this server's part."""
-    memory, part = session.store.memory, session.part(body.type)
-    if not body.dense:
-        return pairs(memory, part, body.count, payload, what)
-    payload.expect(part.nbytes)
-    (block,) = memory.allocate([part.nbytes], what)
-    payload.into(byte_view(block.bytes))
-    values = block.array(part.type.dtype, part.shape)
-    return Contribution(part.type, None, values, block)

@@ -7,7 +7,7 @@ import numpy as np
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.server.checks import array_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.commands.contributions import INDEX_BYTES, localize, loose_rows, pairs
+from ps_backend.server.commands.contributions import local_indices, loose_rows, pairs
 from ps_backend.server.session import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
@@ -22,13 +22,9 @@ def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Res
     find = session.store.shared if body.shared else session.store.get
     source = find(body.array.buffer, part)
     rows = loose_rows(part, body.count)
-    payload.expect(body.count * INDEX_BYTES)
-    blocks = session.store.memory.allocate(
-        [body.count * INDEX_BYTES, rows.nbytes], "gathering from an array"
+    indices, blocks = local_indices(
+        session.store.memory, part, body.count, payload, "gathering from an array", rows.nbytes
     )
-    payload.into(byte_view(blocks[0].bytes))
-    indices = blocks[0].array(np.dtype(np.int64), (body.count,))
-    localize(indices, part)
     found = blocks[1].array(part.type.dtype, rows.shape)
     np.take(source.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
     return Response(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
