@@ -108,10 +108,12 @@ class Exchange:
             session=self.request.session, client=self.request.client, key=self.request.key
         )
         request.cancel.sequence = self.request.sequence
-        with suppress(
-            PSError, Unavailable
-        ):  # who cannot be asked does not compute, or is waited for
-            self._link.transport.call(request)
+        for pause in chain((0.0,), self._link.patience()):  # who never hears of it, computes on
+            time.sleep(pause)
+            with suppress(Unavailable):
+                with suppress(PSError):  # it does not know us any more, so it does not compute
+                    self._link.transport.call(request)
+                return
 
     @property
     def may_be_cancelled(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from ps_backend.client import Client
 from ps_backend.client.status import server_status
 from ps_backend.errors import PSError
 from ps_backend.processes.launcher import launch_local
@@ -20,7 +21,7 @@ from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.helpers import TOKEN, ended, served
+from tests.ps_backend.helpers import TOKEN, Faulty, ended, served
 from tests.ps_backend.requests import IOTA_SUM, call, run
 
 LONG = 10**15
@@ -99,6 +100,28 @@ def test_ctrl_c_ends_it_and_the_session_goes_on(servers, presses):
         assert float((x + 1).sum()) == 55
         wait_for(lambda: not computes(pid))
         assert not slow.node.known
+
+
+def test_the_wish_to_end_it_is_repeated_until_the_server_knows(servers):
+    (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
+    lost = []
+
+    def lose_two(request: pb.Request) -> str:
+        if request.WhichOneof("body") != "cancel" or len(lost) == 2:
+            return "ok"
+        lost.append(request)
+        return "lose request"
+
+    def press() -> None:
+        wait_for(lambda: computes(pid))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    transports = [Faulty(OverGrpc(a, token=servers.token), lose_two) for a in servers.addresses]
+    with Client(transports) as client, dv.Session(client) as ps:
+        threading.Thread(target=press, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            float(ps.arange(LONG).sum())
+    assert len(lost) == 2
 
 
 def test_a_server_that_is_stopped_ends(servers):
