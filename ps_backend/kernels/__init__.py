@@ -30,7 +30,8 @@ from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
 from ps_backend.program import ops
-from ps_backend.program.sweep import Sweep, verify_engine, verify_sweep
+from ps_backend.program.rules import verify_engine, verify_sweep
+from ps_backend.program.sweep import Sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
-from ps_backend.program.sweep import Sweep, verify_sweep
+from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
 from ps_backend.server.reply_log import ReplyLog

@@ -9,7 +9,8 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check
-from ps_backend.program.sweep import SweepCall, verify_call
+from ps_backend.program.rules import verify_call
+from ps_backend.program.sweep import SweepCall
 from ps_backend.server.checks import verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession

@@ -10,8 +10,9 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.combination import OPERANDS, Combination, Link
+from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall, verify_sweep
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType
 from ps_backend.wire.codec import decode_sweep, encode_sweep
 from tests.ps_backend.helpers import in_process, put
