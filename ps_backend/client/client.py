@@ -306,7 +306,7 @@ class Client(Connection):
                 attempt=attempt,
                 slot=slot,
                 number=number,
-                type=encode_array(0, share.type),
+                type=share.type,
             )
             share.describe(message.request.stage)
             message.payload = share.payload

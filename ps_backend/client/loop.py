@@ -84,22 +84,17 @@ class Loop:
         leave: bool = False,
     ) -> None:
         """The rank ended ``clock``, with these changes; counted once. Raises ``AttemptFenced``."""
-        messages = self._requests.each(
-            range(self.servers),
-            "tick",
-            loop=self.name,
-            rank=rank,
-            attempt=attempt,
-            clock=clock,
-            leave=leave,
+        messages = self._requests.to_all(
+            "tick", loop=self.name, rank=rank, attempt=attempt, clock=clock, leave=leave
         )
         parts: dict[int, tuple[list[memoryview], list[memoryview]]] = {
             server: ([], []) for server in messages
         }
         for target, change in changes.items():
+            described = target.describe()
             shares = self._requests.shares(target.type.space, change.indices, change.values)
             for server, share in shares:
-                share.describe(messages[server].request.tick.pushes.add(array=target.describe()))
+                share.describe(messages[server].request.tick.pushes.add(array=described))
                 *where, values = share.payload
                 parts[server][0].extend(where)
                 parts[server][1].append(values)
@@ -144,8 +139,7 @@ class Loop:
             part = found[selection]
             if messages and not len(part):
                 continue  # one is asked in any case: there is something to wait for
-            message = self._requests.each(
-                [server],
+            message = self._requests.message(
                 "pull",
                 loop=self.name,
                 rank=rank,
@@ -155,7 +149,7 @@ class Loop:
                 array=target.describe(),
                 dense=indices is None,
                 count=0 if indices is None else len(part),
-            )[server]
+            )
             if indices is not None:
                 message.payload = [byte_view(indices[selection])]
             message.into = byte_view(part)
@@ -179,6 +173,6 @@ class Loop:
 
     def _to_all(self, kind: str, **fields: int | None) -> Sequence[pb.Reply]:
         """Send a body of that kind with these fields to all; replies by server."""
-        messages = self._requests.each(range(self.servers), kind, loop=self.name, **fields)
+        messages = self._requests.to_all(kind, loop=self.name, **fields)
         replies = self._send(messages, recorded=False)
         return [replies[server] for server in range(self.servers)]

@@ -123,7 +123,7 @@ class Mailbox:
         if space is not None and change is not None:
             for server, share in self._requests.shares(space, change.indices, change.values):
                 body = messages[server].request.answer
-                body.type.CopyFrom(encode_array(0, share.type))
+                body.type.CopyFrom(share.type)
                 share.describe(body)
                 messages[server].payload = share.payload
         self._send(messages, recorded=False)

@@ -28,7 +28,8 @@ Messages = dict[int, Message]
 class Share:
     """What one server gets of some values: ``count`` of them after their indices; None: all."""
 
-    type: ArrayType
+    type: pb.Array
+    """Of the array that they are of, as it is named in messages."""
     count: int | None
     payload: Parts
 
@@ -183,11 +184,12 @@ class Requests:
     def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> Messages:
         """To each server that holds some of ``indices``: add its part of the pairs in place."""
         wanted, given = _pairs(indices, values, array.type)
+        described = array.describe()
         messages: Messages = {}
         for server, selection in split(wanted, array.type.space, self.servers):
             count, payload = _select(wanted, given, selection)
             if count:
-                messages[server] = self.message("update", array=array.describe(), count=count)
+                messages[server] = self.message("update", array=described, count=count)
                 messages[server].payload = payload
         return messages
 
@@ -201,11 +203,12 @@ class Requests:
         """To each server that holds some of ``sources``: make of them what ``targets`` name."""
         messages: Messages = {}
         for source, target in zip(sources, targets, strict=True):
+            described = source.describe()
             for server in source.type.space.holders(self.servers):
                 if server not in messages:
                     messages[server] = self.message(kind, **fields)
                 body = getattr(messages[server].request, kind)
-                body.arrays.append(source.describe())
+                body.arrays.append(described)
                 body.targets.append(target)
         return messages
 
@@ -217,28 +220,30 @@ class Requests:
         """For each holder its share of ``values`` at ``indices``, or in all the space without."""
         array = np.asarray(values)
         type = array_type(space, array.dtype, array.shape[1:])
+        described = encode_array(0, type)
         if indices is not None:
             wanted, given = _pairs(indices, array, type)
             for server, selection in split(wanted, space, self.servers):
-                yield server, Share(type, *_select(wanted, given, selection))
+                yield server, Share(described, *_select(wanted, given, selection))
             return
         if array.shape != type.shape:
             raise ValueError(f"values must have shape {type.shape}, got {array.shape}")
         array = np.ascontiguousarray(array, dtype=type.dtype)
         for server in space.holders(self.servers):
             low, high = space.range_of(server, self.servers)
-            yield server, Share(type, None, [byte_view(array[low:high])])
+            yield server, Share(described, None, [byte_view(array[low:high])])
 
     def commit(self, round: str, totals: Iterable[Total]) -> Messages:
         """To each server that holds some of a total: make it from what the winners staged."""
         messages: Messages = {}
         for total in totals:
+            target = encode_array(total.target, total.type)
             for server in total.type.space.holders(self.servers):
                 if server not in messages:
                     messages[server] = self.message("commit", round=round)
                 body = messages[server].request.commit
                 added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
-                added.target.CopyFrom(encode_array(total.target, total.type))
+                added.target.CopyFrom(target)
                 for winner in total.winners:
                     added.winners.add(**winner._asdict())
         return messages

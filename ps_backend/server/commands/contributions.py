@@ -37,7 +37,7 @@ def received(
     Beside it, if they ``keep`` what they change, room for that: a block for each.
     """
     rows = [part if count is None else loose_rows(part, count) for part, count in arrays]
-    at, value_at = 0, sum(count or 0 for _, count in arrays) * INDEX_BYTES
+    at, value_at = 0, sum([count or 0 for _, count in arrays]) * INDEX_BYTES
     sizes = [some.nbytes for some in rows]
     needed = [value_at + sum(sizes), *(sizes if keep else ())]
     block, *rooms = _filled(memory, needed, payload, what, force=force)
