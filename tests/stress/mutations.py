@@ -312,6 +312,6 @@ def _within_patience(recorded: Recorded, rng: random.Random) -> Recorded:
             body = getattr(request, name)
             body.seconds = body.seconds if body.seconds > 1e6 else _LONGEST_WAIT
     for call in request.run.calls if request.HasField("run") else ():
-        if call.length > _MOST_PLAIN and rng.random() < 0.98:
-            call.length = rng.randrange(_MOST_PLAIN)
+        if call.space.length > _MOST_PLAIN and rng.random() < 0.98:
+            call.space.length = rng.randrange(_MOST_PLAIN)
     return recorded
