@@ -80,7 +80,7 @@ def test_a_stochastic_step_is_one_message_and_one_sweep(ps, case):
     for cost, _ in steps[3:]:
         assert cost["vectors_read"] == 2 + vectors + old_gradient
         assert cost["vectors_written"] == vectors
-        assert cost["bytes_sent"] == steps[-1][0]["bytes_sent"] < 600, "only ids and numbers travel"
+        assert cost["bytes_sent"] == steps[-1][0]["bytes_sent"] < 700, "only ids and numbers travel"
 
 
 @pytest.mark.parametrize("case", [c for c in cases() if not c.stochastic], ids=str)

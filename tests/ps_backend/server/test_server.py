@@ -20,6 +20,7 @@ from ps_backend.server.service import Service
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
+from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.helpers import TOKEN, put, served
 
 SPACE = DenseSpace(3000)
@@ -86,7 +87,10 @@ def test_requests_that_make_no_sense_get_errors():
     assert error(nothing=pb.Nothing()).kind == "SessionUnknown"
     old = error(open=pb.Open(protocol=99, create=True))
     assert "version 99 of the protocol" in old.message
-    name, opening = session_name("s"), pb.Open(protocol=1, servers=1, create=True, secret="s")
+    name, opening = (
+        session_name("s"),
+        pb.Open(protocol=PROTOCOL, servers=1, create=True, secret="s"),
+    )
     service.handle(pb.Request(session=name, client="c", open=opening), None)
     assert error(session=name, client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
     wrong = pb.Array(space=pb.Space(kind="dense", length=3), dtype="object")
