@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distvec.graph.expr import Node, topological
 from distvec.planner.combine import combine
-from distvec.planner.fuse import Loop
+from distvec.planner.fuse import Traversal
 from distvec.planner.plan import PlannedProgram, PlannedSweep, Template
 from distvec.planner.schedule import Schedule
 from distvec.planner.simplify import product_of
@@ -25,7 +25,7 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
     return Template(programs, [position[id(node)] for node in schedule.before])
 
 
-def _sweep(loop: Loop, stored: set[int], position: dict[int, int]) -> PlannedSweep:
+def _sweep(loop: Traversal, stored: set[int], position: dict[int, int]) -> PlannedSweep:
     """Number the values of a loop: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:

@@ -1,10 +1,10 @@
 """Which vectors are stored, and what shares one traversal of memory.
 
 The idea: memory is what costs, so what can be computed while an input passes by is. All stores and
-reductions of one level (see ``walk``) over one space, and of one shape of rows, make one ``Loop``:
-its inputs are read once, however many results there are. A vector that nobody asks for is not
-stored at all, but computed within each loop that needs it; only where several loops do, and reading
-it back is cheaper than computing it again, is it stored by the first of them.
+reductions of one level (see ``walk``) over one space, and of one shape of rows, make one
+``Traversal``: its inputs are read once, however many results there are. A vector that nobody asks
+for is not stored at all, but computed within each traversal that needs it; only where several do,
+and reading it back is cheaper than computing it again, is it stored by the first of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ps_backend.program.types import Row
 
 
 @dataclass
-class Loop:
+class Traversal:
     """One traversal of the arrays of ``space``: what it stores and what it reduces."""
 
     level: int
@@ -35,7 +35,7 @@ class Loop:
 class Fused:
     """All loops, in order of level, and the scalars that the client computes between them."""
 
-    loops: list[Loop]
+    loops: list[Traversal]
     scalars: list[Node]
     notes: list[str]
     """Why vectors that several programs need are not stored."""
@@ -54,13 +54,13 @@ def fuse(
     for node in order:
         if id(node) in kept and id(node) not in wanted and not node.known and sources[id(node)][0]:
             wanted[id(node)] = "held by a variable"
-    loops: dict[tuple[int, Space, Row], Loop] = {}
+    loops: dict[tuple[int, Space, Row], Traversal] = {}
     notes: list[str] = []
     needed: dict[int, set[int]] = defaultdict(set)
 
-    def loop(level: int, node: Node) -> Loop:
+    def loop(level: int, node: Node) -> Traversal:
         space = node.type.space
-        return loops.setdefault((level, space, node.type.row), Loop(level, space))
+        return loops.setdefault((level, space, node.type.row), Traversal(level, space))
 
     # From the results down: ``needed`` says in which levels' loops a vector is needed, and all its
     # users come before it.

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from distvec.graph.expr import Node
-from distvec.planner.fuse import Fused, Loop
+from distvec.planner.fuse import Fused, Traversal
 
 
 @dataclass
 class Stage:
     """Loops that wait for the same answers, and the scalars that the client then computes."""
 
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[Traversal] = field(default_factory=list)
     scalars: list[Node] = field(default_factory=list)
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import Orders
+from distvec.spark.cluster.supervise import ServerOrders
 from ps_backend.errors import PSError
 
 
@@ -30,7 +30,7 @@ class SupervisedServers(ABC):
         """Why no server will ever run again, if so."""
         self._stopping = threading.Event()
         self._service = RegistryService(self.registry, host, bind, self.token)
-        self._orders = Orders(self.registry_address, self.token, servers, memory, threads)
+        self._orders = ServerOrders(self.registry_address, self.token, servers, memory, threads)
 
     @property
     def registry_address(self) -> tuple[str, int]:

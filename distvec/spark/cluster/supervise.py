@@ -33,7 +33,7 @@ _MOST_SHORT_LIVES = 3
 
 
 @dataclass(frozen=True)
-class Orders:
+class ServerOrders:
     """What every supervisor is told, as plain data in a task's closure; it holds the token."""
 
     registry: tuple[str, int]
@@ -106,7 +106,7 @@ class DriverDesk:
         self._registry.let_go(self._connection)
 
 
-def supervise(orders: Orders, numbers: Iterable[int]) -> Iterator[int]:
+def supervise(orders: ServerOrders, numbers: Iterable[int]) -> Iterator[int]:
     """For ``mapPartitions``: run the server whose number is the partition's element.
 
     It ends when the driver says so.
@@ -130,7 +130,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, orders: Orders, server: int, attempt: int, desk: Desk, *, retry: bool = False
+        self, orders: ServerOrders, server: int, attempt: int, desk: Desk, *, retry: bool = False
     ) -> None:
         self._orders, self._server, self._attempt = orders, server, attempt
         self._desk, self._retry = desk, retry

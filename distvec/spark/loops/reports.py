@@ -30,7 +30,7 @@ _MOST_LINES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WorkerReport:
     """What a worker says: it is in clock ``now``, and its last clocks took so many ``seconds``."""
 
     rank: int
@@ -46,13 +46,13 @@ class Listener(SignedService):
 
     def __init__(self, host: str, bind: str, key: str) -> None:
         """As ``SignedService``."""
-        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.reports: SimpleQueue[WorkerReport] = SimpleQueue()
         super().__init__(host, bind, key, name="distvec-reports", silence=_SILENCE_SECONDS)
 
     def converse(self, lines: SignedLines) -> None:
         """Take one report after the other."""
         while True:
-            self.reports.put(Report(**lines.receive()))
+            self.reports.put(WorkerReport(**lines.receive()))
             lines.send({})
 
 
@@ -63,12 +63,12 @@ class Reporter:
     """
 
     def __init__(
-        self, address: tuple[str, int], key: str, tell: Callable[[Sequence[str]], Report]
+        self, address: tuple[str, int], key: str, tell: Callable[[Sequence[str]], WorkerReport]
     ) -> None:
         """``tell`` makes a report, with these lines."""
         self._address, self._key, self._tell = address, key, tell
         self._waiting: deque[str] = deque(maxlen=_MOST_LINES)
-        self._unsent: Report | None = None
+        self._unsent: WorkerReport | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
         self._connection: SignedLines | None = None
         self._thread = threading.Thread(target=self._run, name="distvec-reporter", daemon=True)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
-from distvec.spark.loops.reports import LineWriter, Report, Reporter
+from distvec.spark.loops.reports import LineWriter, Reporter, WorkerReport
 from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
 from ps_backend.client import LoopRank, SharedArray
 from ps_backend.errors import LoopClosed, SessionUnknown
@@ -58,8 +58,10 @@ def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iter
     worker = Worker(loop_rank, assignment.size, rows, watch)
     vectors = [LoopVector(loop_rank, target, watch) for target in assignment.targets]
 
-    def tell(lines: Sequence[str]) -> Report:
-        return Report(loop_rank.rank, loop_rank.attempt, loop_rank.now, watch.take(), lines, done)
+    def tell(lines: Sequence[str]) -> WorkerReport:
+        return WorkerReport(
+            loop_rank.rank, loop_rank.attempt, loop_rank.now, watch.take(), lines, done
+        )
 
     key = assignment.access.token
     with (

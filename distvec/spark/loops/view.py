@@ -11,7 +11,7 @@ from statistics import median
 
 from tqdm import tqdm
 
-from distvec.spark.loops.reports import Report
+from distvec.spark.loops.reports import WorkerReport
 
 Progress = bool | Callable[[Sequence[int]], object] | None
 """A bar or none, by default on a terminal only; or what is called with the clocks of all ranks."""
@@ -42,7 +42,7 @@ class View:
         self._ranks = [_Seen(0.0) for _ in range(size)]
         self._began: float | None = None
 
-    def note(self, report: Report, now: float) -> None:
+    def note(self, report: WorkerReport, now: float) -> None:
         """A report came."""
         if self._began is None:
             self._began = now

@@ -14,7 +14,7 @@ from ps_backend.server.commands.contributions import local_indices, loose_rows, 
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.clocks import Clocks
 from ps_backend.server.state.lockstep import Push
-from ps_backend.server.state.memory import Block
+from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 
@@ -88,7 +88,7 @@ def _pushes(
         "adding to arrays in a loop",
         keep=keep,
     )
-    kept: Sequence[Block | None] = rooms if keep else [None] * len(parts)
+    kept: Sequence[MemoryBlock | None] = rooms if keep else [None] * len(parts)
     return list(map(Push, targets, contributions, kept))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ps_backend.server.checks import no_bounds, verify_sender
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.memory import Block
+from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, SharedArray
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, copy_chunks
@@ -59,7 +59,7 @@ class Response:
 
     reply: pb.Reply
     parts: Parts = ()
-    keep: Sequence[Buffer | SharedArray | Block] = field(default=())
+    keep: Sequence[Buffer | SharedArray | MemoryBlock] = field(default=())
 
 
 Run = Callable[[ServerSession, pb.Request, Payload], Response]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.memory import Block, Memory
+from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
@@ -30,7 +30,7 @@ def received(
     *,
     keep: bool = False,
     force: bool = False,
-) -> tuple[list[Contribution], list[Block]]:
+) -> tuple[list[Contribution], list[MemoryBlock]]:
     """What came along for ``arrays``: rows for so many indices, or all rows of the part (None).
 
     The payload is all their indices, then all their values; the indices are checked and made local.
@@ -73,7 +73,7 @@ def contribution(
 
 def local_indices(
     memory: Memory, part: Part, count: int, payload: Payload, what: str, *more: int
-) -> tuple[np.ndarray, list[Block]]:
+) -> tuple[np.ndarray, list[MemoryBlock]]:
     """The indices that came along, made local as in ``received``; their block, and more blocks."""
     blocks = _filled(memory, [count * INDEX_BYTES, *more], payload, what)
     indices = blocks[0].array(np.dtype(np.int64), (count,))
@@ -83,7 +83,7 @@ def local_indices(
 
 def _filled(
     memory: Memory, sizes: Sequence[int], payload: Payload, what: str, *, force: bool = False
-) -> list[Block]:
+) -> list[MemoryBlock]:
     """Blocks of these sizes, the first with the payload in it."""
     payload.expect(sizes[0])
     blocks = memory.allocate(sizes, what, force=force)

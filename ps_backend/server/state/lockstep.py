@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.server.state.memory import Block
+from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import SharedArray
 
@@ -22,7 +22,7 @@ class Push:
 
     target: SharedArray
     contribution: Contribution
-    before: Block | None = None
+    before: MemoryBlock | None = None
 
     def apply(self) -> None:
         """Add, and keep the values of before if there is room for them."""

@@ -37,11 +37,11 @@ class Reservation:
         self._home.append(self.size)  # may run anywhere, so it must take no lock
 
 
-class Block:
+class MemoryBlock:
     """A piece of memory; when the last reference goes, it returns to where it came from.
 
-    Whoever reads or writes it holds a reference to the ``Block`` (not only to an array over it), so
-    a buffer may be freed while a slow reader is still sending it.
+    Whoever reads or writes it holds a reference to the ``MemoryBlock`` (not only to an array over
+    it), so a buffer may be freed while a slow reader is still sending it.
     """
 
     __slots__ = ("_home", "bytes")
@@ -92,7 +92,9 @@ class Memory:
             self._take_back()
             return self._kept_bytes
 
-    def allocate(self, sizes: Sequence[int], what: str, *, force: bool = False) -> list[Block]:
+    def allocate(
+        self, sizes: Sequence[int], what: str, *, force: bool = False
+    ) -> list[MemoryBlock]:
         """One block per size, contents undefined; all of them, or ``OutOfBudget`` and none.
 
         ``what`` names the request in the error. ``force`` is for small working memory whose refusal
@@ -112,7 +114,7 @@ class Memory:
                 for size, memory in zip(sizes, kept, strict=True)
             ]
             self._count(needed)
-        return [Block(memory, self._returned) for memory in found]
+        return [MemoryBlock(memory, self._returned) for memory in found]
 
     def reserve(self, size: int, what: str, *, force: bool = False) -> Reservation:
         """Count ``size`` bytes that lie elsewhere. As ``allocate``."""

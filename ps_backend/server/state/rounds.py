@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ps_backend.errors import PSError, RoundClosed
 from ps_backend.program.types import ArrayType
-from ps_backend.server.state.memory import Block, Memory, Reservation
+from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
 from ps_backend.wire.rounds import Key, Winner
 
 _MOST_CLOSED = 65536
@@ -36,7 +36,7 @@ class Contribution:
     type: ArrayType
     indices: npt.NDArray[np.int64] | None
     values: np.ndarray
-    block: Block
+    block: MemoryBlock
 
     def check_fits(self, target: ArrayType) -> None:
         """Raise ``ValueError`` unless it has the space and row of ``target``."""

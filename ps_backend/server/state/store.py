@@ -16,7 +16,7 @@ import numpy as np
 
 from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.program.types import ArrayType
-from ps_backend.server.state.memory import Block, Memory
+from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.rounds import Contribution
 
 
@@ -49,11 +49,11 @@ class Buffer:
     """One server's part of a materialised array: never written again once it is in a store."""
 
     part: Part
-    block: Block
+    block: MemoryBlock
     array: np.ndarray
 
     @classmethod
-    def over(cls, part: Part, block: Block) -> Buffer:
+    def over(cls, part: Part, block: MemoryBlock) -> Buffer:
         """A buffer over ``block``, which has the size of ``part``."""
         return cls(part, block, block.array(part.type.dtype, part.shape))
 
@@ -63,7 +63,7 @@ class SharedArray:
     """One server's part of an array that many add to in place, until it is over."""
 
     part: Part
-    block: Block
+    block: MemoryBlock
     array: np.ndarray
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_over: bool = False

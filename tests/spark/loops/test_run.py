@@ -9,7 +9,7 @@ import pytest
 
 from distvec.spark import run
 from distvec.spark.jobs.application import free_slots
-from distvec.spark.loops.reports import LineWriter, Report
+from distvec.spark.loops.reports import LineWriter, WorkerReport
 from distvec.spark.loops.view import View, screen
 from examples import bounded_staleness
 from tests.spark.conftest import ROOT
@@ -233,20 +233,20 @@ def test_without_a_free_slot_it_says_so_in_time(ps, rdd, held_slots, monkeypatch
 def test_a_view_tells_who_is_silent_and_who_is_slow():
     view = View(3)
     assert (view.silent(1e9, 1.0), view.missing) == ([], 3)
-    view.note(Report(0, 7, 1, [0.2] * 10), 10.0)
-    view.note(Report(1, 8, 2, [0.19] * 29), 11.0)
+    view.note(WorkerReport(0, 7, 1, [0.2] * 10), 10.0)
+    view.note(WorkerReport(1, 8, 2, [0.19] * 29), 11.0)
     assert (view.clocks, view.missing) == ([1, 2, 0], 1)
     assert view.silent(15.5, 5.0) == [(0, 7), (2, 0)]
     assert view.silent(15.5, 5.0) == []
-    view.note(Report(0, 9, 3), 16.0)
-    view.note(Report(0, 7, 99), 17.0)
+    view.note(WorkerReport(0, 9, 3), 16.0)
+    view.note(WorkerReport(0, 7, 99), 17.0)
     assert view.clocks == [3, 2, 0], "an older attempt says nothing"
-    view.note(Report(1, 8, 3, done=True), 17.0)
+    view.note(WorkerReport(1, 8, 3, done=True), 17.0)
     assert view.silent(30.0, 5.0) == [(0, 9)]
     assert view.slow() == []
-    view.note(Report(2, 3, 1, [9.0] * 9), 31.0)
+    view.note(WorkerReport(2, 3, 1, [9.0] * 9), 31.0)
     assert view.slow() == [], "too few clocks to tell"
-    view.note(Report(2, 3, 2, [1.0]), 32.0)
+    view.note(WorkerReport(2, 3, 2, [1.0]), 32.0)
     assert view.slow() == [(2, 9.0, pytest.approx(0.195))]
     assert view.slow() == []
 
@@ -275,8 +275,8 @@ def test_a_line_writer_shows_the_end_of_a_bar_and_bounds_what_it_keeps():
 def test_a_bar_shows_the_slowest(capsys):
     view = View(2)
     with screen(True) as shown:
-        view.note(Report(0, 1, 5), 0.0)
-        view.note(Report(1, 1, 3), 0.0)
+        view.note(WorkerReport(0, 1, 5), 0.0)
+        view.note(WorkerReport(1, 1, 3), 0.0)
         shown.show(view)
         shown.print_line("[0] text")
     captured = capsys.readouterr()
