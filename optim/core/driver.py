@@ -23,6 +23,9 @@ from optim.core.state import State
 # inverse of the precision, squared. No minimum that is so far away could be found.
 _DEPTH = 1e30
 
+# Terms of a value that cancel leave a few times the rounding of the value itself.
+_CANCELLED = 4.0
+
 Callback: TypeAlias = Callable[[State], Any]
 Progress: TypeAlias = bool | Callable[[State], Any]
 
@@ -143,8 +146,9 @@ def _ended(state: State, outcome: Outcome) -> State:
 
 
 def _equal(state: State, other: State) -> bool:
-    """Whether the values are the same up to the rounding of x's dtype."""
-    return abs(state.value - other.value) <= rounding_of(other.value, machine_epsilon(other.x))
+    """Whether the values are the same up to the rounding of x's dtype and of terms that cancel."""
+    rounding = rounding_of(other.value, machine_epsilon(other.x))
+    return abs(state.value - other.value) <= _CANCELLED * rounding
 
 
 def _wants_stop(callback: Callback | None, state: State) -> bool:
