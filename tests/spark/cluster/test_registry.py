@@ -16,7 +16,7 @@ from distvec.spark.cluster.registry import LEAVE, SERVE, STOP, WAIT, Claim, Regi
 from distvec.spark.cluster.registry_service import RegistryService, RemoteDirectory
 from distvec.spark.cluster.signed_lines import SignedLines, ask_once
 from distvec.spark.cluster.signed_service import _MOST_UNKNOWN
-from distvec.spark.cluster.supervise import Orders, RemoteDesk, Supervisor
+from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
@@ -40,7 +40,7 @@ def service(servers):
 @contextmanager
 def supervised(attempts, listening):
     """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
-    orders = Orders(listening.address, KEY, 1, 1 << 26, 1)
+    orders = ServerOrders(listening.address, KEY, 1, 1 << 26, 1)
     found = {
         attempt: Supervisor(orders, 0, attempt, RemoteDesk(listening.address, KEY))
         for attempt in attempts
