@@ -1,4 +1,4 @@
-"""Loops into sweeps, the form that servers run."""
+"""Traversals into sweeps, the form that servers run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
     stored: set[int] = set()
     programs = []
     for stage in schedule.stages:
-        sweeps = [_sweep(loop, stored, position) for loop in stage.loops]
+        sweeps = [_sweep(traversal, stored, position) for traversal in stage.traversals]
         programs.append(PlannedProgram(sweeps, [position[id(node)] for node in stage.scalars]))
-        stored |= {id(node) for loop in stage.loops for node in loop.stores}
+        stored |= {id(node) for traversal in stage.traversals for node in traversal.stores}
     return Template(programs, [position[id(node)] for node in schedule.before])
 
 
-def _sweep(loop: Traversal, stored: set[int], position: dict[int, int]) -> PlannedSweep:
-    """Number the values of a loop: inputs, then scalars, then steps, each in order of first use."""
+def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> PlannedSweep:
+    """Number its values: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:
         return not node.is_scalar and (node.known or id(node) in stored)
 
-    roots = [*loop.stores, *(reduction.args[0] for reduction in loop.reductions)]
+    roots = [*traversal.stores, *(reduction.args[0] for reduction in traversal.reductions)]
     order = list(topological(roots, lambda node: node.is_scalar or is_input(node)))
     inputs = [node for node in order if is_input(node)]
     steps = [node for node in order if not node.is_scalar and not is_input(node)]
@@ -45,23 +45,23 @@ def _sweep(loop: Traversal, stored: set[int], position: dict[int, int]) -> Plann
             for k, arg in enumerate(step.args)
         )
 
-    held = stored | {id(node) for node in loop.stores}
+    held = stored | {id(node) for node in traversal.stores}
     structure = Sweep(
         inputs=tuple(node.type.value for node in inputs),
         scalars=tuple(node.type.value for node in scalars),
         steps=tuple(Step(node.op, arguments(node), node.type.value) for node in steps),
-        outputs=tuple(number[id(node)] for node in loop.stores),
-        reductions=tuple(Reduction(r.op, (number[id(r.args[0])],)) for r in loop.reductions),
+        outputs=tuple(number[id(node)] for node in traversal.stores),
+        reductions=tuple(Reduction(r.op, (number[id(r.args[0])],)) for r in traversal.reductions),
     )
     return PlannedSweep(
         combine(structure),
-        loop.space,
+        traversal.space,
         inputs=[position[id(node)] for node in inputs],
         scalars=[position[id(node)] for node in scalars],
-        stores=[position[id(node)] for node in loop.stores],
-        reductions=[position[id(node)] for node in loop.reductions],
-        products=[_factors(node, position, held) for node in loop.reductions],
-        reasons=[loop.reasons[id(node)] for node in loop.stores],
+        stores=[position[id(node)] for node in traversal.stores],
+        reductions=[position[id(node)] for node in traversal.reductions],
+        products=[_factors(node, position, held) for node in traversal.reductions],
+        reasons=[traversal.reasons[id(node)] for node in traversal.stores],
     )
 
 

@@ -33,9 +33,9 @@ class Traversal:
 
 @dataclass
 class Fused:
-    """All loops, in order of level, and the scalars that the client computes between them."""
+    """All traversals, in order of level, and the scalars that the client computes between them."""
 
-    loops: list[Traversal]
+    traversals: list[Traversal]
     scalars: list[Node]
     notes: list[str]
     """Why vectors that several programs need are not stored."""
@@ -44,7 +44,7 @@ class Fused:
 def fuse(
     order: Sequence[Node], levels: Mapping[int, int], goals: set[int], kept: set[int]
 ) -> Fused:
-    """Loops that compute the nodes of ``order`` (arguments first).
+    """Traversals that compute the nodes of ``order`` (arguments first).
 
     The vectors whose ids are in ``goals`` are stored; so are those in ``kept``, which a user holds,
     where storing them saves a later read.
@@ -54,16 +54,16 @@ def fuse(
     for node in order:
         if id(node) in kept and id(node) not in wanted and not node.known and sources[id(node)][0]:
             wanted[id(node)] = "held by a variable"
-    loops: dict[tuple[int, Space, Row], Traversal] = {}
+    traversals: dict[tuple[int, Space, Row], Traversal] = {}
     notes: list[str] = []
     needed: dict[int, set[int]] = defaultdict(set)
 
-    def loop(level: int, node: Node) -> Traversal:
+    def traversal(level: int, node: Node) -> Traversal:
         space = node.type.space
-        return loops.setdefault((level, space, node.type.row), Traversal(level, space))
+        return traversals.setdefault((level, space, node.type.row), Traversal(level, space))
 
-    # From the results down: ``needed`` says in which levels' loops a vector is needed, and all its
-    # users come before it.
+    # From the results down: ``needed`` says in which levels' traversals a vector is needed, and all
+    # its users come before it.
     for node in reversed(order):
         if node.known:
             continue
@@ -71,7 +71,7 @@ def fuse(
             source = node.args[0]
             level = levels[id(source)]
             needed[id(source)].add(level)
-            loop(level, source).reductions.append(node)
+            traversal(level, source).reductions.append(node)
         elif not node.is_scalar:
             computed = needed[id(node)]
             reason = wanted.get(id(node))
@@ -88,12 +88,14 @@ def fuse(
             if reason is not None:
                 first = min(computed)
                 computed = {first}
-                target = loop(first, node)
+                target = traversal(first, node)
                 target.stores.append(node)
                 target.reasons[id(node)] = reason
             for arg in node.args:
                 needed[id(arg)] |= computed
-    ordered = [loops[key] for key in sorted(loops, key=lambda key: (key[0], key[1].length))]
+    ordered = [
+        traversals[key] for key in sorted(traversals, key=lambda key: (key[0], key[1].length))
+    ]
     for one in ordered:
         one.stores.reverse()
         one.reductions.reverse()

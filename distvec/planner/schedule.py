@@ -1,4 +1,4 @@
-"""Loops into programs. One program is one message to each server that holds data."""
+"""Traversals into programs. One program is one message to each server that holds data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from distvec.planner.fuse import Fused, Traversal
 
 @dataclass
 class Stage:
-    """Loops that wait for the same answers, and the scalars that the client then computes."""
+    """Traversals that wait for the same answers, and the scalars that the client then computes."""
 
-    loops: list[Traversal] = field(default_factory=list)
+    traversals: list[Traversal] = field(default_factory=list)
     scalars: list[Node] = field(default_factory=list)
 
 
@@ -26,10 +26,10 @@ class Schedule:
 
 
 def schedule(fused: Fused, levels: Mapping[int, int]) -> Schedule:
-    """One stage per level that has loops; a scalar goes to the stage after which it is known."""
+    """One stage per level of traversals; a scalar goes to the stage after which it is known."""
     by_level: dict[int, Stage] = {}
-    for loop in fused.loops:
-        by_level.setdefault(loop.level, Stage()).loops.append(loop)
+    for traversal in fused.traversals:
+        by_level.setdefault(traversal.level, Stage()).traversals.append(traversal)
     before: list[Node] = []
     for scalar in fused.scalars:
         level = levels[id(scalar)]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from distvec import DistArray
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
-from distvec.spark.finalizer_queue import Forgotten
+from distvec.spark.finalizer_queue import FinalizerQueue
 from distvec.spark.interpreter import use_this_python
 from distvec.spark.jobs.application import context_of, has_stopped
 from distvec.spark.rounds.block import Block
@@ -54,7 +54,7 @@ class PSContext(TaskSession):
     ) -> None:
         super().__init__(spark_context, client, token, servers)
         client.closed_message = STOPPED
-        self.forgotten = Forgotten()
+        self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""
@@ -259,7 +259,7 @@ class PSContext(TaskSession):
                 return
             self._stopped.set()
         atexit.unregister(self.stop)
-        self.forgotten.close()
+        self.finalizers.close()
         if self._servers is not None:
             self._servers.stop()  # first: or the client would wait for one that is lost
         super().close()

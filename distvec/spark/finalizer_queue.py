@@ -17,7 +17,7 @@ class Hold:
     """Something in use: when the last reference to this object goes, its action runs."""
 
 
-class Forgotten:
+class FinalizerQueue:
     """A thread for actions that finalizers may not take: calls of Spark and of servers.
 
     A finalizer may run in the midst of another such call, so it only puts the action on a queue.
@@ -25,7 +25,7 @@ class Forgotten:
 
     def __init__(self) -> None:
         self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="distvec-spark-forgotten", daemon=True).start()
+        threading.Thread(target=self._run, name="distvec-spark-finalizers", daemon=True).start()
 
     def hold(self, action: Action) -> Hold:
         """An object whose end is the sign for ``action``, which must not refer to it."""

@@ -214,9 +214,8 @@ class Client(Connection):
         """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
 
         ``indices``: shape ``(k,)``; ``values``: ``(k, *type.row)``; duplicates add up in the order
-        given.
-        ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody else
-        may be using it. More than 1 MiB for a server then takes two messages, so that one that
+        given. ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody
+        else may be using it. More than 1 MiB for a server then takes two messages, so that one that
         lacks the memory for it refuses before another has given anything away. ``ended``: as in
         ``run``.
         """

@@ -30,12 +30,11 @@ class Kernel(Protocol):
         """Run over the local range of one server, in one pass.
 
         ``inputs`` and ``outputs`` are C-contiguous arrays of the local ``length`` (with rows, if
-        the sweep has such); an output that
-        is computed may be the very array of an input of its dtype. ``offset`` is
-        the global index of the first element, a multiple of ``block_size``. Returns the partial
-        results of the reductions in order, each of shape ``(local blocks,)``; arg-reductions give
-        two arrays, values and global indices. ``pause`` is called between pieces of work of some
-        50 ms; what it raises ends the run, with the outputs half written.
+        the sweep has such); an output that is computed may be the very array of an input of its
+        dtype. ``offset`` is the global index of the first element, a multiple of ``block_size``.
+        Returns the partial results of the reductions in order, each of shape ``(local blocks,)``;
+        arg-reductions give two arrays, values and global indices. ``pause`` is called between
+        pieces of work of some 50 ms; what it raises ends the run, with the outputs half written.
         """
 
     def working_bytes(self, length: int, block_size: int) -> int:

@@ -121,7 +121,7 @@ def settle(ps):
     """Wait until all that was forgotten has been ended."""
     gc.collect()
     settled = threading.Event()
-    ps.forgotten.hold(settled.set)
+    ps.finalizers.hold(settled.set)
     assert settled.wait(30.0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark import SparkContext
 
 
-class Shield:
+class CancelGuard:
     """While it is up, ``cancelAllJobs`` of a SparkContext spares the jobs of one group.
 
     A job that began some milliseconds ago may be spared, too, as Spark does not list it yet.

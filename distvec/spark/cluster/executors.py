@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 
-from distvec.spark.cluster.cancel_guard import Shield
+from distvec.spark.cluster.cancel_guard import CancelGuard
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.supervise import supervise
 from distvec.spark.jobs.application import (
@@ -73,7 +73,7 @@ class ExecutorServers(SupervisedServers):
         )
         self._context = spark_context
         self._group = f"distvec-servers-{uuid.uuid4().hex}"
-        self._shield = Shield(spark_context, self._group)
+        self._guard = CancelGuard(spark_context, self._group)
         self._grows = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         self._elsewhere = resource_profile is not None
         if resource_profile is None and threads != task_cores:
@@ -87,13 +87,13 @@ class ExecutorServers(SupervisedServers):
     # --- starting and stopping --------------------------------------------------------------------
 
     def _begin(self, deadline: float) -> None:
-        self._shield.up()
+        self._guard.up()
         self._wait_for_executors(deadline)
         self._start_job(dict.fromkeys(range(self.registry.servers), 0))
         self._placer.start()
 
     def _end(self) -> None:
-        self._shield.down()
+        self._guard.down()
         seconds = 0.0 if self.registry.owned == 0 else _STOP_SECONDS
         deadline = time.monotonic() + seconds
         for job in self._jobs:

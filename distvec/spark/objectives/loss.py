@@ -93,7 +93,7 @@ class LogisticLoss:
         self._residents = Residents(self.ps, self.data) if mode == "resident" else None
         if self._residents is not None:
             self.ps.residents.add(self._residents)
-        self._hold = self.ps.forgotten.hold(functools.partial(_close, self._residents, self.data))
+        self._hold = self.ps.finalizers.hold(functools.partial(_close, self._residents, self.data))
         if compact:
             try:
                 self.coordinates = touched_coordinates(self.ps, self.data)

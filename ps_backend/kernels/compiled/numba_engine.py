@@ -19,6 +19,7 @@ from ps_backend.kernels.compiled.machine_code import load
 from ps_backend.kernels.compiled.simd import LINE
 from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.compiled.tables import DotTable, LinkTable
+from ps_backend.kernels.kernel import Arrays
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.numpy_loops import loop_of
@@ -30,8 +31,6 @@ _CHUNK = 512
 """As in ``source``: a block is cut between chunks only."""
 _PIECE_WORK = 1 << 26
 """Elements times operations that a thread does without a pause: some 50 ms."""
-
-Arrays = Sequence[npt.NDArray[np.generic]]
 
 
 class NumbaKernel:

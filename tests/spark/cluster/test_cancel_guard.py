@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from distvec.spark.cluster.cancel_guard import Shield
+from distvec.spark.cluster.cancel_guard import CancelGuard
 
 pytestmark = pytest.mark.spark
 
 
 def test_cancelling_all_jobs_spares_those_of_the_shield(spark, tmp_path):
-    """As PySpark's handler of Ctrl-C does; that servers have such a shield: test_executors."""
+    """As PySpark's handler of Ctrl-C does; that servers have such a guard: test_executors."""
     context = spark.sparkContext
     gates = {name: tmp_path / name for name in ("servers", "others")}
     begun = tmp_path / "begun"
@@ -34,8 +34,8 @@ def test_cancelling_all_jobs_spares_those_of_the_shield(spark, tmp_path):
             outcome[group] = str(error)
 
     threads = {group: threading.Thread(target=run, args=(group,)) for group in gates}
-    shield = Shield(context, "servers")
-    shield.up()
+    guard = CancelGuard(context, "servers")
+    guard.up()
     try:
         with begun.open("r+b", buffering=0) as signs:
             for thread in threads.values():
@@ -48,6 +48,6 @@ def test_cancelling_all_jobs_spares_those_of_the_shield(spark, tmp_path):
         threads["servers"].join(30.0)
         assert outcome["servers"] == "done"
     finally:
-        shield.down()
+        guard.down()
         context.cancelAllJobs()
     assert "cancelAllJobs" not in vars(context)
