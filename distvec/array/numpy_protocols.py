@@ -9,19 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import creation, functions, reductions
+from distvec.array import add_at, creation, functions, reductions
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, target_of
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops, reducers
 
-_FREE_KEYWORDS = {"where": True, "casting": "same_kind", "order": "K", "subok": True}
+_FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
     if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
-    out, dtype = kwargs.pop("out", (None,))[0], kwargs.pop("dtype", None)
+    if method == "__call__" and function in ops.PARTS:
+        return _parts(function, inputs, kwargs)
+    if method == "at" and len(inputs) == 3:
+        return add_at.at(function, *inputs)
+    (out,) = kwargs.pop("out", (None,))
+    dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
         call = function.__name__ + ("" if method == "__call__" else f".{method}")
@@ -29,12 +35,47 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
             f"numpy.{call} is not available on the servers; available are "
             f"{', '.join(sorted(ops.NAMES.values()))}; or pull the values with x.numpy()"
         )
+    _check_free(function, kwargs)
+    result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
+    if not is_everywhere(where):
+        return _store_where(out, where, result, function.__name__)
+    return result if out is None else _store(out, result, function.__name__)
+
+
+def _check_free(function: Any, kwargs: dict[str, Any]) -> None:
+    """``TypeError`` for a keyword that asks for what is not NumPy's default."""
     for key, value in kwargs.items():
         if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
             given = value if isinstance(value, bool | str) else f"<{type(value).__name__}>"
             raise TypeError(f"numpy.{function.__name__}: keyword {key}={given} is not supported")
-    result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
-    return result if out is None else _store(out, result, function.__name__)
+
+
+def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of a ufunc that has several."""
+    name, rows = function.__name__, ops.PARTS[function]
+    outs = kwargs.pop("out", (None,) * len(rows))
+    _check_free(function, kwargs)
+    like = functions.array_among(name, (*inputs, *outs))
+    results = [elementwise(like, row, *inputs) for row in rows]
+    return tuple(
+        result if out is None else _store(out, result, name)
+        for out, result in zip(outs, results, strict=True)
+    )
+
+
+def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
+    """``out``, with ``result`` where ``where`` says so."""
+    if out is None:
+        raise TypeError(
+            f"numpy.{name}: keyword where= leaves the other elements undefined; give out= as well, "
+            f"or write distvec.where(mask, numpy.{name}(...), others)"
+        )
+    target = target_of(out, name)
+    with target.turn:
+        fits = np.can_cast(result.dtype, target.dtype, "same_kind")
+        new = result.astype(target.dtype) if fits else result  # which assign then refuses
+        mask = mask_for(target, where, f"numpy.{name}")
+        return target.assign(elementwise(target, "where", mask, new, target), name)
 
 
 def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
@@ -62,12 +103,7 @@ def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any
 
 
 def _store(out: Any, result: Any, name: str) -> Any:
-    if not isinstance(out, Arithmetic):
-        raise TypeError(
-            f"numpy.{name}: out is a {type(out).__name__} on the client; "
-            f"write out[...] = numpy.{name}(...).numpy() to pull the result"
-        )
-    return out.assign(result, name)
+    return target_of(out, name).assign(result, name)
 
 
 def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -81,18 +117,17 @@ def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name = f"numpy.{function.__name__}.reduce"
+    """``ufunc.reduce``, which takes the first axis where no other is named."""
+    row = reducers.REDUCERS[reducers.NAMES[function]]
+    (x,) = _as_arrays(inputs)
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.
-    unsaid = {"axis": None, "dtype": None, "initial": np._NoValue, "where": True}
+    unsaid = {"dtype": None, "initial": UNSAID, "where": True}
     given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
-    row = reducers.REDUCERS[reducers.NAMES[function]]
-    known = {"axis", "keepdims", "dtype"} if row.takes_dtype else {"axis", "keepdims"}
-    for key in given.keys() - known:
-        raise TypeError(f"{name}: keyword {key} is not supported; reduce x.numpy() instead")
-    (x,) = _as_arrays(inputs)
-    result = reductions.of_table(row.name)(x, **given)
-    return result if out is None else _store(out, result, name)
+    given.setdefault("axis", 0 if x.ndim else None)
+    ours = reductions.of_table(row.name)
+    _check_bound(f"{function.__name__}.reduce", ours, (x,), given)
+    return ours(x, out=out, **given)
 
 
 def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,17 +139,27 @@ def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             f"pull the values with x.numpy() and call it on those"
         )
     out = kwargs.pop("out", None)
-    given = {key: value for key, value in kwargs.items() if value is not np._NoValue}
-    if given:
-        try:
-            inspect.signature(ours).bind(*args, **given)
-        except TypeError as error:
-            raise TypeError(
-                f"numpy.{func.__name__}: {error} on the servers; "
-                f"pull the values with x.numpy() and call it on those"
-            ) from None
+    given = {key: value for key, value in kwargs.items() if value is not UNSAID}
+    if out is not None and "out" in inspect.signature(ours).parameters:
+        given["out"], out = out, None
+    _check_bound(func.__name__, ours, args, given)
     result = ours(*args, **given)
     return result if out is None else _store(out, result, func.__name__)
+
+
+def _check_bound(
+    name: str, ours: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
+) -> None:
+    """``TypeError`` for arguments that our counterpart of NumPy's function ``name`` has not."""
+    if not given:
+        return
+    try:
+        inspect.signature(ours).bind(*args, **given)
+    except TypeError as error:
+        raise TypeError(
+            f"numpy.{name}: {error} on the servers; "
+            f"pull the values with x.numpy() and call it on those"
+        ) from None
 
 
 def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:

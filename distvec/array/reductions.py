@@ -4,7 +4,9 @@ of them.
 
 from __future__ import annotations
 
+import math
 import operator
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -14,6 +16,15 @@ import numpy as np
 from distvec.array.creation import reshape
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.reduction_keywords import (
+    UNSAID,
+    as_element,
+    is_everywhere,
+    joined,
+    mask_for,
+    selected,
+    stored,
+)
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program.reducers import REDUCERS
@@ -76,18 +87,57 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     return _kept(x, _reduce(x, op, result), keepdims)
 
 
+def _given(
+    x: A, name: str, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
+) -> A:
+    """The reduction ``name`` of the table with NumPy's keywords."""
+    _covers(x, name, None)
+    row = REDUCERS[name]
+    if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
+        dtype = out.dtype  # as in NumPy, where it goes says in what it is accumulated
+    if dtype is not None:
+        x = x.astype(dtype)
+    element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
+    chosen = selected(x, row, where, element)
+    kept = keepdims is not UNSAID and bool(keepdims)
+    if element is UNSAID:
+        return stored(out, _reduced(chosen, name, axis, kept, dtype), name)
+    if x.size or row.identity is not None:
+        return stored(out, joined(_reduced(chosen, name, axis, kept, dtype), row, element), name)
+    nothing = _reduced(x, "any", axis, kept)
+    return stored(out, elementwise(x, "where", nothing, element, element), name)
+
+
 @cache
 def of_table(name: str) -> Callable[..., Any]:
-    """The function of one row of the table."""
+    """The function of one row of the table, with the parameters of NumPy's."""
     row = REDUCERS[name]
 
-    def accumulating(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
-        return _reduced(x, name, axis, keepdims, dtype)
+    def accumulating(
+        x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+        initial: Any = UNSAID, where: Any = True,
+    ) -> A:  # fmt: skip
+        return _given(x, name, axis, dtype, out, keepdims, initial, where)
 
-    def choosing(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-        return _reduced(x, name, axis, keepdims)
+    def choosing(
+        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = UNSAID,
+        where: Any = True,
+    ) -> A:  # fmt: skip
+        return _given(x, name, axis, None, out, keepdims, initial, where)
 
-    function: Callable[..., Any] = accumulating if row.takes_dtype else choosing
+    def telling(
+        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+    ) -> A:
+        return _given(x, name, axis, None, out, keepdims, UNSAID, where)
+
+    def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
+        return _given(x, name, axis, None, out, keepdims, UNSAID, True)
+
+    function: Callable[..., Any] = choosing
+    if row.takes_dtype:
+        function = accumulating
+    elif row.truth or row.locates:
+        function = telling if row.truth else locating
     function.__name__ = function.__qualname__ = name
     function.__doc__ = row.doc
     return function
@@ -99,16 +149,27 @@ any, all = of_table("any"), of_table("all")
 argmin, argmax = of_table("argmin"), of_table("argmax")
 
 
-def mean(x: A, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> A:
-    """Arithmetic mean, accumulated in float64; NaN for an empty array."""
-    covered = _covers(x, "mean", axis)
+def mean(
+    x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+    where: Any = True,
+) -> A:  # fmt: skip
+    """Arithmetic mean, accumulated in float64; of nothing NaN, with NumPy's ``RuntimeWarning``."""
+    _covers(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
-    result = natural if dtype is None else check_dtype(dtype)
-    if not covered:
-        return x.astype(result)
-    exact = _reduce(x.astype(_FLOAT), "sum", _FLOAT)
-    mean = elementwise(x, "divide", exact, np.float64(x.size))
-    return _kept(x, mean.astype(result), keepdims)
+    count = count_of(x, axis, keepdims, where)
+    if isinstance(count, int) and count == 0:
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+    exact = sum(x, axis, _FLOAT, None, keepdims, where=where)
+    result = elementwise(x, "divide", exact, count)
+    return stored(out, result.astype(natural if dtype is None else check_dtype(dtype)), "mean")
+
+
+def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:
+    """How many elements a reduction of ``x`` takes for each of its results: mostly an ``int``."""
+    if not is_everywhere(where):
+        return sum(mask_for(x, where, "where"), axis, keepdims=keepdims)
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return math.prod([x.shape[one] for one in axes if x.ndim])
 
 
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:

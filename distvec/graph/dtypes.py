@@ -65,10 +65,9 @@ def _of_floats(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
 
 def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
     op = ops.TABLE[name]
-    ufunc: Any = op.numpy
-    if not isinstance(ufunc, np.ufunc):
+    if not op.has_loops:
         return _of_floats(operands)
-    resolved: tuple[np.dtype[Any], ...] = ufunc.resolve_dtypes((*operands, None))
+    resolved = op.loop_for(operands)
     if op.on_bool and all(operand == _BOOL for operand in operands):
         return (*(_BOOL for _ in operands), resolved[-1])
     if not op.separate:

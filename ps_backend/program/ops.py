@@ -13,8 +13,9 @@ is a ufunc whose own inner loop every engine calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,29 @@ class Op:
     """Takes what it gets; a kernel converts what comes out."""
     integral: bool = False
     """The kind for integers of another op."""
+    part_of: np.ufunc | None = None
+    """The ufunc with several results that this is one of: ``numpy`` computes that one alone."""
+    part: int = 0
+    """Which one of them."""
     dtypes: tuple[str, ...] = ()
     """Of the arguments and the result, where there is one kind and no ufunc to ask."""
     ulps: int = 0
     """How far the text may be from NumPy's result, in units of the last place."""
     internal: bool = False
     """Not a function of its own: other rows, or the planner, use it."""
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether a ufunc says which dtypes there are."""
+        return isinstance(self.part_of or self.numpy, np.ufunc)
+
+    def loop_for(self, operands: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+        """The dtypes that NumPy's loop for ``operands`` (dtypes, ``int``, ``float``) takes, and
+        that of the result. ``TypeError`` as NumPy's if there is none.
+        """
+        ufunc: Any = self.part_of or self.numpy
+        found = ufunc.resolve_dtypes((*operands, *[None] * ufunc.nout))
+        return (*found[: self.arity], found[self.arity + self.part])
 
 
 def _math(name: str, numpy: np.ufunc, text: str, error: str = "monotone") -> Op:
@@ -80,6 +98,15 @@ def _math(name: str, numpy: np.ufunc, text: str, error: str = "monotone") -> Op:
 def _loop(name: str, numpy: np.ufunc) -> Op:
     """A ufunc that only its own loop computes."""
     return Op(name, numpy.nin, numpy, loop=True, costly=True)
+
+
+def _part(name: str, numpy: np.ufunc, part: int) -> Op:
+    """One of the results of a ufunc that has several."""
+
+    def result(*operands: Any) -> Any:
+        return numpy(*operands)[part]
+
+    return Op(name, numpy.nin, result, costly=True, part_of=numpy, part=part, internal=True)
 
 
 def _infix(name: str, numpy: np.ufunc, sign: str, error: str, **traits: Any) -> Op:
@@ -136,6 +163,7 @@ _ROWS = (
     _loop("float_power", np.float_power),
     Op("negative", 1, np.negative, "-{0}", "(-{0})", error="sum"),
     Op("positive", 1, np.positive, "{0}", error="contraction", identity=True),
+    Op("conj", 1, np.conjugate, "{0}", error="contraction", identity=True),
     Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy", error="contraction"),
     Op("fabs", 1, np.fabs, "abs({0})", "abs({0})"),
     Op("sign", 1, np.sign, "_sign({0})", error="step"),
@@ -159,6 +187,11 @@ _ROWS = (
     _loop("heaviside", np.heaviside),
     _loop("nextafter", np.nextafter),
     _loop("spacing", np.spacing),
+    _loop("ldexp", np.ldexp),
+    _part("frexp_mantissa", np.frexp, 0),
+    _part("frexp_exponent", np.frexp, 1),
+    _part("modf_fraction", np.modf, 0),
+    _part("modf_whole", np.modf, 1),
     _loop("gcd", np.gcd),
     _loop("lcm", np.lcm),
     # rounding
@@ -248,6 +281,7 @@ _ROWS = (
     Op("bitwise_invert", 1, np.invert, "~{0}", on_bool="logical_not"),
     _loop("bitwise_left_shift", np.left_shift),
     _loop("bitwise_right_shift", np.right_shift),
+    _loop("bitwise_count", np.bitwise_count),
     # selection and conversion; `copy` is the identity on every dtype
     Op("where", 3, _select, "{1} if {0} else {2}", internal=True, error="selection"),
     Op("copy", 1, np.array, "{0}", internal=True, identity=True, converts=True),
@@ -293,6 +327,15 @@ def register(row: Op) -> None:
 
 for _row in _ROWS:
     register(_row)
+
+PARTS: Mapping[Any, tuple[str, ...]] = MappingProxyType(
+    {
+        np.divmod: ("floor_divide", "remainder"),
+        np.frexp: ("frexp_mantissa", "frexp_exponent"),
+        np.modf: ("modf_fraction", "modf_whole"),
+    }
+)
+"""By ufunc with several results the rows that compute these, in their order."""
 
 
 def specialise(name: str, dtype: str) -> str:

@@ -76,14 +76,13 @@ def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
         return (*args, result) == row.dtypes
     if op == "where":
         return args[1] == args[2] == result
-    ufunc = row.numpy
-    if not isinstance(ufunc, np.ufunc):  # of our own, on floats
+    if not row.has_loops:  # of our own, on floats
         return {*args, result} in ({"float64"}, {"float32"})
     if row.integral and not result.startswith("int"):
         return False
     kinds = tuple(map(np.dtype, (*args, result)))
     try:
-        loop = ufunc.resolve_dtypes((*kinds[:-1], None))
+        loop = row.loop_for(kinds[:-1])
         return loop[-1] == kinds[-1] if row.separate else loop == kinds
     except TypeError:
         return False

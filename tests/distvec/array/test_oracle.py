@@ -113,10 +113,10 @@ def test_reductions(
     # Reductions accumulate in float64, so that is what NumPy is asked for as well.
     wide = values.astype(np.float64) if dtype == "float32" else values
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of the mean of nothing
+        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is warned of
         theirs, their_error = outcome(getattr(np, name), values)
         exact, _ = outcome(getattr(np, name), wide)
-    ours, error = outcome(getattr(np, name), array)
+        ours, error = outcome(getattr(np, name), array)
     assert error == their_error
     if error is not None:
         return

@@ -1,0 +1,111 @@
+"""What NumPy's reductions take besides an axis: ``where=``, ``initial=`` and ``out=``.
+
+The first two become elementwise operations before the reduction and after it, which are fused with
+it and cost no message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distvec.array.creation import broadcast_to
+from distvec.array.operators import Arithmetic, elementwise
+from ps_backend.program import ops
+from ps_backend.program.reducers import Reducer
+
+A = TypeVar("A", bound=Arithmetic)
+
+UNSAID: Any = np._NoValue
+"""What NumPy hands on for an argument that was not given."""
+
+_BOOL = np.dtype(np.bool_)
+
+
+def is_said(argument: Any) -> bool:
+    """Whether an argument was given, and is not None."""
+    return argument is not UNSAID and argument is not None
+
+
+def is_everywhere(where: Any) -> bool:
+    """Whether ``where=`` leaves nothing out."""
+    return where is True or where is UNSAID or where is np.True_
+
+
+def mask_for(x: A, where: Any, name: str) -> A:
+    """``where=`` of ``name`` as booleans in the shape of ``x``; errors as NumPy's."""
+    if isinstance(where, bool | np.bool_):
+        where = x.like(x.session.graph.constant(where, _BOOL))
+    if not isinstance(where, type(x)):
+        raise TypeError(
+            f"{name}: where= must be a boolean array on the servers, got {type(where).__name__}; "
+            f"put it there with session.array(...)"
+        )
+    if where.dtype != _BOOL:
+        raise TypeError(
+            f"{name}: where= must be boolean, got {where.dtype}; compare first, as in mask != 0"
+        )
+    return where if where.shape == x.shape else broadcast_to(where, x.shape)
+
+
+def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:
+    """``x`` with what does not change the reduction ``row`` in it where ``where`` is false.
+
+    ``ValueError`` where nothing is known not to change it.
+    """
+    if is_everywhere(where):
+        return x
+    neutral = x.dtype.type(row.identity) if row.identity is not None else initial
+    if neutral is UNSAID:
+        raise ValueError(
+            f"reduction operation {row.name!r} does not have an identity, so to use a where mask "
+            f"one has to specify 'initial'"
+        )
+    return elementwise(x, "where", mask_for(x, where, row.name), x, neutral)
+
+
+def joined(result: A, row: Reducer, initial: Any) -> A:
+    """``result`` of the reduction ``row`` with the element ``initial`` besides."""
+    if row.numpy not in ops.NAMES:
+        raise TypeError(f"{row.name}: initial= is not supported; join it to the result")
+    return elementwise(result, ops.NAMES[row.numpy], result, initial)
+
+
+def as_element(x: A, initial: Any, dtype: np.dtype[Any]) -> Any:
+    """``initial=`` in ``dtype``, converted as NumPy does, or ``UNSAID``."""
+    if not is_said(initial):
+        return UNSAID
+    if isinstance(initial, Arithmetic):
+        if initial.ndim:
+            raise ValueError(f"initial= must be a number, got an array of shape {initial.shape}")
+        return initial.astype(dtype)
+    with np.errstate(over="ignore"):
+        return dtype.type(initial)
+
+
+def stored(out: Any, result: A, name: str) -> A:
+    """``result`` of the reduction ``name``, in ``out=`` if that was given, and in its dtype.
+
+    NumPy casts what it reduced to any dtype, whatever is lost.
+    """
+    if not is_said(out):
+        return result
+    target = target_of(out, name)
+    if target.shape != result.shape:
+        raise ValueError(
+            f"output parameter for reduction operation {name} has the wrong shape: "
+            f"{target.shape}, but the result has {result.shape}"
+        )
+    changed: A = target.assign(result.astype(target.dtype), name)
+    return changed
+
+
+def target_of(out: Any, name: str) -> Any:
+    """``out=``, which must be an array on the servers."""
+    if not isinstance(out, Arithmetic):
+        raise TypeError(
+            f"numpy.{name}: out is a {type(out).__name__} on the client; "
+            f"write out[...] = numpy.{name}(...).numpy() to pull the result"
+        )
+    return out

@@ -1,0 +1,134 @@
+"""Every ufunc of NumPy that has real arguments, with its keywords and methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import distvec as dv
+from ps_backend.program import ops
+from tests.distvec.conftest import SERVER_COUNTS
+from tests.distvec.oracle import DTYPES, LENGTHS, assert_close, outcome, vectors
+
+NOT_REAL = {np.isnat}
+PRODUCTS = {np.matmul, np.vecdot, np.matvec, np.vecmat}
+
+
+def test_there_is_a_row_for_every_ufunc_of_real_arguments() -> None:
+    found = {one for one in vars(np).values() if isinstance(one, np.ufunc)}
+    assert found - set(ops.NAMES) - set(ops.PARTS) == NOT_REAL | PRODUCTS
+
+
+@pytest.mark.parametrize("function", ops.PARTS, ids=lambda function: function.__name__)
+@settings(max_examples=25)
+@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
+def test_several_results(
+    sessions: dict[int, dv.Session], function: np.ufunc, data: st.DataObject, count: int
+) -> None:
+    length = data.draw(st.sampled_from(LENGTHS))
+    host = [data.draw(vectors(length, data.draw(st.sampled_from(DTYPES))))]
+    if function.nin == 2:
+        host.append(data.draw(vectors(length, data.draw(st.sampled_from(DTYPES)))))
+    theirs, their_error = outcome(function, *host)
+    ours, error = outcome(function, *map(sessions[count].array, host))
+    if their_error is None and any(part.dtype.name not in DTYPES for part in theirs):
+        assert error is TypeError
+        return
+    assert (error is None) == (their_error is None)
+    if error is None:
+        for mine, expected in zip(ours, theirs, strict=True):
+            assert_close(mine.numpy(), expected, 0, function.__name__)
+
+
+def test_several_results_are_computed_in_one_sweep(ps: dv.Session) -> None:
+    x = ps.random.normal(5000, seed=1).persist()
+    mantissa, exponent = np.frexp(x)
+    ps.counters.reset()
+    dv.evaluate(mantissa, exponent, *np.modf(x), *np.divmod(x, 0.25))
+    counted = ps.counters.snapshot()
+    assert (counted["messages"], counted["sweeps"], counted["vectors_read"]) == (1, 1, 1)
+    assert (np.ldexp(mantissa, exponent).numpy() == x.numpy()).all()
+
+
+def test_several_results_go_where_out_says(ps: dv.Session) -> None:
+    x, whole = ps.array([1.5, -2.25]), ps.zeros(2)
+    fraction, same = np.modf(x, out=(None, whole))
+    assert same is whole and whole.numpy().tolist() == [1.0, -2.0]
+    assert fraction.numpy().tolist() == [0.5, -0.25]
+    with pytest.raises(TypeError, match="keyword where="):
+        np.modf(x, where=x > 0)
+
+
+@settings(max_examples=25)
+@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS), target=st.sampled_from(DTYPES))
+def test_where_and_out(
+    sessions: dict[int, dv.Session], data: st.DataObject, count: int, target: str
+) -> None:
+    length = data.draw(st.sampled_from(LENGTHS))
+    x, y = (data.draw(vectors(length, "float64", special=False)) for _ in range(2))
+    mask, out = data.draw(vectors(length, "bool")), data.draw(vectors(length, target))
+    ps = sessions[count]
+    ours = ps.array(out)
+
+    def call(x: Any, y: Any, out: Any, where: Any) -> Any:
+        return np.subtract(x, y, out=out, where=where)
+
+    theirs, their_error = outcome(call, x, y, out, mask)
+    result, error = outcome(call, ps.array(x), ps.array(y), ours, ps.array(mask))
+    assert error is None or issubclass(their_error or object, error)
+    if error is None:
+        assert result is ours
+        assert_close(ours.numpy(), theirs, 0, "where=")
+
+
+def test_where_of_no_out_says_what_to_type(ps: dv.Session) -> None:
+    x = ps.ones(3)
+    with pytest.raises(TypeError, match=r"give out= as well, or write distvec.where"):
+        np.add(x, 1, where=x > 0)
+    with pytest.raises(ValueError, match="cannot broadcast"):
+        np.add(x, 1, where=ps.ones(2) > 0, out=x)
+
+
+@pytest.mark.parametrize("function", [np.add, np.subtract])
+def test_at_counts_repeated_indices(ps: dv.Session, function: Any) -> None:
+    host, indices = np.arange(3000.0), np.array([5, -1, 5, 2500, 5])
+    for values in (2.0, np.arange(5.0), [1, 2, 3, 4, 5]):
+        x, expected = ps.array(host), host.copy()
+        before = x.copy()
+        assert function.at(x, indices, values) is None
+        function.at(expected, indices, values)
+        np.testing.assert_array_equal(x.numpy(), expected)
+        np.testing.assert_array_equal(before.numpy(), host)
+    x, expected = ps.array(host), host.copy()
+    for array in (x, expected):
+        function.at(array, 3, 1.5)
+        function.at(array, [[1, 2], [2, 1]], [[1.0, 10.0], [2.0, 20.0]])
+        function.at(array, [], 1.0)
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_at_is_a_message_to_each_holder(ps: dv.Session) -> None:
+    x = ps.array(np.arange(3000.0))
+    ps.counters.reset()
+    np.add.at(x, [0, 1, 0], 1.0)
+    assert ps.counters.messages == 1
+
+
+def test_at_refuses_what_numpy_refuses(ps: dv.Session) -> None:
+    x = ps.array(np.arange(5))
+    for indices, values, error in (
+        ([5], 1, IndexError),
+        ([0, 1], [1, 2, 3], ValueError),
+    ):
+        with pytest.raises(error):
+            np.add.at(x.numpy(), indices, values)
+        with pytest.raises(error):
+            np.add.at(x, indices, values)
+    with pytest.raises(TypeError, match="cannot add float64 values to a int64 array"):
+        np.add.at(x, [0], 1.5)
+    with pytest.raises(TypeError, match="on the client"):
+        np.add.at(np.arange(5.0), [0], ps.ones(1))
