@@ -16,6 +16,7 @@ from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
+from distvec.array.selection import Selection
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
@@ -73,6 +74,11 @@ class Session(Home):
             return DistArray(self, put(self, values, dtype))
         check_session(self, values, "array")
         return values.astype(values.dtype if dtype is None else dtype)
+
+    def select(self, values: DistArray, mask: DistArray) -> Selection:
+        """As ``Home.select``."""
+        with self.holders.lock:
+            return Selection(self, values.node, mask.node)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
         """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""

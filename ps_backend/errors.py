@@ -27,6 +27,10 @@ class OutOfBudget(PSError, MemoryError):
     """A request needs more memory than the server may use; nothing was changed."""
 
 
+class NothingToReduce(ValueError):
+    """A reduction of nothing has no result; that there is nothing was known only on the servers."""
+
+
 class AuthenticationError(PSError, PermissionError):
     """The token that came with a request is missing or wrong."""
 

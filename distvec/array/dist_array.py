@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distvec.array import (
+    choosing,
     functions,
     hints,
+    items,
     indexing,
     numpy_protocols,
     reductions,
     values,
 )
-from distvec.array.creation import filled
 from distvec.array.namespace import check_version
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic
 from distvec.diagnostics.draw import Explanation, draw
 from distvec.graph.expr import Buffer
 from distvec.planner.plan import Template
@@ -96,35 +97,10 @@ class DistArray(Arithmetic):
     pull, push = indexing.pull, indexing.push
 
     def __getitem__(self, key: Any) -> DistArray:
-        if key is Ellipsis or (isinstance(key, tuple) and not key) or self._is_all(key):
-            return self
-        raise TypeError(
-            "indexing would pull single elements; use x.pull([3, 5]) for those, "
-            "distvec.where(mask, x, y) for masks"
-        )
+        return items.get_item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if key is Ellipsis or self._is_all(key):
-            new = value if isinstance(value, DistArray) else self._scalar(value)
-            self.assign(new.astype(self.dtype))  # item assignment casts as it must, as in NumPy
-            return
-        if isinstance(key, DistArray) and key.dtype == np.bool_ and key.shape == self.shape:
-            new = value if isinstance(value, DistArray) else self._scalar(value)
-            if new.ndim == 0:
-                given = new.astype(self.dtype)
-                with self.turn:
-                    self.assign(elementwise(self, "where", key, given, self))
-                return
-        raise TypeError(
-            "item assignment is not supported; use x.push(indices, values) to add at indices, "
-            "x[mask] = 0 or x = distvec.where(mask, y, x) for masks, x[:] = y for all"
-        )
-
-    def _scalar(self, value: Any) -> DistArray:
-        return self.like(filled(self.session.graph, (), value))
-
-    def _is_all(self, key: Any) -> bool:
-        return isinstance(key, slice) and key == slice(None) and self.ndim == 1
+        items.set_item(self, key, value)
 
     def __iter__(self) -> Any:
         raise TypeError("iteration would pull the elements one by one; use x.numpy()")
@@ -149,6 +125,16 @@ class DistArray(Arithmetic):
     any, all, mean = reductions.any, reductions.all, reductions.mean
     dot, __matmul__ = reductions.dot, reductions.matmul
     __rmatmul__ = reductions.matmul_reflected
+
+    nonzero = choosing.nonzero
+
+    def compress(self, condition: Any, axis: Any = None) -> DistArray:
+        """The elements where ``condition`` is true; lazy."""
+        return choosing.compress(condition, self, axis)
+
+    def fill(self, value: Any) -> None:
+        """Let every element be ``value``."""
+        items.set_item(self, Ellipsis, value)
 
     clip, round = functions.clip, functions.round
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,6 +22,10 @@ class Home(Evaluator):
         """A copy of ``values`` on the servers."""
         raise NotImplementedError
 
+    def select(self, values: Any, mask: Any) -> Any:
+        """The elements of the array ``values`` where ``mask``, aligned with it, is true; lazy."""
+        raise NotImplementedError
+
     @property
     def namespace(self) -> Any:
         """The array API namespace whose creation functions put arrays here."""
@@ -35,6 +39,9 @@ class Handle:
     """
 
     __slots__ = ("__weakref__", "_turn", "node", "session")
+
+    selects: ClassVar[bool] = False
+    """Whether this is some of the elements of another array: see ``selection``."""
 
     def __init__(self, session: Home, node: Node) -> None:
         self.session = session

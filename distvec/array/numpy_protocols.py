@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import add_at, creation, functions, reductions
+from distvec.array import add_at, choosing, creation, functions, reductions
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, target_of
 from distvec.graph.dtypes import check_dtype
@@ -186,6 +186,14 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         ),
         np.linalg.vecdot: reductions.vecdot,
         np.where: _where,
+        np.nonzero: choosing.nonzero,
+        np.flatnonzero: choosing.flatnonzero,
+        np.extract: choosing.extract,
+        np.compress: choosing.compress,
+        np.putmask: choosing.putmask,
+        np.copyto: choosing.copyto,
+        np.select: choosing.select,
+        np.piecewise: choosing.piecewise,
         np.clip: _clip,
         np.round: functions.round,
         np.around: functions.round,
@@ -229,11 +237,10 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 def _where(condition: Any, *choices: Any) -> Any:
-    if len(choices) != 2:
-        raise TypeError(
-            "numpy.where(condition) alone gives indices, whose number is not known here; "
-            "give both choices: numpy.where(condition, x, y)"
-        )
+    if not choices:
+        return choosing.nonzero(condition)
+    if len(choices) == 1:
+        raise ValueError("either both or neither of x and y should be given")
     return functions.where(condition, *choices)
 
 

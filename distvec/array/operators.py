@@ -25,6 +25,9 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     session = like.session
     if session.overdue:
         session.flush_overdue()
+    for operand in operands:
+        if isinstance(operand, Arithmetic) and operand.selects:
+            return operand.beside_others(name, operands)
     with session.holders.lock:
         given: list[Node | int | float] = []
         for operand in operands:
@@ -32,7 +35,7 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
                 given.append(operand.node)
             else:
                 given.append(_operand(like, name, operand))
-        return type(like)(session, build.elementwise(session.graph, name, given))
+        return like.like(build.elementwise(session.graph, name, given))
 
 
 def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:
@@ -129,6 +132,30 @@ class Arithmetic(Handle):
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __eq__ = _binary("equal")  # type: ignore[assignment]
     __ne__ = _binary("not_equal")  # type: ignore[assignment]
+
+    # --- what selections do otherwise ---------------------------------------------------------
+
+    def extent(self, axis: int) -> Any:
+        """Length of an axis: of the axis of a selection a lazy scalar."""
+        return self.shape[axis]
+
+    def filled(self, value: Any) -> Self:
+        """The array itself; of a selection as long as its mask, with ``value`` elsewhere."""
+        return self
+
+    def beside(self, other: Any) -> tuple[Any, Any]:
+        """This array and another one, as their inner product takes them."""
+        return self, other
+
+    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """Of a selection: the op ``name`` on ``operands``, which it is among."""
+        raise NotImplementedError
+
+    def reduced(self, op: str, dtype: np.dtype[Any]) -> Any:
+        """Of a selection: the reduction ``op`` of the table, in ``dtype``."""
+        raise NotImplementedError
+
+    # --- operators ----------------------------------------------------------------------------
 
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return elementwise(self, "floor_divide", self, other), elementwise(

@@ -9,7 +9,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -38,6 +38,8 @@ _BOOL = np.dtype(np.bool_)
 
 def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
     """``op`` over all of ``x``, in ``dtype``."""
+    if x.selects:
+        return cast(A, x.reduced(op, dtype))
     graph = x.session.graph
     with x.session.holders.lock:
         node = x.node
@@ -82,7 +84,7 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
         return x.astype(result)
     if reducer.locates and x.ndim == 0:
         return x.like(x.session.graph.constant(0, result))
-    if x.size == 0 and reducer.identity is None:
+    if reducer.identity is None and not x.selects and x.size == 0:
         raise ValueError(reducer.refusal)
     return _kept(x, _reduce(x, op, result), keepdims)
 
@@ -169,7 +171,7 @@ def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -
     if not is_everywhere(where):
         return sum(mask_for(x, where, "where"), axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return math.prod([x.shape[one] for one in axes if x.ndim])
+    return math.prod([x.extent(one) for one in axes if x.ndim])
 
 
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
@@ -188,6 +190,7 @@ def dot(x: A, y: A) -> A:
         _covers(operand, "dot", None)
     if x.ndim == 0 or y.ndim == 0:
         return elementwise(x, "multiply", x, y)
+    x, y = x.beside(y)
     _check_same_length("dot", x, y)
     result = x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
     return _inner(x, y, result)
@@ -205,14 +208,14 @@ def matmul_reflected(x: A, y: Any) -> A:
 
 def _vector(x: A, other: Any) -> A:
     """``other``, if it can stand beside ``x`` and ``@``."""
-    if not isinstance(other, type(x)):
+    if not isinstance(other, Arithmetic):
         raise TypeError(
             f"@ needs two arrays on the servers, got {type(other).__name__}; "
             f"put it there with session.array(...)"
         )
     if x.ndim == 0 or other.ndim == 0:
         raise ValueError("@ needs two vectors; multiply by a scalar with *")
-    return other
+    return cast(A, other)
 
 
 def vecdot(x: A, y: A, *, axis: int = -1) -> A:
@@ -251,7 +254,8 @@ def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> 
     if axis == ():
         raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
-    return _kept(x, _norm(x, ord, result), keepdims)
+    adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
+    return _kept(x, _norm(x.filled(0) if adds_up else x, ord, result), keepdims)
 
 
 def _norm(x: A, ord: Any, result: np.dtype[Any]) -> A:

@@ -15,7 +15,7 @@ from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
 from ps_backend.client import Client, Counters, uninterrupted
-from ps_backend.errors import OutOfBudget, PSError
+from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
 from ps_backend.program.types import NodeType
 
 
@@ -39,6 +39,8 @@ class Evaluator:
         """How often an expanded inner product lost digits and was computed anew, directly."""
         self.holders = Holders(self.graph)
         """Who holds the values of nodes."""
+        self.counts: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+        """By node of a mask, how many of its elements are true: the length of what it selects."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self.overdue = False
@@ -141,6 +143,8 @@ class Evaluator:
         Returns what they stood for when their turn came.
         """
         with self._evaluating:
+            for array in arrays:
+                _ = array.node  # that of a selection may take an evaluation of its own
             with self.holders.lock:
                 nodes = [array.node for array in arrays]
                 self.holders.asked = targets = list(dict.fromkeys(nodes))
@@ -158,7 +162,7 @@ class Evaluator:
             try:
                 self._execute(targets, hold, wait=True)
                 return
-            except OutOfBudget:
+            except (OutOfBudget, NothingToReduce):
                 pass  # gone with the block, and with it what its traceback keeps alive
             # What was taken along must not make fail what was asked for.
             self._execute(targets, hold, wait=True, alone=True)
@@ -175,7 +179,7 @@ class Evaluator:
                 if targets:
                     with measured(self.counters), uninterrupted() as hold:
                         self._execute(targets, hold, wait=False)
-            except PSError:
+            except (PSError, NothingToReduce):
                 self._refuse(targets)
             finally:
                 self.holders.asked = ()

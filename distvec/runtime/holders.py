@@ -62,6 +62,10 @@ class Holders:
             self._crowded = _FEW + 2 * len(self._alive(self._arrays))
             self._alive(self._pending)
 
+    def keep(self, holder: Holder) -> None:
+        """Note what needs a node, but does not want its value to be stored along with others."""
+        self._arrays[id(holder)] = weakref.ref(holder)
+
     def _alive(self, arrays: _Arrays) -> list[Holder]:
         """Those that somebody has still. The others are forgotten, as finalizers cost too much."""
         found = []

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ps_backend.errors import NothingToReduce
 from ps_backend.program import ops
 
 _FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
@@ -66,6 +67,16 @@ class Reducer:
             return f"attempt to get {self.name} of an empty sequence"
         name = self.numpy.__name__
         return f"zero-size array to reduction operation {name} which has no identity"
+
+    @property
+    def of_some(self) -> str:
+        """The op that takes a result and of how many values it is, and refuses that of nothing."""
+        return f"{self.name}_of_some"
+
+    def _of_some(self, result: Any, count: Any) -> Any:
+        if not count:
+            raise NothingToReduce(self.refusal)
+        return result
 
     def result(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of the result for values of ``dtype``."""
@@ -197,6 +208,8 @@ def register(row: Reducer) -> None:
     if row.name in REDUCERS or row.name in ops.TABLE:
         raise ValueError(f"{row.name!r} is there already; give the new reduction another name")
     REDUCERS[row.name] = row
+    if row.identity is None:
+        ops.register(ops.Op(row.of_some, 2, row._of_some, internal=True))
     if row.arity == 1:
         PUBLIC[row.name] = row
     NAMES.setdefault(row.numpy, row.name)

@@ -96,8 +96,7 @@ def test_refused_as_by_numpy(ps: dv.Session, call: Call) -> None:
         "subtract.reduce": (lambda f, i, b: np.subtract.reduce(f), "numpy.subtract.reduce"),
         "minimum.at": (lambda f, i, b: np.minimum.at(f, [0], 3.0), r"numpy.minimum.at .*x.numpy"),
         "where= of numbers": (lambda f, i, b: np.sum(f, where=i), "compare first, as in mask != 0"),
-        "x[mask]": (lambda f, i, b: f[b], "distvec.where"),
-        "x[mask] = vector": (lambda f, i, b: f.__setitem__(b, f), "distvec.where"),
+        "x[mask] = vector": (lambda f, i, b: f.__setitem__(b, f), "same mask"),
         "x[indices] = 0": (lambda f, i, b: f.__setitem__(i, 0), r"x\.push"),
     }.values(),
 )

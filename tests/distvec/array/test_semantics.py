@@ -165,7 +165,6 @@ ERRORS: list[tuple[Callable[[dv.Session, dv.DistArray], object], type[Exception]
     (lambda ps, x: np.fft.fft(x), TypeError, "x.numpy"),
     (lambda ps, x: np.isnat(x), TypeError, "not available on the servers"),
     (lambda ps, x: np.add.accumulate(x), TypeError, "add.accumulate"),
-    (lambda ps, x: np.where(x), TypeError, "both choices"),
     (lambda ps, x: x.sum(axis=1), np.exceptions.AxisError, "out of bounds"),
     (lambda ps, x: ps.zeros(0).max(), ValueError, "zero-size array"),
     (lambda ps, x: ps.zeros(0).argmin(), ValueError, "empty sequence"),

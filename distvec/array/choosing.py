@@ -1,0 +1,161 @@
+"""NumPy's functions that choose elements by masks: read, written, or put together of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distvec.array.creation import broadcast_to
+from distvec.array.functions import apply, array_among, where, zeros_like
+from distvec.array.handle import Handle
+from distvec.array.items import get_item, set_item
+from distvec.array.operators import Arithmetic, elementwise
+
+
+def nonzero(x: Any) -> tuple[Any]:
+    """Indices of the elements that are not zero, as ``numpy.nonzero``; lazy, a selection."""
+    if x.ndim == 0:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
+            "instead. If the context of this error is of the form `arr[nonzero(cond)]`, just use "
+            "`arr[cond]`."
+        )
+    return (flatnonzero(x),)
+
+
+def flatnonzero(x: Any) -> Any:
+    """Indices of the elements that are not zero; lazy, a selection."""
+    array_among("flatnonzero", (x,))
+    places = x.like(x.session.graph.make("iota", (), x.type.of(np.dtype(np.int64))))
+    return get_item(places, _truth(x))
+
+
+def extract(condition: Any, x: Any) -> Any:
+    """The elements where ``condition`` is not zero: ``x[condition != 0]``."""
+    array_among("extract", (condition, x))
+    return compress(condition, x)
+
+
+def compress(condition: Any, x: Any, axis: Any = None) -> Any:
+    """``x[condition]``; a condition on the client may be shorter than ``x``, as in NumPy."""
+    array_among("compress", (x,))
+    if np.ndim(condition) != 1:
+        raise ValueError("condition must be a 1-d array")
+    if axis not in (None, 0, -1):
+        raise np.exceptions.AxisError(axis, x.ndim)
+    if isinstance(condition, Handle):
+        return get_item(x, _truth(condition))
+    given = np.asarray(condition) != 0
+    if given[len(x) :].any():
+        worst = int(np.flatnonzero(given)[-1])
+        raise IndexError(f"index {worst} is out of bounds for axis 0 with size {len(x)}")
+    mask = np.zeros(len(x), np.bool_)
+    mask[: len(given)] = given[: len(x)]
+    return get_item(x, mask)
+
+
+def putmask(x: Any, mask: Any, values: Any) -> None:
+    """``values`` where ``mask`` is not zero, each at its own place: ``numpy.putmask``."""
+    array_among("putmask", (x,))
+    given = _beside(x, values)
+    if given.shape not in ((), (1,), x.shape):
+        raise NotImplementedError(
+            f"putmask: values of shape {given.shape} would be repeated over {x.shape}; "
+            f"give one value, or as many as there are elements"
+        )
+    if hasattr(values, "dtype") and not np.can_cast(given.dtype, x.dtype, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {given.dtype!r} to {x.dtype!r} according to the rule "
+            f"'safe'; write values.astype({x.dtype.name!r})"
+        )
+    _set_where(x, _beside(x, mask), given)
+
+
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """``dst[...] = src`` where ``where`` is true: ``numpy.copyto``."""
+    if not isinstance(dst, Arithmetic):
+        raise TypeError(
+            f"copyto: dst is a {type(dst).__name__} on the client; write dst[...] = src.numpy()"
+        )
+    source = _beside(dst, src)
+    is_number = type(src) in (int, float)  # whatever its size: its kind alone decides
+    fits = source.dtype.kind == "i" and dst.dtype.kind == "f"
+    if not (is_number and fits) and not np.can_cast(source.dtype, dst.dtype, casting):
+        raise TypeError(
+            f"Cannot cast array data from {source.dtype!r} to {dst.dtype!r} according to the rule "
+            f"{casting!r}"
+        )
+    if where is True:
+        set_item(dst, Ellipsis, source)
+        return
+    mask = _beside(dst, where)
+    if mask.dtype != np.bool_:
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
+            f"'safe'"
+        )
+    _set_where(dst, broadcast_to(mask, dst.shape), broadcast_to(source, dst.shape))
+
+
+def _set_where(x: Any, mask: Any, values: Any) -> None:
+    with x.turn:
+        new = values.astype(x.dtype)
+        x.assign(elementwise(x, "where", _truth(mask), new, x))
+
+
+def _beside(x: Any, operand: Any) -> Any:
+    """``operand`` as an array of the session of ``x``."""
+    return operand if isinstance(operand, Arithmetic) else x.session.array(operand)
+
+
+def _truth(x: Any) -> Any:
+    if not isinstance(x, Handle):
+        return np.asarray(x) != 0
+    return x if x.dtype == np.bool_ else apply("not_equal", x, 0)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Of each element the choice of the first condition that is true there: ``numpy.select``."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if len(condlist) == 0:
+        raise ValueError("select with an empty condition list is not possible")
+    array_among("select", (*condlist, *choicelist, default))
+    for position, condition in enumerate(condlist):
+        if getattr(condition, "dtype", None) != np.bool_:
+            raise TypeError(f"invalid entry {position} in condlist: should be boolean ndarray")
+    kinds = [getattr(choice, "dtype", choice) for choice in (*choicelist, default)]
+    dtype = np.result_type(*kinds)
+    result = default
+    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
+        result = where(condition, choice, result)
+    return result.astype(dtype)
+
+
+def piecewise(
+    x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
+) -> Any:
+    """A function of each piece of ``x``, or a number; the last one elsewhere: ``numpy.piecewise``.
+
+    Functions get what their condition selects; elementwise ones cost no message.
+    """
+    if np.isscalar(condlist) or isinstance(condlist, Handle):
+        condlist = [condlist]
+    conditions = [_beside(x, condition).astype(np.bool_) for condition in condlist]
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        count = len(conditions)
+        raise ValueError(
+            f"with {count} condition(s), either {count} or {count + 1} functions are expected"
+        )
+    if len(funclist) > len(conditions):
+        some = conditions[0]
+        for condition in conditions[1:]:
+            some = some | condition
+        conditions.append(~some)
+    result = zeros_like(x)
+    for condition, function in zip(conditions, funclist, strict=True):
+        value = function(get_item(x, condition), *args, **kw) if callable(function) else function
+        set_item(result, condition, value)
+    return result

@@ -1,0 +1,202 @@
+"""``a[mask]``: elements of a vector whose number only the servers know."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+
+from distvec.array import reductions
+from distvec.array.dist_array import DistArray
+from distvec.array.handle import Handle, Home
+from distvec.array.operators import Arithmetic, elementwise
+from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.types import array_type
+
+
+class Kept:
+    """A node that a selection needs and nobody sees: it is held, but not stored for it."""
+
+    __slots__ = ("__weakref__", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def become(self, node: Node) -> None:
+        """Stand for another node."""
+        self.node = node
+
+
+class Selection(DistArray):
+    """The elements of ``values`` where ``mask`` is true, as ``values[mask]`` gives them.
+
+    Elementwise work on selections by one mask gives another one. Reductions, and assignment where
+    the same mask is true, are done on values and mask as they are, so that the vector of the
+    elements is never made. Its length is a lazy scalar until somebody asks for it.
+    """
+
+    __slots__ = ("_mask", "_values")
+
+    def __init__(self, session: Home, values: Node, mask: Node) -> None:
+        """Only under the lock of the session's holders."""
+        self.session = session
+        self._turn = None
+        self._select(values, mask)
+
+    def _select(self, values: Node, mask: Node) -> None:
+        self._values, self._mask = Kept(values), Kept(mask)
+        for kept in (self._values, self._mask):
+            if kept.node.depth < self.session.pending_depth // 2:
+                self.session.holders.keep(kept)
+            else:
+                self.session.note(kept)
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    selects = True
+
+    @property
+    def values(self) -> DistArray:
+        """What the elements are chosen from."""
+        with self.session.holders.lock:
+            return DistArray(self.session, self._values.node)
+
+    @property
+    def mask(self) -> DistArray:
+        """Which of them are chosen."""
+        with self.session.holders.lock:
+            return DistArray(self.session, self._mask.node)
+
+    def shares_mask(self, other: Any) -> bool:
+        """Whether ``other`` is a selection of the same places."""
+        return isinstance(other, Selection) and other._mask.node is self._mask.node
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self._values.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """As of the array that the elements are chosen from."""
+        return len(self._values.node.type.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(count,)``: an implicit evaluation of the count, unless it is known."""
+        return (len(self), *self._values.node.type.row)
+
+    def __len__(self) -> int:
+        return int(self.session.evaluate_implicitly(self.count, "the length of a selection"))
+
+    @property
+    def count(self) -> DistArray:
+        """How many they are, as a lazy scalar."""
+        counts, mask = self.session.counts, self._mask.node
+        found: DistArray = self.mask.sum()
+        with self.session.holders.lock:  # a sum that is known stays so as long as the mask is there
+            return self.like(counts.setdefault(mask, found.node))
+
+    @property
+    def size(self) -> int:
+        """How many they are; as ``len``."""
+        return len(self) * self._values.node.type.width
+
+    def extent(self, axis: int) -> Any:
+        """Length of an axis, lazy where that is the number of elements."""
+        row = self._values.node.type.row
+        return (self.count, *row)[axis]
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        """The vector of the elements."""
+        raise NotImplementedError(
+            "the elements of a selection are not gathered yet; reduce it, or assign it where the "
+            "same mask is true, as in x[mask] = 2 * y[mask]"
+        )
+
+    # --- elements of it, lazily ---------------------------------------------------------------
+
+    def like(self, node: Node) -> Any:
+        """Another array of this session: ``node``."""
+        return DistArray(self.session, node)
+
+    def of(self, values: Handle) -> Self:
+        """The selection of other ``values`` at the same places."""
+        with self.session.holders.lock:
+            return type(self)(self.session, values.node, self._mask.node)
+
+    def copy(self) -> Self:
+        """Another handle on the same value."""
+        return self.of(self.values)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Self:
+        """The elements in another dtype; lazy."""
+        check_dtype(dtype)
+        return self.of(self.values.astype(dtype))
+
+    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """The op ``name`` on ``operands``: what is selected by one mask stays so."""
+        if all(self._stays_beside(operand) for operand in operands):
+            given = [one.values if isinstance(one, Selection) else one for one in operands]
+            return self.of(elementwise(self.values, name, *given))
+        given = [one.like(one.node) if isinstance(one, Selection) else one for one in operands]
+        return elementwise(next(one for one in given if isinstance(one, Handle)), name, *given)
+
+    def _stays_beside(self, operand: Any) -> bool:
+        return self.shares_mask(operand) or not np.ndim(operand)
+
+    def assign(self, value: Handle, name: str = "assign") -> Self:
+        """As of every array; nothing else changes, since a selection is a copy."""
+        if not self._stays_beside(value):
+            return super().assign(value, name)
+        new = cast(Selection, value).values if isinstance(value, Selection) else value
+        changed = self.values.assign(new, name)
+        with self.session.holders.lock:
+            self._select(changed.node, self._mask.node)
+        return self
+
+    # --- reductions ---------------------------------------------------------------------------
+
+    def filled(self, value: Any) -> DistArray:
+        """A vector as long as the mask, with ``value`` where it is false."""
+        constant = self.like(self.session.graph.constant(value, self.dtype))
+        return elementwise(self.values, "where", self.mask, self.values, constant)
+
+    def beside(self, other: Any) -> tuple[Any, Any]:
+        """Both as vectors of one length whose inner product is that of the elements."""
+        if not self.shares_mask(other):
+            return self, other
+        return self.filled(0), other.filled(0)
+
+    def reduced(self, op: str, dtype: np.dtype[Any]) -> Any:
+        """The reduction ``op`` of the table, in ``dtype``.
+
+        Computed to a ``ValueError``, as NumPy's, if nothing is selected and ``op`` of nothing has
+        no result.
+        """
+        reducer, reduce = REDUCERS[op], reductions.of_table(op)
+        if reducer.identity is not None:
+            return reduce(self.filled(reducer.identity)).astype(dtype)
+        filled = self.filled(_farthest(self.dtype, reducer.numpy in (np.minimum, np.argmin)))
+        result = reduce(filled).astype(dtype)
+        if reducer.locates:  # the first of equals, so no place that was filled comes before it
+            places = array_type(self._mask.node.type.space, np.int64)
+            index = self.like(self.session.graph.make("iota", (), places))
+            result = (self.mask & (index < result)).sum()
+        with self.session.holders.lock:
+            args = (result.node, self.count.node)
+            return self.like(build.apply(self.session.graph, reducer.of_some, args, dtype))
+
+
+def _farthest(dtype: np.dtype[Any], is_least_wanted: bool) -> Any:
+    """What no value of ``dtype`` exceeds, or is below."""
+    if dtype.kind == "f":
+        return np.inf if is_least_wanted else -np.inf
+    if dtype.kind == "b":
+        return is_least_wanted
+    limits = np.iinfo(dtype)
+    return limits.max if is_least_wanted else limits.min
