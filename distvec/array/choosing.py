@@ -134,9 +134,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return result.astype(dtype)
 
 
-def piecewise(
-    x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
-) -> Any:
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
     """A function of each piece of ``x``, or a number; the last one elsewhere: ``numpy.piecewise``.
 
     Functions get what their condition selects; elementwise ones cost no message.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distvec.array import (
     choosing,
     functions,
     hints,
-    items,
     indexing,
+    items,
     numpy_protocols,
     reductions,
     values,
@@ -96,7 +94,7 @@ class DistArray(Arithmetic):
 
     pull, push = indexing.pull, indexing.push
 
-    def __getitem__(self, key: Any) -> DistArray:
+    def __getitem__(self, key: Any) -> Any:
         return items.get_item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -128,7 +126,7 @@ class DistArray(Arithmetic):
 
     nonzero = choosing.nonzero
 
-    def compress(self, condition: Any, axis: Any = None) -> DistArray:
+    def compress(self, condition: Any, axis: Any = None) -> Any:
         """The elements where ``condition`` is true; lazy."""
         return choosing.compress(condition, self, axis)
 

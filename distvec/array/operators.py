@@ -27,7 +27,8 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
         session.flush_overdue()
     for operand in operands:
         if isinstance(operand, Arithmetic) and operand.selects:
-            return operand.beside_others(name, operands)
+            result: H = operand.beside_others(name, operands)
+            return result
     with session.holders.lock:
         given: list[Node | int | float] = []
         for operand in operands:
@@ -139,7 +140,7 @@ class Arithmetic(Handle):
         """Length of an axis: of the axis of a selection a lazy scalar."""
         return self.shape[axis]
 
-    def filled(self, value: Any) -> Self:
+    def filled(self, value: Any) -> Any:
         """The array itself; of a selection as long as its mask, with ``value`` elsewhere."""
         return self
 

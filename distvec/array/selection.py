@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+import math
+from typing import Any, Self
 
 import numpy as np
 
 from distvec.array import reductions
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import elementwise
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
@@ -38,12 +39,13 @@ class Selection(DistArray):
     elements is never made. Its length is a lazy scalar until somebody asks for it.
     """
 
-    __slots__ = ("_mask", "_values")
+    __slots__ = ("_count", "_mask", "_values")
 
     def __init__(self, session: Home, values: Node, mask: Node) -> None:
         """Only under the lock of the session's holders."""
         self.session = session
         self._turn = None
+        self._count: Node | None = None
         self._select(values, mask)
 
     def _select(self, values: Node, mask: Node) -> None:
@@ -90,20 +92,28 @@ class Selection(DistArray):
         return (len(self), *self._values.node.type.row)
 
     def __len__(self) -> int:
-        return int(self.session.evaluate_implicitly(self.count, "the length of a selection"))
+        count = self.count
+        number = self.session.evaluate_implicitly(count, "the length of a selection")
+        self.session.counts[self._mask.node] = count.node
+        return int(number)
 
     @property
     def count(self) -> DistArray:
         """How many they are, as a lazy scalar."""
         counts, mask = self.session.counts, self._mask.node
-        found: DistArray = self.mask.sum()
-        with self.session.holders.lock:  # a sum that is known stays so as long as the mask is there
-            return self.like(counts.setdefault(mask, found.node))
+        with self.session.holders.lock:
+            found = counts.get(mask, self._count)
+            if found is None:
+                found = self._count = self.mask.sum().node
+            elif found.known:
+                counts[mask] = found
+            result: DistArray = self.like(found)
+            return result
 
     @property
     def size(self) -> int:
         """How many they are; as ``len``."""
-        return len(self) * self._values.node.type.width
+        return math.prod(self.shape)
 
     def extent(self, axis: int) -> Any:
         """Length of an axis, lazy where that is the number of elements."""
@@ -153,7 +163,7 @@ class Selection(DistArray):
         """As of every array; nothing else changes, since a selection is a copy."""
         if not self._stays_beside(value):
             return super().assign(value, name)
-        new = cast(Selection, value).values if isinstance(value, Selection) else value
+        new = value.values if isinstance(value, Selection) else value
         changed = self.values.assign(new, name)
         with self.session.holders.lock:
             self._select(changed.node, self._mask.node)

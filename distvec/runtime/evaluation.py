@@ -40,7 +40,7 @@ class Evaluator:
         self.holders = Holders(self.graph)
         """Who holds the values of nodes."""
         self.counts: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
-        """By node of a mask, how many of its elements are true: the length of what it selects."""
+        """By node of a mask, how many of its elements are true, where that is known already."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self.overdue = False

@@ -139,7 +139,9 @@ def test_reductions(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the mean of nothing
         theirs, their_error = outcome(call, *operands)
-    ours, error = outcome(lambda *given: _value(call(*given)), *map(sessions[count].array, operands))
+    ours, error = outcome(
+        lambda *given: _value(call(*given)), *map(sessions[count].array, operands)
+    )
     if their_error is not None:
         assert error is not None and issubclass(error, their_error)
         return
