@@ -12,6 +12,9 @@ PEERS    := $(VENV)/.installed-peers
 PROTOC   := $(VENV)/protoc-1.72.2
 # And this one once PyTorch is, which only tests need.
 TORCH    := $(VENV)/.installed-torch
+# Spark's Java classes as Java maps them, for tests: each driver starts in half the time. Named in
+# tests/conftest.py; without Java there is none.
+CLASSES  := $(VENV)/spark-classes.jsa
 
 # PySpark starts its workers with PYSPARK_PYTHON; they need what the driver has.
 export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
@@ -61,8 +64,11 @@ java:
 demo: env java  ## Train the example on Spark with two parameter servers
 	$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint $(TORCH)  ## Lint, then all the tests, by two processes (without Java, those that need it are skipped)
+test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by two processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+$(CLASSES): $(STAMP)
+	@if $(MAKE) --no-print-directory java; then $(PY) -m tests.spark.class_archive $@; fi
 
 stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
 	@mkdir -p build

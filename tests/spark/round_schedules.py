@@ -1,6 +1,7 @@
 """A driver that runs rounds under faults drawn from seeds, and compares each with NumPy's bits.
 
-It is started by ``test_rounds`` in a process of its own, as there is one Spark a process.
+It is started in a process of its own, as there is one Spark a process: by ``test_rounds`` for a
+part of the seeds, by ``tests.stress`` for all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +30,9 @@ SIZES = (2500, 40)
 PARTITIONS = 3
 COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
 KILLS = {12: "plain", 25: "reduce"}
-SCHEDULES = 50
+SEEDS = range(50)
+SOME = (*range(15), 18, 24, 25, 36, 41)
+"""Seeds enough that all kinds of faults happen, most of them several times."""
 TRIES = 5
 PATIENCE = 30.0
 
@@ -238,8 +243,47 @@ def check(ps: PSContext, schedule: Schedule, rdd, directory: Path) -> str:
     return ""
 
 
-def main(url: str, directory: Path) -> None:
-    """Run all schedules on the cluster at ``url``; prints what happened as JSON."""
+def script(url: str, directory: Path, seeds: Iterable[int]) -> str:
+    """What the driver's process is to run."""
+    return f"""
+from pathlib import Path
+from tests.spark.round_schedules import main
+main({url!r}, Path({str(directory)!r}), {list(seeds)})
+"""
+
+
+class Outcome(NamedTuple):
+    """What was wrong, and by seed what happened in the tasks."""
+
+    wrong: list[str]
+    logs: dict[int, Counter[str]]
+
+    @classmethod
+    def said(cls, line: str) -> Outcome:
+        """As ``main`` printed it."""
+        wrong, logs = json.loads(line)
+        return cls(wrong, {int(seed): Counter(log) for seed, log in logs.items()})
+
+    @property
+    def happened(self) -> Counter[str]:
+        """In all rounds together."""
+        return sum(self.logs.values(), Counter())
+
+    @property
+    def missing(self) -> list[str]:
+        """What the schedules are to bring about, and did not."""
+        least = {"raise": 11, "straggle": 4, "late": 4, "refused": 1}
+        missing = [kind for kind, count in least.items() if self.happened[kind] < count]
+        if any(self.logs[seed]["kill"] != 1 for seed in KILLS):
+            missing.append("kill")
+        # Contributions made before a shuffle whose outputs were lost later were made again.
+        if not self.logs[max(self.logs)]["ran"] > PARTITIONS:
+            missing.append("lost shuffle")
+        return missing
+
+
+def main(url: str, directory: Path, seeds: Sequence[int]) -> None:
+    """Run the schedules on the cluster at ``url``; prints what happened as JSON."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(url)
     for name, value in CONFIGURATION.items():
@@ -248,14 +292,14 @@ def main(url: str, directory: Path) -> None:
         spark = builder.getOrCreate()
         ps = PSContext.get_or_create(spark, addresses=servers.addresses, token=servers.token)
         rdd = spark.sparkContext.parallelize(range(40), PARTITIONS)
-        wrong = [check(ps, schedule_of(seed), rdd, directory) for seed in range(SCHEDULES)]
+        wrong = [check(ps, schedule_of(seed), rdd, directory) for seed in seeds]
         # A speculative copy may have read the outputs already; then nothing is made again.
-        for seed in range(SCHEDULES, SCHEDULES + TRIES):
+        for seed in range(SEEDS.stop, SEEDS.stop + TRIES):
             wrong.append(check(ps, lost_shuffle(seed), rdd, directory))
             if (directory / str(seed) / "log").read_text().split().count("ran") > PARTITIONS:
                 break
         logs = {path.parent.name: path.read_text().split() for path in directory.glob("*/log")}
-        json.dump({"wrong": list(filter(None, wrong)), "logs": logs}, sys.stdout)
+        json.dump(Outcome(list(filter(None, wrong)), logs), sys.stdout)
         sys.stdout.write("\n")
         sys.stdout.flush()
         ps.stop()

@@ -23,6 +23,7 @@ from distvec.spark import LogisticLoss, PSContext
 warnings.simplefilter("ignore")
 builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
 builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
+builder = builder.config("spark.python.daemon.module", "tests.spark.warm_daemon")
 spark = builder.getOrCreate()
 ps = PSContext.get_or_create(spark, servers=2)
 

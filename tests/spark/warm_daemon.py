@@ -1,7 +1,7 @@
 """PySpark's daemon, with all imports done before it forks: a new worker is there at once.
 
 For ``spark.python.daemon.module``. A worker whose task raised or was killed is replaced by a new
-one, which would import everything again, be found slow, and be copied.
+one, which would import everything again, and where Spark speculates, be found slow and copied.
 """
 
 import runpy
