@@ -1,8 +1,9 @@
 """Two checkouts in turns: how much faster or slower each benchmark became.
 
 ``python -m benchmarks.in_turns ../before fused chains -- --quick`` runs each benchmark in the other
-checkout and in this one, ``--times`` times over, and compares the medians of what both time. Noise
-hits both alike; what is far from 1 in one run and not in the next was noise all the same.
+checkout and in this one, ``--times`` times over, and compares the medians of what both time: their
+timings, and the times that their tables hold. Noise hits both alike; what is far from 1 in one run
+and not in the next was noise all the same.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+"""Seconds of each unit that a table's name may begin with, as in "ms, NumPy"."""
 
 Seconds = dict[str, list[float]]
 """Of one operation, by what was timed: the median of each run."""
@@ -68,11 +73,23 @@ def _run(checkout: Path, name: str, options: Sequence[str]) -> dict[str, float]:
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        timings = json.loads(file.read_text())["timings"]
-    return {
+        report = json.loads(file.read_text())
+    timings = {
         timing["name"]: statistics.median(timing["seconds"]) / timing["operations"]
-        for timing in timings
+        for timing in report["timings"]
     }
+    return timings | dict(cell for table in report["tables"] for cell in _times(table))
+
+
+def _times(table: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Seconds by cell of a table that tells times, in the unit that its name begins with."""
+    unit, _, name = table["name"].partition(", ")
+    if unit not in UNITS:
+        return
+    for row, numbers in table["rows"].items():
+        for column, number in zip(table["columns"], numbers, strict=True):
+            if number is not None:
+                yield f"{name}, {row}, {column}", number * UNITS[unit]
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
