@@ -52,6 +52,15 @@ def connect_in_process(servers: int, *, memory: int | None = None) -> Client:
 
     ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
     """
+    return Client(in_process_transports(servers, memory=memory))
+
+
+def in_process_transports(servers: int, *, memory: int | None = None) -> list[InProcess]:
+    """Transports to as many new servers, which reach each other by plain calls."""
     servers = server_count(servers)
     budget = default_budget(servers) if memory is None else memory
-    return Client([InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)])
+    made = [InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)]
+    by_address = {transport.address: transport for transport in made}
+    for transport in made:
+        transport.service.peers.reach_by(by_address.__getitem__, apart=False)
+    return made

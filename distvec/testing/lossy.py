@@ -10,9 +10,7 @@ import hypothesis.strategies as st
 from distvec.session import Session
 from ps_backend.client import Client
 from ps_backend.client.server_link import RetryPolicy
-from ps_backend.in_process import InProcess
-from ps_backend.memory_sizes import default_budget
-from ps_backend.server.service import Service
+from ps_backend.in_process import in_process_transports
 from ps_backend.transport import Answer, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
@@ -34,11 +32,7 @@ def lossy_session(servers: int, faults: Sequence[str]) -> Session:
     if unknown:
         raise ValueError(f"faults must be among {FAULTS}, got {sorted(unknown)}")
     remaining = iter(faults)
-    budget = default_budget(servers)
-    transports = [
-        _Lossy(InProcess(Service(memory=budget), f"in-process:{k}"), remaining)
-        for k in range(servers)
-    ]
+    transports = [_Lossy(inner, remaining) for inner in in_process_transports(servers)]
     return Session(Client(transports, retry=_AT_ONCE))
 
 

@@ -143,6 +143,9 @@ class Client(Connection):
         of these servers, and an error then raised there. ``ended`` is told instead, if given: of
         the error, or None. It hears as well of a program whose wait a KeyboardInterrupt broke off.
 
+        A program with views is awaited in any case, and sent when all before it have ended: the
+        servers fetch from one another what they read, which must not change meanwhile.
+
         If a server refuses, no output of the program exists afterwards. ``program.frees`` leave
         with the next message, once all servers have succeeded.
         """

@@ -34,6 +34,10 @@ class Counters:
             self.vectors_written = 0
             self.vectors_in_place = 0
             """Those of them that took over the memory of a vector that nobody held any more."""
+            self.peer_messages = 0
+            """Requests of servers to one another, for programs with views."""
+            self.peer_bytes = 0
+            """Bytes of elements, and of their indices, in these and their replies."""
             self.seconds_waited = 0.0
             """Time in which the client waited for answers."""
             self.seconds_per_server = [0.0] * self._servers
@@ -56,6 +60,8 @@ class Counters:
                 "vectors_read": self.vectors_read,
                 "vectors_written": self.vectors_written,
                 "vectors_in_place": self.vectors_in_place,
+                "peer_messages": self.peer_messages,
+                "peer_bytes": self.peer_bytes,
             }
 
     def count_message(self, server: int, sent: int, received: int, seconds: float) -> None:
@@ -75,6 +81,12 @@ class Counters:
                 self.vectors_read += len(call.inputs)
                 self.vectors_written += len(call.outputs)
                 self.vectors_in_place += len(call.donors)
+
+    def count_peers(self, messages: int, size: int) -> None:
+        """A server sent so many messages to others, with so many bytes both ways."""
+        with self._lock:
+            self.peer_messages += messages
+            self.peer_bytes += size
 
     def count_vectors(self, *, read: int = 0, written: int = 0) -> None:
         """Whole vectors pulled or pushed."""

@@ -82,7 +82,8 @@ class Group:
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
                     self._errors[server] = error
                     # Another silent one had its time, too, while this one was waited for.
-                    self._patient = self._patient and not exchange.gave_up
+                    lost = exchange.gave_up or isinstance(error, ServerLost)  # to us, or a peer
+                    self._patient = self._patient and not lost
             self.finished = True
             first = _first(self._errors) if self._errors else None
             self._errors.clear()

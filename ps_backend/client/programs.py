@@ -50,8 +50,15 @@ class Dispatcher:
             for server, numbers in shares.items()
         }
         after = self._after(program, shares, ended)
+        viewing = bool([call for call in calls if call.views])
+        if viewing:
+            self._fan_out.await_all()  # what servers fetch from one another is there, and stays
+            for message in messages.values():
+                message.request.run.peers.extend(self._addresses)
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
+            if viewing:
+                self._fan_out.await_all()
             return None
         return _assemble(calls, holders, self._fan_out.send(messages, after=after))
 
@@ -90,8 +97,15 @@ class Dispatcher:
             if program.frees:
                 self._fan_out.note_frees(program.frees)
             self._counters.count_program(calls)
+            for reply in replies.values():
+                if reply.peer_messages:
+                    self._counters.count_peers(reply.peer_messages, reply.peer_bytes)
 
         return after
+
+    @property
+    def _addresses(self) -> list[str]:
+        return [link.transport.address for link in self._fan_out.links]
 
     def _holders_of(self, space: Space) -> list[int]:
         found = self._holders.get(space)

@@ -79,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
     serve.add_argument("--tls-key", type=Path, help="private key, PEM")
+    serve.add_argument(
+        "--tls",
+        type=Path,
+        help="certificate of the authority that signed those of the other servers, which this one "
+        "fetches from, PEM (that of --tls-cert)",
+    )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     status = commands.add_parser("status", help="show what running servers hold")
     status.add_argument("addresses", help="host:port,host:port,...")
@@ -113,6 +119,7 @@ def _serve(options: argparse.Namespace) -> int:
             token=token,
             tls_certificate=options.tls_cert,
             tls_key=options.tls_key,
+            tls_authority=options.tls,
         )
         server.start()
         _announce(server.address, token_file, supervised)

@@ -5,7 +5,7 @@ Servers ask them of all that comes, kernels of what they are to compile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -146,6 +146,17 @@ def _donors_fit(call: SweepCall) -> bool:
     )
 
 
+def _views_fit(call: SweepCall) -> bool:
+    return all(
+        view is None or view.fits(call.space.length, value.row)
+        for view, value in zip(call.views, call.sweep.inputs, strict=False)
+    )
+
+
+def _has_index(call: SweepCall) -> bool:
+    return any(view is not None and view.index for view in call.views)
+
+
 _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("one buffer id per input", lambda c: len(c.inputs) == len(c.sweep.inputs)),
     ("one value per runtime scalar", lambda c: len(c.scalars) == len(c.sweep.scalars)),
@@ -155,6 +166,12 @@ _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("no donor gives twice", lambda c: len(set(c.donors)) == len(c.donors)),
     ("donors are inputs of their outputs' type", _donors_fit),
     ("no buffer is written twice", lambda c: len(set(c.outputs)) == len(c.outputs)),
+    ("one view per input, or none at all", lambda c: len(c.views) in (0, len(c.inputs))),
+    ("views stay within their buffers", _views_fit),
+    (
+        "no indices where memory is given away: they may be out of range on one server only",
+        lambda c: not (c.donors and _has_index(c)),
+    ),
 )
 
 
@@ -189,8 +206,22 @@ def verify_call(call: SweepCall) -> None:
             raise InvalidProgram(f"a sweep call breaks the rule {rule!r}:\n{call.sweep}")
 
 
+def verify_sources(calls: Sequence[SweepCall]) -> None:
+    """Raise ``InvalidProgram`` if what one call reads through a view is not there for all of them.
+
+    Servers fetch it from one another at any time while they run the program.
+    """
+    sources = {number for call in calls for number in call.sources}
+    changed = {number for call in calls for number in (*call.outputs, *call.donors)}
+    for number in sorted(sources & changed):
+        raise InvalidProgram(
+            f"buffer {number} is read through a view, and made or given away by the same program"
+        )
+
+
 def verify(program: Program) -> None:
     """Raise ``InvalidProgram`` naming the first rule that ``program`` breaks."""
     for call in program.calls:
         verify_sweep(call.sweep)
         verify_call(call)
+    verify_sources(program.calls)

@@ -20,6 +20,7 @@ from ps_backend.program.combination import Combination
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row, ValueType
+from ps_backend.program.views import View
 
 Scalar = bool | int | float
 
@@ -175,6 +176,17 @@ class SweepCall:
     donors: tuple[int, ...] = ()
     """The input whose memory each output takes over, and which then ceases to exist; or nothing.
     The sender knows that nobody else will use it."""
+    views: tuple[View | None, ...] = ()
+    """How the slots read each input that is not aligned to them; or nothing, if all are."""
+
+    @property
+    def sources(self) -> Iterator[int]:
+        """The buffers that are read through views, and the indices of these."""
+        for number, view in zip(self.inputs, self.views, strict=False):
+            if view is not None:
+                yield number
+                if view.index:
+                    yield view.index
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, SERVICE, TOKEN_KEY
+from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 
 MOST_SILENT = 256
 """Calls that may wait at once for their clients to go on."""
@@ -28,6 +28,8 @@ _LONG_SECONDS = 30.0
 """A call that has been silent for so long is ended, however few there are."""
 
 _MOST_CONNECTIONS = 4096
+_PEER_THREADS = 64
+"""For what other servers fetch, which waits for nothing but the network."""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MOST_REQUEST_BYTES),
@@ -49,18 +51,23 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Leads calls that carry the token to their methods, and all others out."""
 
     def __init__(
-        self, calls: Mapping[str, Call], streams: Mapping[str, Stream], token: str | None
+        self,
+        calls: Mapping[str, Call],
+        streams: Mapping[str, Stream],
+        token: str | None,
     ) -> None:
         """Methods by name; one for ``calls`` gets the only message as a stream, too.
 
         So nothing of the body is read before a method asks for it. ``token`` None: all get in.
+        Each method has another name for other servers, whose calls run in threads of their own: no
+        program waits for another one that holds a thread.
         """
         self._token = token.encode() if token else None
-        handlers: dict[str, Any] = {
-            **{name: grpc.stream_unary_rpc_method_handler(call) for name, call in calls.items()},
-            **{name: grpc.stream_stream_rpc_method_handler(one) for name, one in streams.items()},
-        }
-        self._method_handlers = {f"/{SERVICE}/{name}": one for name, one in handlers.items()}
+        self._method_handlers = _methods("", calls, streams)
+        self._peers = ThreadPoolExecutor(_PEER_THREADS, thread_name_prefix="distvec-peer")
+        for name, handler in _methods(PEER, calls, streams).items():
+            handler.experimental_thread_pool = self._peers
+            self._method_handlers[name] = handler
         self._strangers = ThreadPoolExecutor(1, thread_name_prefix="distvec-strangers")
         self._missing, self._wrong = self._refusal(_MISSING), self._refusal(_WRONG)
 
@@ -76,8 +83,9 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return self._method_handlers.get(details.method)
 
     def close(self) -> None:
-        """End the thread that answers strangers."""
+        """End the threads that answer strangers and other servers."""
         self._strangers.shutdown(wait=False, cancel_futures=True)
+        self._peers.shutdown(wait=False, cancel_futures=True)
 
     def _refusal(self, text: str) -> Any:
         def refuse(_: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -85,6 +93,16 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         refuse.experimental_thread_pool = self._strangers  # type: ignore[attr-defined]
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _methods(
+    prefix: str, calls: Mapping[str, Call], streams: Mapping[str, Stream]
+) -> dict[str, Any]:
+    handlers: dict[str, Any] = {
+        **{name: grpc.stream_unary_rpc_method_handler(call) for name, call in calls.items()},
+        **{name: grpc.stream_stream_rpc_method_handler(one) for name, one in streams.items()},
+    }
+    return {f"/{SERVICE}/{prefix}{name}": one for name, one in handlers.items()}
 
 
 class Patience:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from ps_backend.server.shared_memory.segments import Segments
 from ps_backend.server.shared_memory.serving import answer_whole, serve_shared
 from ps_backend.server.state.rendezvous import MOST_WAITING
 from ps_backend.transport.liveness import SERVER_OPTIONS
-from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, check_token
+from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, OverGrpc, check_token
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
 from ps_backend.wire.errors import PayloadBroken
@@ -52,11 +53,14 @@ class Server:
         token: str | None,
         tls_certificate: Path | None = None,
         tls_key: Path | None = None,
+        tls_authority: Path | None = None,
     ) -> None:
         """Bind; ``start`` serves.
 
         ``port`` 0 lets the system choose. ``token`` None serves anybody and is refused off the
-        loopback. Raises ``ValueError`` for such options, ``OSError`` if the address cannot be had.
+        loopback. Other servers of a session are reached with the same token, and with TLS if this
+        one has it: ``tls_authority`` is the certificate of who signed theirs, by default this one's
+        own. Raises ``ValueError`` for such options, ``OSError`` if the address cannot be had.
         """
         if not token and not _is_loopback(host):
             raise ValueError(
@@ -67,6 +71,9 @@ class Server:
         self.service = service
         handler = _Handler(service)
         self.pipes, self._patience = handler.pipes, handler.patience
+        authority = tls_authority or tls_certificate
+        reach = partial(OverGrpc, token=token, tls=authority, peer=True)
+        service.peers.reach_by(reach, apart=True)
         self._door, self._stopping = handler.table(token), threading.Event()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)

@@ -15,6 +15,7 @@ from ps_backend.memory_sizes import default_budget
 from ps_backend.server.checks import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, table_of
+from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
 from ps_backend.server.sessions import Sessions
 from ps_backend.server.state.memory import Memory
@@ -44,7 +45,9 @@ class Service:
         ``commands``: what ``Client.call`` may ask for besides those that every server knows.
         """
         self.memory = Memory(default_budget(1) if memory is None else memory)
-        self._host = Host(self.memory, WaitingRoom(), Turns())
+        self.peers = Peers()
+        """The other servers, as those of a session fetch from each other."""
+        self._host = Host(self.memory, WaitingRoom(), Turns(), self.peers)
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(commands)
 
@@ -135,6 +138,7 @@ class Service:
         self._host.turns.stopped = True
         for session in self.sessions.all():
             session.meetings.wake_all()
+        self.peers.close()
 
 
 def _failure(error: Exception) -> pb.Reply:

@@ -14,6 +14,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
+from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.rendezvous import RendezvousTable, WaitingRoom
@@ -45,6 +46,7 @@ class Host:
     memory: Memory
     room: WaitingRoom
     turns: Turns
+    peers: Peers
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from ps_backend.wire.chunks import (
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 TOKEN_KEY = "authorization"
+PEER = "Peer"
+"""What the methods' names begin with that are for other servers."""
 MOST_REPLY_BYTES = 64 << 20
 MOST_REQUEST_BYTES = 4 << 20
 """What a server reads as a whole before it looks at it; bulk goes in chunks."""
@@ -76,10 +78,12 @@ class OverGrpc:
         token: str | None = None,
         tls: str | Path | None = None,
         pipe: bool = False,
+        peer: bool = False,
     ) -> None:
         """``tls``: file with the certificate of the authority that signed the server's.
 
         ``pipe``: keep a stream open for small requests. It holds a thread of the server.
+        ``peer``: who calls is another server.
         """
         self.address, self._closed = address, False
         check_token(token)
@@ -89,10 +93,11 @@ class OverGrpc:
         else:
             credentials = grpc.ssl_channel_credentials(Path(tls).read_bytes())
             self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
-        self._unary: Any = self._channel.unary_unary(f"/{SERVICE}/Call", None, None)
-        self._stream: Any = self._channel.stream_stream(f"/{SERVICE}/Stream", None, None)
-        open_pipe: Any = self._channel.stream_stream(f"/{SERVICE}/Pipe", None, None)
-        open_shared: Any = self._channel.stream_stream(f"/{SERVICE}/Shared", None, None)
+        methods = f"/{SERVICE}/{PEER if peer else ''}"
+        self._unary: Any = self._channel.unary_unary(f"{methods}Call", None, None)
+        self._stream: Any = self._channel.stream_stream(f"{methods}Stream", None, None)
+        open_pipe: Any = self._channel.stream_stream(f"{methods}Pipe", None, None)
+        open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
 

@@ -14,6 +14,7 @@ from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
 from ps_backend.program.types import ArrayType, ValueType
+from ps_backend.program.views import View
 from ps_backend.wire import ps_pb2 as pb
 
 _MOST_REMEMBERED_SCALARS = 64
@@ -149,7 +150,38 @@ def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
         scalars=encode_scalars(call.sweep.scalars, call.scalars),
         outputs=call.outputs,
         donors=call.donors,
+        views=[
+            pb.View(
+                input=number,
+                space=encode_space(view.space),
+                row=view.row,
+                start=view.start,
+                step=view.step,
+                spread=view.spread,
+                index=view.index,
+            )
+            for number, view in enumerate(call.views)
+            if view is not None
+        ],
     )
+
+
+def _decode_views(messages: Sequence[pb.View], inputs: int) -> tuple[View | None, ...]:
+    views: list[View | None] = [None] * inputs if messages else []
+    for message in messages:
+        if message.input >= inputs or views[message.input] is not None:
+            raise errors.InvalidProgram(
+                f"a view of input {message.input}, of {inputs}: each may have one"
+            )
+        views[message.input] = View(
+            space_of(message.space),
+            tuple(message.row),
+            message.start,
+            message.step,
+            message.spread,
+            message.index,
+        )
+    return tuple(views)
 
 
 def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
@@ -169,4 +201,5 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
         scalars=decode_scalars(sweep.scalars, message.scalars),
         outputs=tuple(message.outputs),
         donors=tuple(message.donors),
+        views=_decode_views(message.views, len(message.inputs)),
     )

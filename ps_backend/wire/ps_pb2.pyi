@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "chunk", "segment", "key")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "chunk", "segment", "key")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class Request(_message.Message):
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -83,13 +84,14 @@ class Request(_message.Message):
     custom: Custom
     share: Share
     snapshot: Snapshot
+    fetch: Fetch
     chunk: bytes
     segment: Segment
     key: bytes
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +102,8 @@ class Reply(_message.Message):
     CLOCKS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
+    PEER_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PEER_BYTES_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
@@ -111,8 +115,10 @@ class Reply(_message.Message):
     clocks: Clocks
     kept: int
     custom: bytes
+    peer_messages: int
+    peer_bytes: int
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., peer_messages: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -307,7 +313,7 @@ class Sweep(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., scalars: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., reductions: _Optional[_Iterable[_Union[Reduction, _Mapping]]] = ...) -> None: ...
 
 class SweepCall(_message.Message):
-    __slots__ = ("digest", "sweep", "space", "inputs", "scalars", "outputs", "donors")
+    __slots__ = ("digest", "sweep", "space", "inputs", "scalars", "outputs", "donors", "views")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
     SPACE_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +321,7 @@ class SweepCall(_message.Message):
     SCALARS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     DONORS_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     sweep: Sweep
     space: Space
@@ -322,13 +329,54 @@ class SweepCall(_message.Message):
     scalars: bytes
     outputs: _containers.RepeatedScalarFieldContainer[int]
     donors: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ..., donors: _Optional[_Iterable[int]] = ...) -> None: ...
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    def __init__(self, digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., inputs: _Optional[_Iterable[int]] = ..., scalars: _Optional[bytes] = ..., outputs: _Optional[_Iterable[int]] = ..., donors: _Optional[_Iterable[int]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("input", "space", "row", "start", "step", "spread", "index")
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    input: int
+    space: Space
+    row: _containers.RepeatedScalarFieldContainer[int]
+    start: int
+    step: int
+    spread: bool
+    index: int
+    def __init__(self, input: _Optional[int] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., row: _Optional[_Iterable[int]] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., spread: bool = ..., index: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("calls",)
+    __slots__ = ("calls", "peers")
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
     calls: _containers.RepeatedCompositeFieldContainer[SweepCall]
-    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ...) -> None: ...
+    peers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("pieces",)
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    pieces: _containers.RepeatedCompositeFieldContainer[Pieces]
+    def __init__(self, pieces: _Optional[_Iterable[_Union[Pieces, _Mapping]]] = ...) -> None: ...
+
+class Pieces(_message.Message):
+    __slots__ = ("array", "start", "step", "count", "width")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    start: int
+    step: int
+    count: int
+    width: int
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., count: _Optional[int] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Write(_message.Message):
     __slots__ = ("target",)

@@ -11,7 +11,7 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.in_process import InProcess
+from ps_backend.in_process import InProcess, in_process_transports
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
@@ -238,7 +238,7 @@ def _announce(process: Process, header: pb.Request):
 
 
 def transports(servers: int, memory: int) -> list[InProcess]:
-    return [InProcess(Service(memory=memory), f"in-process:{k}") for k in range(servers)]
+    return in_process_transports(servers, memory=memory)
 
 
 def test_a_push_beyond_the_budget_is_refused_and_changes_nothing():

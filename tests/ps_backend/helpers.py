@@ -12,7 +12,7 @@ import numpy as np
 
 from ps_backend.client import Client, SharedArray
 from ps_backend.client.server_link import RetryPolicy
-from ps_backend.in_process import InProcess
+from ps_backend.in_process import InProcess, in_process_transports
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
@@ -57,7 +57,7 @@ def share(client: Client, space: DenseSpace, values) -> SharedArray:
 
 
 def in_process(servers: int, memory: int = 1 << 30) -> list[InProcess]:
-    return [InProcess(Service(memory=memory), f"in-process:{k}") for k in range(servers)]
+    return in_process_transports(servers, memory=memory)
 
 
 @contextmanager

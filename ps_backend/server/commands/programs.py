@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
-from ps_backend.limits import MOST_PARTIAL_BYTES, check
-from ps_backend.program.rules import verify_call
+from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.program.rules import verify_call, verify_sources
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.checks import verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.peers import Neighbours
 from ps_backend.server.session import ServerSession
+from ps_backend.server.staging import Staging, fetch_small, stage
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
@@ -32,9 +34,11 @@ class _Ready:
 
     call: SweepCall
     kernel: Kernel
-    inputs: Sequence[Buffer]
+    inputs: Sequence[Buffer | None]
+    """None for those that are read through views."""
     outputs: Sequence[Buffer]
     here: Part
+    staging: Staging | None
 
 
 _MOST_DIGEST = 64
@@ -45,12 +49,18 @@ is decoded. (To look costs a tenth of what a small program does.)"""
 
 def _bounds(run: pb.Run) -> None:
     check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
+    check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
+    for address in run.peers:
+        check_name("address", address)
     values = 0
     for call in run.calls:
         verify_space(call.space)
         check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
         values += len(call.inputs) + len(call.outputs) + len(call.donors) + len(call.scalars) // 8
         check("values of a program", values, 0, limits.MOST_VALUES)
+        for view in call.views:
+            verify_space(view.space)
+            verify_row(view.row)
         if call.HasField("sweep"):
             values += sum(1 + len(step.links) for step in call.sweep.steps)
             values += len(call.sweep.reductions)
@@ -97,14 +107,25 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
             raise Abandoned("the client left before the program had ended")
 
     partials: list[bytes] = []
-    with turns.taken(session.name, look) as turn:
-        if donors:  # from here on they are lost, whatever happens
-            session.store.give_up(donors)
-        for one in ready:
-            partials += _sweep(one, turn.pause)
+    stagings = [one.staging for one in ready if one.staging is not None]
+    neighbours = Neighbours(session.host.peers, request) if stagings else None
+    try:
+        if neighbours is not None:
+            fetch_small(stagings, session.store.memory, neighbours, look)
+        with turns.taken(session.name, look) as turn:
+            if donors:  # from here on they are lost, whatever happens
+                session.store.give_up(donors)
+            for one in ready:
+                partials += _sweep(one, neighbours, turn.pause)
+    finally:
+        if neighbours is not None:
+            neighbours.leave()
     del working
     session.store.put(made)
-    return Response(pb.Reply(partials=partials))
+    reply = pb.Reply(partials=partials)
+    if neighbours is not None:
+        reply.peer_messages, reply.peer_bytes = neighbours.messages, neighbours.bytes
+    return Response(reply)
 
 
 def _verify(calls: Sequence[SweepCall]) -> list[int]:
@@ -112,8 +133,10 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
     donors: list[int] = []
     given: set[int] = set()
     written: set[int] = set()
+    views = False
     for call in calls:
-        if call.donors:  # what the other rules say is found out anyway
+        views = views or bool(call.views)
+        if call.donors or call.views:  # what the other rules say is found out anyway
             verify_call(call)
         for number in call.inputs:
             if number in given:
@@ -129,6 +152,8 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
                 raise InvalidProgram(f"buffer {number} is made and given away by one program")
             given.add(number)
             donors.append(number)
+    if views:
+        verify_sources(calls)
     return donors
 
 
@@ -152,11 +177,14 @@ def _prepare(
     fresh = {number: part for number, part in parts.items() if number not in donors}
     made |= zip(fresh, store.new(fresh.values(), "the program"), strict=True)
     visible: dict[int, Buffer] = {}
-    arguments: list[tuple[list[Buffer], list[Buffer]]] = []
+    arguments: list[tuple[list[Buffer | None], list[Buffer]]] = []
     for call in calls:
+        views = call.views or (None,) * len(call.inputs)
         inputs = [
             store.get(number, session.part_of(call.space, value.dtype, value.row), visible)
-            for number, value in zip(call.inputs, call.sweep.inputs, strict=True)
+            if view is None
+            else None
+            for number, value, view in zip(call.inputs, call.sweep.inputs, views, strict=True)
         ]
         outputs = [made[number] for number in call.outputs]
         arguments.append((inputs, outputs))
@@ -165,7 +193,8 @@ def _prepare(
     for call, (inputs, outputs) in zip(calls, arguments, strict=True):
         kernel = session.kernel(call.sweep, call.space)  # compiled last: it may take long
         here = session.part_of(call.space, "bool", call.sweep.row)
-        ready.append(_Ready(call, kernel, inputs, outputs, here))
+        staging = stage(session, call, inputs) if call.views else None
+        ready.append(_Ready(call, kernel, inputs, outputs, here, staging))
     return made, ready
 
 
@@ -187,22 +216,26 @@ def _working_memory(memory: Memory, ready: Sequence[_Ready]) -> Reservation | No
     """Room for what the kernels need meanwhile, if that is worth mentioning."""
     most = 0
     for one in ready:
-        length = one.here.high - one.here.low
+        length = one.here.high - one.here.low if one.staging is None else one.staging.longest
         most = max(most, one.kernel.working_bytes(length, one.here.block_size))
     if most < _UNCOUNTED_BYTES:
         return None
     return memory.reserve(most, "computing the program", force=most <= _SMALL_WORKING_BYTES)
 
 
-def _sweep(one: _Ready, pause: Callable[[], None]) -> list[bytes]:
+def _sweep(one: _Ready, neighbours: Neighbours | None, pause: Callable[[], None]) -> list[bytes]:
     """Run one sweep."""
-    partials = one.kernel(
-        [buffer.array for buffer in one.inputs],
-        one.call.scalars,
-        [buffer.array for buffer in one.outputs],
-        one.here.low,
-        one.here.high - one.here.low,
-        one.here.block_size,
-        pause,
-    )
+    outputs = [buffer.array for buffer in one.outputs]
+    if one.staging is not None and neighbours is not None:
+        partials = one.staging.run(one.kernel, outputs, neighbours, pause)
+    else:
+        partials = one.kernel(
+            [buffer.array for buffer in one.inputs if buffer is not None],
+            one.call.scalars,
+            outputs,
+            one.here.low,
+            one.here.high - one.here.low,
+            one.here.block_size,
+            pause,
+        )
     return [partial.tobytes() for partial in partials]

@@ -9,6 +9,7 @@ from ps_backend.server.commands import (
     clients,
     clocks,
     dense,
+    fetch,
     mailboxes,
     programs,
     rounds,
@@ -29,7 +30,7 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
 
 BUILT_IN = table_of(
     one
-    for module in (clients, clocks, dense, mailboxes, programs, rounds, shared, sparse)
+    for module in (clients, clocks, dense, fetch, mailboxes, programs, rounds, shared, sparse)
     for one in vars(module).values()
     if isinstance(one, Command)
 )

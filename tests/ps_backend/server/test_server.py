@@ -13,7 +13,9 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
+from ps_backend.program.views import View
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
@@ -21,7 +23,7 @@ from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.helpers import TOKEN, put, served
+from tests.ps_backend.helpers import DOT, TOKEN, put, served
 
 SPACE = DenseSpace(3000)
 
@@ -163,12 +165,18 @@ def test_tls(tmp_path):
          "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip
-    with served(tls_certificate=certificate, tls_key=key) as (server,):
-        with Client.connect([server.address], token=TOKEN, tls=certificate) as client:
-            x = put(client, SPACE, np.ones(SPACE.length))
-            assert client.read(x, array_type(SPACE, float)).sum() == SPACE.length
+    with served(2, tls_certificate=certificate, tls_key=key) as servers:
+        addresses = [server.address for server in servers]
+        with Client.connect(addresses, token=TOKEN, tls=certificate) as client:
+            x = put(client, SPACE, np.arange(float(SPACE.length)))
+            assert client.read(x, array_type(SPACE, float)).sum() == sum(range(SPACE.length))
+            back = View(SPACE, (), SPACE.length - 1, -1)  # the servers fetch from each other
+            call = SweepCall(DOT, SPACE, (x, x), (), (), views=(back, back))
+            ((found,),) = client.run(Program((call,)))
+            assert found.sum() == np.square(np.arange(float(SPACE.length))).sum()
+            assert client.counters.peer_messages == 2
         with pytest.raises(ServerLost):
-            Client.connect([server.address], token=TOKEN, timeout=0.2)
+            Client.connect(addresses, token=TOKEN, timeout=0.2)
     with pytest.raises(ValueError, match="both --tls-cert and --tls-key"):
         Server(Service(memory=1), token=TOKEN, tls_key=key)
 

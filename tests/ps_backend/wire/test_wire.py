@@ -12,6 +12,7 @@ from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import DTYPES, ValueType
+from ps_backend.program.views import View
 from ps_backend.wire import chunks, codec
 from ps_backend.wire import errors as wire_errors
 from ps_backend.wire import ps_pb2 as pb
@@ -36,6 +37,17 @@ sweeps = st.builds(
     st.lists(st.builds(Reduction, st.text(max_size=9), arguments, axes), max_size=3).map(tuple),
 )
 
+numbers = st.integers(-(2**53), 2**53)
+views = st.builds(
+    View,
+    st.builds(DenseSpace, st.integers(0, 2**40), st.integers(0, 2**64 - 1)),
+    st.lists(st.integers(0, 9), max_size=2).map(tuple),
+    numbers,
+    numbers,
+    st.booleans(),
+    st.integers(0, 2**64 - 1),
+)
+
 
 def scalar_of(type_: ValueType):
     if type_.dtype == "bool":
@@ -56,6 +68,7 @@ def calls(draw):
         tuple(draw(ids) for _ in sweep.inputs),
         tuple(draw(scalar_of(t)) for t in sweep.scalars),
         tuple(draw(ids) for _ in range(sweep.makes)),
+        views=draw(st.just(()) | st.tuples(*(st.none() | views for _ in sweep.inputs))),
     )
 
 
@@ -72,6 +85,18 @@ def test_a_call_survives_the_wire(call):
     assert got.sweep.digest == call.sweep.digest == message.digest
     assert (got.space, got.inputs, got.outputs) == (call.space, call.inputs, call.outputs)
     assert list(map(bits, got.scalars)) == list(map(bits, call.scalars))
+    assert got.views == (call.views if any(call.views) else ())
+
+
+def test_an_input_has_one_view():
+    f8 = ValueType("float64")
+    sweep, space = Sweep((f8,), (), (), (), ()), DenseSpace(5)
+    for inputs in ([0, 0], [1]):
+        message = codec.encode_call(SweepCall(sweep, space, (7,), (), ()), full=False)
+        for number in inputs:
+            message.views.add(input=number, space=codec.encode_space(space), step=1)
+        with pytest.raises(errors.InvalidProgram, match=f"a view of input {number}, of 1"):
+            codec.decode_call(message, sweep)
 
 
 def test_the_bits_of_a_nan_survive():

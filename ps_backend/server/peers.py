@@ -1,0 +1,172 @@
+"""The other servers of a session, and what this one fetches from them while it runs a program.
+
+A fetch needs neither a turn nor a thread that a program of the other server may hold, so servers
+that fetch from each other at once do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from typing import Any
+
+from ps_backend.errors import PSError, ServerLost, SessionUnknown
+from ps_backend.transport import Transport, Unavailable
+from ps_backend.transport.liveness import REPEAT_SECONDS
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import Parts
+from ps_backend.wire.errors import decode_error
+
+_LOOK_SECONDS = 0.05
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_MOST_CONNECTIONS = 1024
+
+Connect = Callable[[str], Transport]
+"""Makes a transport to the server at an address."""
+
+
+class Peers:
+    """The connections of one server to others, each opened when it is needed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._connect: Connect | None = None
+        self.apart = True
+        self._transports: dict[str, Transport] = {}
+        self._lock = threading.Lock()
+
+    def reach_by(self, connect: Connect, *, apart: bool) -> None:
+        """How others are reached; ``apart``: they run by themselves, and may be waited for."""
+        self._connect, self.apart = connect, apart
+
+    def at(self, address: str) -> Transport:
+        """The connection to the server at ``address``."""
+        with self._lock:
+            found = self._transports.get(address)
+            if found is None:
+                if self._connect is None:
+                    raise PSError(f"this server knows no way to another one, at {address}")
+                if len(self._transports) >= _MOST_CONNECTIONS:
+                    self._transports.pop(next(iter(self._transports))).close()
+                found = self._transports[address] = self._connect(address)
+            return found
+
+    def drop(self, address: str) -> None:
+        """End the connection to ``address``, where nobody answers."""
+        with self._lock:
+            found = self._transports.pop(address, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            for transport in self._transports.values():
+                transport.close()
+            self._transports.clear()
+
+
+class Neighbours:
+    """The servers of a session, as a program reaches them in the name of the client that sent it.
+
+    ``messages`` and ``bytes`` count requests, and their payload both ways.
+    """
+
+    def __init__(self, peers: Peers, request: pb.Request) -> None:
+        self._peers, self._sender = peers, request
+        self._over = threading.Event()
+        self.messages = self.bytes = 0
+
+    def ask(
+        self,
+        server: int,
+        kind: str,
+        body: Any,
+        into: memoryview,
+        *,
+        payload: Parts = (),
+        keep: object = None,
+    ) -> Asked:
+        """Send a request of that kind to ``server``; its answer will come ``into`` memory that
+        ``keep`` holds."""
+        sender, addresses = self._sender, self._sender.run.peers
+        if server >= len(addresses):
+            raise PSError(
+                f"the program says where {len(addresses)} servers are, not server {server}"
+            )
+        request = pb.Request(
+            session=sender.session, client=sender.client, key=sender.key, **{kind: body}
+        )
+        self.messages += 1
+        self.bytes += len(into) + sum(map(len, payload))
+        asked = Asked(keep)
+        arguments = (asked.answer, addresses[server], request, payload, into)
+        if self._peers.apart:
+            thread = threading.Thread(target=self._fetch, args=arguments, name="distvec-fetch")
+            thread.daemon = True
+            thread.start()
+        else:
+            self._fetch(*arguments)
+        return asked
+
+    def leave(self) -> None:
+        """Nobody waits for answers any more."""
+        self._over.set()
+
+    def _fetch(
+        self,
+        answer: Future[None],
+        address: str,
+        request: pb.Request,
+        payload: Parts,
+        into: memoryview,
+    ) -> None:
+        try:
+            self._deliver(address, request, payload, into)
+            answer.set_result(None)
+        except Exception as error:  # noqa: BLE001 - handed over to who waits
+            answer.set_exception(error)
+
+    def _deliver(self, address: str, request: pb.Request, payload: Parts, into: memoryview) -> None:
+        deadline, pause = float("inf"), _FIRST_PAUSE
+        while True:
+            try:
+                reply = self._peers.at(address).call(request, payload, into).reply
+                break
+            except Unavailable as error:
+                now = time.monotonic()
+                deadline = min(deadline, now + REPEAT_SECONDS)
+                if now >= deadline or self._over.wait(min(pause, deadline - now)):
+                    self._peers.drop(address)
+                    raise ServerLost(f"server {address} does not answer ({error})") from None
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        if reply.HasField("error"):
+            failure = decode_error(reply.error, address)
+            if isinstance(failure, SessionUnknown):  # of the other: the client has one with us
+                raise ServerLost(f"server {address} has lost what it held: {failure}")
+            raise failure
+
+
+class Asked:
+    """An answer on its way."""
+
+    def __init__(self, keep: object) -> None:
+        self.answer: Future[None] = Future()
+        self._keep = keep
+
+    def wait(self, look: Callable[[], None]) -> None:
+        """Until it has come, calling ``look``, which may raise, every now and then.
+
+        Raises ``ServerLost``, or what the other server reports.
+        """
+        while not wait_for((self.answer,), _LOOK_SECONDS).done:
+            look()
+        self.answer.result()
+
+
+def wait_for_all(asked: Iterable[Asked], look: Callable[[], None]) -> None:
+    """Until all have come."""
+    for one in asked:
+        one.wait(look)

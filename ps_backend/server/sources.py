@@ -1,0 +1,282 @@
+"""Where the inputs of a sweep call come from: this server's memory, or that of others.
+
+A run of slots finds an input in place, as a slice of a buffer, or has it copied into scratch
+memory, part by part from whoever holds it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.program.types import ArrayType, ValueType, array_type
+from ps_backend.program.views import Span, View, in_place, spans
+from ps_backend.server.peers import Asked, Neighbours, wait_for_all
+from ps_backend.server.pieces import pieces_of
+from ps_backend.server.session import ServerSession
+from ps_backend.server.state.memory import Memory, MemoryBlock
+from ps_backend.server.state.store import Buffer
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import encode_array
+
+Array = npt.NDArray[Any]
+Look = Callable[[], None]
+Finish = Callable[[Look], None]
+"""Waits for what is missing, and copies it where it belongs."""
+
+
+class Scratch:
+    """Memory that runs of slots are copied into, one after the other."""
+
+    def __init__(self, block: MemoryBlock, dtype: np.dtype[Any]) -> None:
+        self.block, self.flat = block, block.bytes.view(dtype)
+        self._clear = 0
+
+    def part(self, size: int) -> Array:
+        """The first ``size`` elements, to be written."""
+        self._clear = 0
+        return self.flat[:size]
+
+    def zeros(self, size: int, *, kept: bool) -> Array:
+        """The same, all zeros; ``kept``: they will not be written."""
+        if self._clear < size:
+            self.flat[:size] = 0
+        self._clear = max(size, self._clear) if kept else 0
+        return self.flat[:size]
+
+
+class Source(ABC):
+    """One input of a sweep call on this server."""
+
+    def __init__(self, value: ValueType) -> None:
+        self.row, self.width = value.row, prod(value.row)
+        self.dtype = np.dtype(value.dtype)
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """The slots, first and past the last, that are in place; none where they are equal."""
+
+    @abstractmethod
+    def take(self, low: int, high: int) -> Array:
+        """What slots within ``extent`` read, flat: no copy."""
+
+    @abstractmethod
+    def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
+        """Ask others for what the slots read. ``scratch`` has it when ``Finish`` returns."""
+
+
+class Aligned(Source):
+    """An input over the space of the sweep."""
+
+    def __init__(self, value: ValueType, buffer: Buffer) -> None:
+        super().__init__(value)
+        self._flat = buffer.array.reshape(-1)
+        self._low, self._high = buffer.part.low, buffer.part.high
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """As of any source."""
+        return self._low, self._high
+
+    def take(self, low: int, high: int) -> Array:
+        """As of any source."""
+        return self._flat[(low - self._low) * self.width : (high - self._low) * self.width]
+
+    def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
+        """Never asked for."""
+        raise TypeError("an aligned input is always in place")
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Where the buffer of a view lies."""
+
+    type: ArrayType
+    ranges: tuple[tuple[int, int, int], ...]
+    here: int
+    low: int
+    high: int
+    flat: Array
+    """What is here."""
+
+    @classmethod
+    def of(cls, session: ServerSession, number: int, type: ArrayType) -> _Home:
+        """Raises ``BufferLost``, ``InvalidProgram`` if it should be here and is not."""
+        space = type.space
+        parts = [(k, *space.range_of(k, session.servers)) for k in range(session.servers)]
+        part = session.part_of(space, type.dtype.name, type.row)
+        there = part.low < part.high
+        flat = session.store.get(number, part).array if there else np.empty(0, type.dtype)
+        held = tuple(one for one in parts if one[1] < one[2])
+        return cls(type, held, session.index, part.low, part.high, flat.reshape(-1))
+
+
+class Viewed(Source):
+    """An input that is read through a view without index."""
+
+    def __init__(self, value: ValueType, view: View, number: int, session: ServerSession) -> None:
+        super().__init__(value)
+        self._view, self._number, self._memory = view, number, session.store.memory
+        self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
+        self._held: dict[Span, tuple[MemoryBlock, Array]] = {}
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """As of any source."""
+        home = self._home
+        if home.low == home.high:
+            return 0, 0
+        low, high = in_place(self._view, self.row, home.low, home.high)
+        return low, max(low, high)
+
+    def take(self, low: int, high: int) -> Array:
+        """As of any source."""
+        (span,) = self._spans(low, high)
+        return self._local(span).reshape(-1)
+
+    def foreign(self, low: int, high: int) -> Iterator[Span]:
+        """What the slots read that lies on other servers."""
+        return (span for span in self._spans(low, high) if span.server != self._home.here)
+
+    def hold(self, span: Span, block: MemoryBlock, low: int, high: int) -> None:
+        """These bytes of ``block`` are, or will be, what ``span`` names."""
+        self._held[span] = block, block.bytes[low:high].view(self.dtype)
+
+    def describe(self, span: Span) -> pb.Pieces:
+        """It, in a request to who has it."""
+        return pb.Pieces(
+            array=encode_array(self._number, self._home.type),
+            start=span.start,
+            step=span.step,
+            count=span.count,
+            width=span.width,
+        )
+
+    def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
+        """As of any source."""
+        size = (high - low) * self.width
+        parts = list(self._spans(low, high))
+        flat = scratch.zeros(size, kept=not parts) if self._view.spread else scratch.part(size)
+        ready: list[tuple[Array, Array]] = []
+        later: list[tuple[Array, Array]] = []
+        asked: list[Asked] = []
+        for span in parts:
+            target = pieces_of(flat, span.first, span.stride, span.count, span.width)
+            if span.server == self._home.here:
+                ready.append((target, self._local(span)))
+            elif span in self._held:
+                ready.append((target, self._held[span][1].reshape(target.shape)))
+            else:
+                into, block = target, scratch.block
+                if not target.flags.c_contiguous:
+                    (block,) = _working(self._memory, [span.size * self.dtype.itemsize])
+                    into = block.array(self.dtype, target.shape)
+                    later.append((target, into))
+                body = pb.Fetch(pieces=[self.describe(span)])
+                asked.append(
+                    neighbours.ask(span.server, "fetch", body, byte_view(into), keep=block)
+                )
+
+        def finish(look: Look) -> None:
+            for target, source in ready:
+                np.copyto(target, source)
+            wait_for_all(asked, look)
+            for target, source in later:
+                np.copyto(target, source)
+
+        return finish
+
+    def _spans(self, low: int, high: int) -> Iterator[Span]:
+        return spans(self._view, self.row, low, high, self._home.ranges)
+
+    def _local(self, span: Span) -> Array:
+        home = self._home
+        start = span.start - home.low * home.type.width
+        return pieces_of(home.flat, start, span.step, span.count, span.width)
+
+
+class Indexed(Source):
+    """An input that is read at the slots that an array of indices names."""
+
+    def __init__(
+        self, value: ValueType, view: View, number: int, session: ServerSession, index: Buffer
+    ) -> None:
+        """Raises ``IndexError`` naming the first index that is out of range."""
+        super().__init__(value)
+        self._number, self._memory = number, session.store.memory
+        self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
+        self._index: Array = index.array
+        self._low = index.part.low
+        self._rows = self._home.flat.reshape(-1, self.width)
+        self._verify()
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether other servers have some of the buffer."""
+        return any(server != self._home.here for server, _, _ in self._home.ranges)
+
+    def _verify(self) -> None:
+        wanted, length = self._index, self._home.type.space.length
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < length):
+            bad = wanted[(wanted < 0) | (wanted >= length)][0]
+            raise IndexError(f"index {bad} is out of range for length {length}")
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """As of any source."""
+        return 0, 0
+
+    def take(self, low: int, high: int) -> Array:
+        """Never asked for."""
+        raise TypeError("what an index picks is never in place")
+
+    def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
+        """As of any source."""
+        home, wanted = self._home, self._index[low - self._low : high - self._low]
+        rows = scratch.part((high - low) * self.width).reshape(-1, self.width)
+        local: Array | None = None
+        later: list[tuple[Array, Array]] = []
+        asked: list[Asked] = []
+        for server, first, last in home.ranges:
+            places = np.flatnonzero((wanted >= first) & (wanted < last))
+            if server == home.here:
+                local = places
+            elif len(places):
+                size = len(places) * self.width * self.dtype.itemsize
+                block, numbers = _working(self._memory, [size, 8 * len(places)])
+                into = block.array(self.dtype, (len(places), self.width))
+                indices = numbers.array(np.dtype(np.int64), (len(places),))
+                np.take(wanted, places, out=indices, mode="clip")
+                body = pb.Gather(array=encode_array(self._number, home.type), count=len(places))
+                payload = [byte_view(indices)]
+                keep = (block, numbers)
+                asked.append(
+                    neighbours.ask(
+                        server, "gather", body, byte_view(into), payload=payload, keep=keep
+                    )
+                )
+                later.append((places, into))
+
+        def finish(look: Look) -> None:
+            if local is not None and len(local) == len(wanted):
+                np.take(self._rows, wanted - home.low, axis=0, out=rows, mode="clip")
+            elif local is not None:
+                rows[local] = self._rows[wanted[local] - home.low]
+            wait_for_all(asked, look)
+            for places, found in later:
+                rows[places] = found
+
+        return finish
+
+
+def _working(memory: Memory, sizes: list[int]) -> list[MemoryBlock]:
+    """Small memory for a while, which must not fail on one of several servers."""
+    return memory.allocate(sizes, "reading from another server", force=True)

@@ -1,0 +1,223 @@
+"""How a server runs a sweep call whose inputs are not all aligned.
+
+Runs of blocks that find all inputs in place are computed from there, in one go. The others are
+staged, batch by batch: what they read is copied into scratch memory that fits the cache, while what
+the next batch reads is on its way from other servers. A kernel sees no difference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ps_backend.kernels import Kernel
+from ps_backend.program.sweep import SweepCall
+from ps_backend.program.views import Span
+from ps_backend.server.peers import Asked, Neighbours, wait_for_all
+from ps_backend.server.session import ServerSession
+from ps_backend.server.sources import (
+    Aligned,
+    Array,
+    Finish,
+    Indexed,
+    Look,
+    Scratch,
+    Source,
+    Viewed,
+)
+from ps_backend.server.state.memory import Memory
+from ps_backend.server.state.store import Buffer, Part
+from ps_backend.wire import ps_pb2 as pb
+
+_BATCH = 1 << 18
+"""Elements of a batch, unless one block has more."""
+_MOST_HELD = 1 << 20
+"""Bytes that an input reads from one other server, up to which they are fetched before the program
+begins, with all others from there in one message."""
+_SMALL_BYTES = 64 << 20
+"""Scratch memory that is counted, but not refused: it must not fail on one of several servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive slots that a kernel runs over at once; ``number`` counts those of a call."""
+
+    number: int
+    low: int
+    high: int
+
+    def is_in_place(self, source: Source) -> bool:
+        """Whether all that it reads of ``source`` is."""
+        first, last = source.extent
+        return first <= self.low and self.high <= last
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A run for which other servers were asked, and what is left to do."""
+
+    run: _Run
+    inputs: list[Array]
+    finishes: list[Finish]
+
+
+class Staging:
+    """One sweep call with views on this server; ``run`` it once."""
+
+    def __init__(
+        self, call: SweepCall, sources: Sequence[Source], here: Part, memory: Memory
+    ) -> None:
+        """Takes the scratch memory; raises ``OutOfBudget``."""
+        self._call, self._sources, self._here = call, sources, here
+        self._runs = [_Run(number, *ends) for number, ends in enumerate(self._cut())]
+        self.small, streams = self._foreign()
+        """What to fetch before the program begins, by server: so little that it is worth it."""
+        self._sets = self._scratch(memory, 2 if streams else 1)
+
+    @property
+    def longest(self) -> int:
+        """Slots of the longest run."""
+        return max(run.high - run.low for run in self._runs)
+
+    def run(
+        self, kernel: Kernel, outputs: Sequence[Array], neighbours: Neighbours, pause: Look
+    ) -> list[Array]:
+        """The partial results, as of one run of ``kernel`` over all blocks."""
+        call, here = self._call, self._here
+        found: list[list[Array]] = []
+        begun = self._begin(self._runs[0], neighbours)
+        for run in self._runs:
+            for finish in begun.finishes:
+                finish(pause)
+            inputs, following = begun.inputs, self._runs[run.number + 1 : run.number + 2]
+            if following and len(self._sets) > 1:  # it is on its way while this one is computed
+                begun = self._begin(following[0], neighbours)
+            first, last = run.low - here.low, run.high - here.low
+            written = [array[first:last] for array in outputs]
+            arguments = inputs, call.scalars, written, run.low, last - first, here.block_size
+            found.append(kernel(*arguments, pause))
+            if following:
+                pause()
+                if len(self._sets) == 1:
+                    begun = self._begin(following[0], neighbours)
+        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+    def _begin(self, run: _Run, neighbours: Neighbours) -> _Begun:
+        inputs: list[Array] = []
+        finishes: list[Finish] = []
+        length = run.high - run.low
+        scratches = self._sets[run.number % len(self._sets)]
+        for source, scratch in zip(self._sources, scratches, strict=True):
+            if not length:
+                flat = np.empty(0, source.dtype)
+            elif run.is_in_place(source) or scratch is None:
+                flat = source.take(run.low, run.high)
+            else:
+                finishes.append(source.begin(run.low, run.high, scratch, neighbours))
+                flat = scratch.flat[: length * source.width]
+            inputs.append(flat.reshape(length, *source.row))
+        return _Begun(run, inputs, finishes)
+
+    def _cut(self) -> Iterator[tuple[int, int]]:
+        """The first slot, and that past the last, of each run: one in place, and batches."""
+        here, size = self._here, self._here.block_size
+        low = max([here.low, *(source.extent[0] for source in self._sources)])
+        high = min([here.high, *(source.extent[1] for source in self._sources)])
+        low = -(-low // size) * size
+        if high < here.high:
+            high = high // size * size
+        if low >= high:
+            low = high = here.high
+        yield from self._batches(here.low, low)
+        if low < high or here.low == here.high:  # a run of nothing leaves partial results, too
+            yield low, high
+        yield from self._batches(high, here.high)
+
+    def _batches(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        size = self._here.block_size
+        widest = max(source.width for source in self._sources)
+        most = max(1, _BATCH // (size * widest)) * size
+        for first in range(low, high, most):
+            yield first, min(first + most, high)
+
+    def _foreign(self) -> tuple[dict[int, list[tuple[Viewed, Span]]], bool]:
+        """Of what other servers have, by server, what is little; and whether there is more."""
+        small: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
+        streams = False
+        for source in self._sources:
+            if isinstance(source, Viewed):
+                spans: dict[int, list[Span]] = defaultdict(list)
+                for run in self._runs:
+                    if not run.is_in_place(source):
+                        for span in source.foreign(run.low, run.high):
+                            spans[span.server].append(span)
+                for server, some in spans.items():
+                    if sum(span.size for span in some) * source.dtype.itemsize <= _MOST_HELD:
+                        small[server] += [(source, span) for span in some]
+                    else:
+                        streams = True
+            elif isinstance(source, Indexed):
+                streams = streams or source.has_foreign
+        return small, streams
+
+    def _scratch(self, memory: Memory, sets: int) -> list[list[Scratch | None]]:
+        """Memory for the inputs that are not always in place, as often as batches are alive."""
+        lengths = []
+        for source in self._sources:
+            staged = [run for run in self._runs if not run.is_in_place(source)]
+            longest = max((run.high - run.low for run in staged), default=0)
+            lengths.append(longest * source.width * source.dtype.itemsize)
+        sizes = [size for size in lengths if size] * sets
+        small = sum(sizes) <= _SMALL_BYTES
+        blocks = iter(memory.allocate(sizes, "staging the views of a program", force=small))
+        return [
+            [
+                Scratch(next(blocks), source.dtype) if size else None
+                for source, size in zip(self._sources, lengths, strict=True)
+            ]
+            for _ in range(sets)
+        ]
+
+
+def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | None]) -> Staging:
+    """How ``call`` finds its inputs here; ``inputs``: the aligned ones.
+
+    Raises ``BufferLost``, ``InvalidProgram``, ``IndexError``, ``OutOfBudget``.
+    """
+    sources: list[Source] = []
+    arguments = zip(call.inputs, call.sweep.inputs, call.views, inputs, strict=True)
+    for number, value, view, buffer in arguments:
+        if buffer is not None:
+            sources.append(Aligned(value, buffer))
+        elif view is not None and view.index:
+            index = session.store.get(view.index, session.part_of(call.space, "int64", ()))
+            sources.append(Indexed(value, view, number, session, index))
+        elif view is not None:
+            sources.append(Viewed(value, view, number, session))
+    here = session.part_of(call.space, "bool", call.sweep.row)
+    return Staging(call, sources, here, session.store.memory)
+
+
+def fetch_small(
+    stagings: Iterable[Staging], memory: Memory, neighbours: Neighbours, look: Look
+) -> None:
+    """Fetch the little that they need, by one message to each server that has some of it."""
+    wanted: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
+    for staging in stagings:
+        for server, some in staging.small.items():
+            wanted[server] += some
+    asked: list[Asked] = []
+    for server, some in wanted.items():
+        sizes = [span.size * source.dtype.itemsize for source, span in some]
+        what = "reading from another server"
+        (block,) = memory.allocate([sum(sizes)], what, force=sum(sizes) <= _SMALL_BYTES)
+        body = pb.Fetch(pieces=[source.describe(span) for source, span in some])
+        asked.append(neighbours.ask(server, "fetch", body, block.bytes.data, keep=block))
+        low = 0
+        for (source, span), size in zip(some, sizes, strict=True):
+            source.hold(span, block, low, low + size)
+            low += size
+    wait_for_all(asked, look)
