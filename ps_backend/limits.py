@@ -13,6 +13,10 @@ MOST_DETAILS = 1 << 12
 """Bytes that a space of some kind needs besides its length: servers keep the last few thousand."""
 MOST_ROW_EXTENTS = 1
 """Extents of one row of a table."""
+MOST_OPERAND_EXTENTS = 2
+"""Extents of what the client holds and a program takes along: a table, or a matrix."""
+MOST_PARAMS = 3
+"""Integers of a step: no row op has more."""
 MOST_ROW_ITEMS = 1 << 31
 """Elements of one row."""
 MOST_NAME = 512
@@ -26,6 +30,8 @@ MOST_VALUES = 1 << 19
 graph of 100,000 operations that is asked for at once fits."""
 MOST_ARGUMENTS = 3
 """Arguments of a step: no row of the op table has more."""
+MOST_OPERAND_BYTES = 3 << 20
+"""What the client holds and a program takes along: it is part of one message."""
 MOST_PARTIAL_BYTES = 60 << 20
 """Partial results of one program: they come in one message."""
 MOST_FORCED_BYTES = 1 << 20

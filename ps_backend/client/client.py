@@ -137,8 +137,11 @@ class Client(Connection):
     ) -> list[list[np.ndarray]] | None:
         """Run ``program`` on every server that holds some of its spaces. One message to each.
 
-        Returns per sweep call the flat list of its partial results: per reduction the arrays that
-        ``program.partial_dtypes`` names, each of shape ``(blocks of the space,)``, read-only. With
+        Returns per sweep call a flat list of arrays, in order of its reductions and in the dtypes
+        that ``partials.partial_types`` names; of those that locate two, the second of indices. They
+        are of shape ``(blocks of the space,)``, one partial result a block, for a reduction of all
+        elements; of shape ``row`` along axis 0; ``(k, k')`` of ``gram``; ``(n, *row)`` and
+        ``(m, *row)``, the rows themselves, of ``collect`` and ``take``. They may be read-only. With
         ``wait=False`` returns None at once; the reply is awaited before the next message to one
         of these servers, and an error then raised there. ``ended`` is told instead, if given: of
         the error, or None. It hears as well of a program whose wait a KeyboardInterrupt broke off.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import After, FanOut, Replies
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import Message
+from ps_backend.program.partials import Run, concatenate, finished, partial_types
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
@@ -60,7 +61,8 @@ class Dispatcher:
             if viewing:
                 self._fan_out.await_all()
             return None
-        return _assemble(calls, holders, self._fan_out.send(messages, after=after))
+        replies = self._fan_out.send(messages, after=after)
+        return _assemble(calls, holders, self._servers, replies)
 
     def _message(self, server: int, calls: Sequence[tuple[SweepCall, pb.SweepCall]]) -> Message:
         known = self._fan_out.links[server].known_sweeps
@@ -117,15 +119,36 @@ class Dispatcher:
 
 
 def _assemble(
-    calls: Sequence[SweepCall], holders: Sequence[Sequence[int]], replies: Replies
+    calls: Sequence[SweepCall], holders: Sequence[Sequence[int]], servers: int, replies: Replies
 ) -> list[list[np.ndarray]]:
-    """Per call its partial results, the parts of its holders in the order of the slots."""
+    """Per call what comes of its partial results, those of its holders in order of the slots."""
     partials = {server: iter(reply.partials) for server, reply in replies.items()}
     results = []
-    for call, servers in zip(calls, holders, strict=True):
+    for call, holding in zip(calls, holders, strict=True):
+        if call.sweep.leaves_rows:
+            results.append(_of_rows(call, holding, servers, partials))
+            continue
         result = []
         for dtype in call.sweep.partials:
-            parts = [next(partials[server]) for server in servers]
+            parts = [next(partials[server]) for server in holding]
             result.append(np.frombuffer(b"".join(parts), dtype))
         results.append(result)
     return results
+
+
+def _of_rows(
+    call: SweepCall,
+    holding: Sequence[int],
+    servers: int,
+    partials: Mapping[int, Iterator[bytes]],
+) -> list[np.ndarray]:
+    sweep, runs = call.sweep, []
+    types = [value for r in sweep.reductions for value in partial_types(sweep, r)]
+    for server in holding:
+        low, high = call.space.range_of(server, servers)
+        arrays = [
+            np.frombuffer(next(partials[server]), value.dtype).reshape(-1, *value.row)
+            for value in types
+        ]
+        runs.append(Run(low, high - low, arrays))
+    return finished(call, concatenate(call, runs))

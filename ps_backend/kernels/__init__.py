@@ -1,6 +1,6 @@
 """Kernels: a sweep's structure compiled to one pass over memory.
 
-Three engines stand behind one interface, ``Kernel``:
+Four engines stand behind one interface, ``Kernel``:
 
 =======  =====================================================================================
 numexpr  needs no compiler: NumPy functions and numexpr's expressions, chunk by chunk; for short
@@ -8,6 +8,8 @@ numexpr  needs no compiler: NumPy functions and numexpr's expressions, chunk by 
 mixed    numexpr with compiled loops for linear combinations and inner products, which all sweeps
          share; for arrays of middle length, and for very long sweeps
 numba    one loop compiled for the structure, at the speed of memory; for long arrays
+rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are not flat, such as
+         those with rows of several shapes, or reductions along axis 0
 =======  =====================================================================================
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
@@ -29,8 +31,9 @@ from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
+from ps_backend.kernels.rows.engine import RowsKernel
 from ps_backend.program import ops
-from ps_backend.program.rules import verify_engine, verify_sweep
+from ps_backend.program.rules import verify_sweep
 from ps_backend.program.sweep import Sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
@@ -44,10 +47,12 @@ NUMBA_MOST_STEPS = 96
 
 
 def engine_for(sweep: Sweep, length: int) -> str:
-    """``"numba"``, ``"mixed"`` or ``"numexpr"``, from the program and the *global* length alone.
+    """One of the four by name, from the program and the *global* length alone.
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     """
+    if not sweep.is_flat:
+        return "rows"
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
         return "numexpr"
     parts = split(for_numba(sweep))
@@ -58,20 +63,19 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
-    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process.
-
-    Raises ``NotImplementedError`` for reductions that no kernel can run.
-    """
+    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
     width = prod(sweep.row)
     engine = engine_for(sweep, length * width)
-    verify_engine(sweep, engine)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
-    kernel = remembered(sweep.flat, engine)
-    return OfRows(kernel, width) if sweep.row else kernel
+    if engine == "rows" or not sweep.row:
+        return remembered(sweep, engine)
+    return OfRows(remembered(sweep.flat, engine), width)
 
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     verify_sweep(sweep)
+    if engine == "rows":
+        return RowsKernel(sweep)
     if engine == "numba":
         from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 

@@ -2,7 +2,8 @@
 
 A row says what a reduction means (NumPy's ufunc), in what its partial results are accumulated, and
 how compiled kernels fold a chunk of values and join it to the chunks before. To add a reduction,
-add a row here and nothing else; a program that has one of its own gives it to ``register``.
+add a row here and nothing else; a program that has one of its own gives it to ``register``. The
+same along each row is a row op, ``row_NAME``, which follows from the row.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ from typing import Any
 import numpy as np
 
 from ps_backend.errors import NothingToReduce
-from ps_backend.program import ops
+from ps_backend.program import ops, row_ops
+from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
+from ps_backend.program.types import ValueType
 
+Partial = tuple[Any, ...]
+"""A partial result: an array, or two of those that locate."""
+
+_COMPARISONS = {"<": np.less, ">": np.greater}
 _FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
 
@@ -28,7 +35,7 @@ class Reducer:
     name: str
     numpy: Callable[..., Any]
     """The ufunc that it is the ``reduce`` of; or, of those that ``locate``, the function."""
-    fold: str
+    fold: str = ""
     """Text of a chunk of floats reduced; the names are helpers of ``kernels/scalar_math.py``."""
     fold_ints: str = ""
     """The same of integers."""
@@ -52,8 +59,16 @@ class Reducer:
     better: str = ""
     """Of those that locate: the comparison by which a value replaces the one found before."""
 
+    layout: str = ""
+    """What its partial results are, if they are not one element a block: see ``partials``."""
+
     doc: str = ""
     """What it gives, for users."""
+
+    @property
+    def is_public(self) -> bool:
+        """Whether users call it by name: inner products the planner finds."""
+        return self.arity == 1 and not self.layout
 
     @property
     def takes_dtype(self) -> bool:
@@ -98,6 +113,22 @@ class Reducer:
         result: np.ndarray = reduce(rows, axis=1)
         return result
 
+    def joined(self, left: Partial, right: Partial) -> Partial:
+        """Two partial results as one, of which ``left`` comes first in the order of slots."""
+        if not self.locates:
+            return (self.numpy(left[0], right[0]),)
+        (a, i), (b, j) = left, right
+        wins = _COMPARISONS[self.better](b, a) | (np.not_equal(b, b) & np.equal(a, a))
+        return np.where(wins, b, a), np.where(wins, j, i)
+
+    def along_rows(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Each row of a table reduced, into ``out`` of the dtype of the result."""
+        if self.locates:
+            return self.numpy(rows, axis=1, out=out)  # type: ignore[no-any-return]
+        wide = None if self.picks or self.truth else self.accumulators(rows.dtype.name)[0]
+        self.numpy.reduce(rows, axis=1, dtype=wide, out=out)  # type: ignore[attr-defined]
+        return out
+
     def combine(self, partials: np.ndarray, where: np.ndarray | None = None) -> Any:
         """The result from its partial results, one per block, in the order of blocks.
 
@@ -121,6 +152,11 @@ _ROWS = (
         doc="Sum of the elements: floats in their dtype, integers and booleans as int64.",
     ),
     Reducer("dot", np.add, "_sum({})", join="{a} + {b}", identity=0, arity=2),
+    # T.T @ U, of tables or vectors T and U
+    Reducer("gram", np.add, identity=0, accumulator="float64", arity=2, layout="tree"),
+    # the values themselves, and those at some slots: the second value is a list of them
+    Reducer("collect", np.concatenate, picks=True, layout="slots"),
+    Reducer("take", np.take, picks=True, arity=2, layout="listed"),
     Reducer(
         "prod",
         np.multiply,
@@ -195,7 +231,7 @@ _ROWS = (
 # What this process knows: a state of the process for the reason that ``ops`` gives.
 REDUCERS: dict[str, Reducer] = {}
 PUBLIC: dict[str, Reducer] = {}
-"""Those of one value, which users call by name: inner products the planner finds."""
+"""Those that users call by name."""
 NAMES: dict[Any, str] = {}
 """By NumPy's function or ufunc the row that stands for it."""
 
@@ -208,11 +244,24 @@ def register(row: Reducer) -> None:
     if row.name in REDUCERS or row.name in ops.TABLE:
         raise ValueError(f"{row.name!r} is there already; give the new reduction another name")
     REDUCERS[row.name] = row
-    if row.identity is None:
+    if row.identity is None and not row.layout:
         ops.register(ops.Op(row.of_some, 2, row._of_some, internal=True))
-    if row.arity == 1:
+    if not row.layout:
+        NAMES.setdefault(row.numpy, row.name)
+    if row.is_public:
         PUBLIC[row.name] = row
-    NAMES.setdefault(row.numpy, row.name)
+        row_ops.register(_along_rows(row))
+
+
+def _along_rows(row: Reducer) -> RowOp:
+    def result(values: Values, params: Params) -> ValueType:
+        width(values[0])
+        return ValueType(row.result(np.dtype(values[0].dtype)).name)
+
+    def run(out: Any, place: Place, rows: Any) -> Any:
+        return row.along_rows(rows, out)
+
+    return RowOp(f"row_{row.name}", 1, result, run)
 
 
 for _row in _ROWS:

@@ -5,18 +5,19 @@ Servers ask them of all that comes, kernels of what they are to compile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.program import ops
-from ps_backend.program.combination import Link, is_well_formed
+from ps_backend.limits import MOST_OPERAND_EXTENTS
+from ps_backend.program import ops, row_ops
+from ps_backend.program.combination import Combination, Link, is_well_formed
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Program, Step, Sweep, SweepCall
-from ps_backend.program.types import DTYPES, FLOATS
+from ps_backend.program.types import DTYPES, FLOATS, Row
 
 
 def _args_come_first(sweep: Sweep) -> bool:
@@ -30,8 +31,24 @@ def _plain(sweep: Sweep) -> Iterator[Step]:
     return (step for step in sweep.steps if isinstance(step, Step))
 
 
+def _elementwise(sweep: Sweep) -> Iterator[Step]:
+    return (step for step in _plain(sweep) if step.op in ops.TABLE)
+
+
+def _row_steps(sweep: Sweep) -> Iterator[Step]:
+    return (step for step in _plain(sweep) if step.op in row_ops.TABLE)
+
+
 def _arities_fit(sweep: Sweep) -> bool:
-    return all(len(step.args) == ops.TABLE[step.op].arity for step in _plain(sweep))
+    return all(len(s.args) == ops.TABLE[s.op].arity for s in _elementwise(sweep)) and all(
+        len(s.args) == row_ops.TABLE[s.op].arity for s in _row_steps(sweep)
+    )
+
+
+def _params_fit(sweep: Sweep) -> bool:
+    return all(not step.params for step in _elementwise(sweep)) and all(
+        len(step.params) == row_ops.TABLE[step.op].params for step in _row_steps(sweep)
+    )
 
 
 def _values_exist(sweep: Sweep) -> bool:
@@ -62,8 +79,14 @@ def _combined_types_fit(sweep: Sweep) -> bool:
 
 def _factors_fit(sweep: Sweep) -> bool:
     """Products are taken in float64, whichever of the two the factors are of."""
-    kinds = [[sweep.types[arg].dtype for arg in r.args] for r in sweep.reductions if r.op == "dot"]
-    return all(first == second and first in FLOATS for first, second in kinds)
+    pairs = [r.args for r in sweep.reductions if r.op == "dot"]
+    kinds = [[sweep.types[arg] for arg in pair] for pair in pairs]
+    return all(
+        first.dtype == second.dtype
+        and first.dtype in FLOATS
+        and _broadcast_rows(sweep, pair, max(first.row, second.row))
+        for pair, (first, second) in zip(pairs, kinds, strict=True)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -92,29 +115,80 @@ def _types_fit(sweep: Sweep) -> bool:
     types = sweep.types
     return all(
         _is_loop_of_numpy(s.op, tuple([types[arg].dtype for arg in s.args]), s.type.dtype)
-        for s in _plain(sweep)
+        for s in _elementwise(sweep)
     )
 
 
-def _rows_are_one(sweep: Sweep) -> bool:
-    arrays = (*sweep.inputs, *(step.type for step in sweep.steps))
-    return len({value.row for value in arrays}) <= 1
+def _scalars_are_small(sweep: Sweep) -> bool:
+    return all(len(value.row) <= MOST_OPERAND_EXTENTS for value in sweep.scalars)
+
+
+def _rows_broadcast(sweep: Sweep) -> bool:
+    """In every slot NumPy's rule; but a vector has to be made a column to go with a table."""
+    return all(
+        _broadcast_rows(sweep, step.args, step.type.row)
+        for step in sweep.steps
+        if isinstance(step, Combination) or step.op in ops.TABLE
+    )
+
+
+def _broadcast_rows(sweep: Sweep, args: tuple[int, ...], result: Row) -> bool:
+    rows = {sweep.types[arg].row for arg in args}
+    vectors = any(not sweep.types[arg].row and arg not in sweep.constants for arg in args)
+    widths = rows - {(), (1,)}
+    if rows <= {()}:  # a number may be that of all elements of a table
+        return not result if vectors else len(result) <= 1
+    return not vectors and len(result) == 1 and result in (widths or {(1,)}) and len(widths) <= 1
+
+
+def _row_types_fit(sweep: Sweep) -> bool:
+    types = sweep.types
+    return all(
+        row_ops.fits(row_ops.TABLE[s.op], tuple([types[arg] for arg in s.args]), s.params, s.type)
+        for s in _row_steps(sweep)
+    )
+
+
+def _is_scalar(sweep: Sweep, value: int) -> bool:
+    return len(sweep.inputs) <= value < len(sweep.inputs) + len(sweep.scalars)
+
+
+def _operands_are_held(sweep: Sweep) -> bool:
+    wanted = [(s.args, row_ops.TABLE[s.op].held) for s in _row_steps(sweep)]
+    wanted += [(r.args, 1) for r in sweep.reductions if REDUCERS[r.op].layout == "listed"]
+    return all(_is_scalar(sweep, arg) for args, held in wanted for arg in args[len(args) - held :])
+
+
+def _own_arguments_are_rows(sweep: Sweep) -> bool:
+    """What is not held by the client has at most one extent in a slot."""
+    used = [s.args[: len(s.args) - row_ops.TABLE[s.op].held] for s in _row_steps(sweep)]
+    used += [r.args[: 1 if REDUCERS[r.op].layout == "listed" else None] for r in sweep.reductions]
+    return all(len(sweep.types[arg].row) <= 1 for args in used for arg in args) and all(
+        len(value.row) <= 1 for value in sweep.stored
+    )
 
 
 def _axes_exist(sweep: Sweep) -> bool:
     return all(
-        r.axis is None or (r.axis in (0, 1) and len(sweep.types[r.args[0]].row) == 1)
+        r.axis is None
+        or (r.axis == 0 and REDUCERS[r.op].is_public and len(sweep.types[r.args[0]].row) == 1)
         for r in sweep.reductions
     )
+
+
+def _lists_are_lists(sweep: Sweep) -> bool:
+    lists = [sweep.types[r.args[1]] for r in sweep.reductions if REDUCERS[r.op].layout == "listed"]
+    return all(value.dtype == "int64" and len(value.row) == 1 for value in lists)
 
 
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
     (
-        "every step is an op of the op table, or a combination",
-        lambda s: all(step.op in ops.TABLE for step in _plain(s)),
+        "every step is an op of the op table, a row op, or a combination",
+        lambda s: all(step.op in ops.TABLE or step.op in row_ops.TABLE for step in _plain(s)),
     ),
     ("every step has as many arguments as its op takes", _arities_fit),
+    ("every step has as many parameters as its op takes", _params_fit),
     ("arguments of a step are values before it", _args_come_first),
     ("outputs and reductions name values of the sweep", _values_exist),
     ("reductions are known", lambda s: all(r.op in REDUCERS for r in s.reductions)),
@@ -130,9 +204,16 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("combinations scale and add inputs, by runtime scalars", _vectors_are_inputs),
     ("combinations are of values of one float dtype", _combined_types_fit),
     ("steps have the dtypes of NumPy's loop for their op", _types_fit),
-    ("scalars have no row shape", lambda s: all(t.row == () for t in s.scalars)),
-    ("all arrays have rows of one shape", _rows_are_one),
-    ("reductions are of all elements, or of rows of shape (k,) along axis 0 or 1", _axes_exist),
+    ("scalars have rows of two extents at most", _scalars_are_small),
+    (
+        "rows are broadcast to that of the result, but vectors are not",
+        _rows_broadcast,
+    ),
+    ("row ops have arguments, parameters and results that they take", _row_types_fit),
+    ("matrices, and lists of slots or columns, are runtime scalars", _operands_are_held),
+    ("what has a value in each slot has rows of one extent at most", _own_arguments_are_rows),
+    ("reductions are of all elements, or of rows of shape (k,) along axis 0", _axes_exist),
+    ("lists of slots are int64 scalars of shape (m,)", _lists_are_lists),
 )
 
 
@@ -157,10 +238,49 @@ def _has_index(call: SweepCall) -> bool:
     return any(view is not None and view.index for view in call.views)
 
 
+def _held(call: SweepCall, value: int) -> Any:
+    return call.scalars[value - len(call.sweep.inputs)]
+
+
+def _operands_have_shapes(call: SweepCall) -> bool:
+    return all(
+        isinstance(value, np.ndarray) and (value.shape, value.dtype.name) == (type.row, type.dtype)
+        for value, type in zip(call.scalars, call.sweep.scalars, strict=True)
+        if type.row
+    )
+
+
+def _all_below(indices: Any, end: int) -> bool:
+    return not indices.size or (indices.min() >= 0 and indices.max() < end)
+
+
+def _slots_exist(call: SweepCall) -> bool:
+    sweep = call.sweep
+    slots = [(s.args, row_ops.TABLE[s.op].slots) for s in _row_steps(sweep)]
+    lists = [args[place] for args, place in slots if place is not None]
+    lists += [r.args[1] for r in sweep.reductions if REDUCERS[r.op].layout == "listed"]
+    return all(_all_below(_held(call, value), call.space.length) for value in lists)
+
+
+def _columns_exist(call: SweepCall) -> bool:
+    sweep = call.sweep
+    columns = [(s.args, row_ops.TABLE[s.op].columns) for s in _row_steps(sweep)]
+    return all(
+        _all_below(_held(call, args[place]), sweep.types[args[0]].row[0])
+        for args, place in columns
+        if place is not None
+    )
+
+
+def _held_for_all_slots(call: SweepCall) -> bool:
+    whole = [s.args[0] for s in _row_steps(call.sweep) if row_ops.TABLE[s.op].whole]
+    return all(call.sweep.types[value].row[0] == call.space.length for value in whole)
+
+
 _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("one buffer id per input", lambda c: len(c.inputs) == len(c.sweep.inputs)),
     ("one value per runtime scalar", lambda c: len(c.scalars) == len(c.sweep.scalars)),
-    ("one buffer id per output", lambda c: len(c.outputs) == c.sweep.makes),
+    ("one buffer id per output", lambda c: len(c.outputs) == len(c.sweep.outputs)),
     ("no buffer is both read and written", lambda c: not set(c.inputs) & set(c.outputs)),
     ("one donor per output, or none at all", lambda c: len(c.donors) in (0, len(c.outputs))),
     ("no donor gives twice", lambda c: len(set(c.donors)) == len(c.donors)),
@@ -172,24 +292,11 @@ _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
         "no indices where memory is given away: they may be out of range on one server only",
         lambda c: not (c.donors and _has_index(c)),
     ),
+    ("scalars with rows are arrays of their shape", _operands_have_shapes),
+    ("lists of slots are of slots of the space", _slots_exist),
+    ("lists of columns are of columns of the table", _columns_exist),
+    ("what is held by slot has a row for each slot of the space", _held_for_all_slots),
 )
-
-
-RUNS: Mapping[int | None, tuple[str, ...]] = MappingProxyType(
-    {None: ("numba", "mixed", "numexpr"), 0: (), 1: ()}
-)
-"""By the axis of a reduction, the engines that have a kernel for it."""
-
-
-def verify_engine(sweep: Sweep, engine: str) -> None:
-    """Raise ``NotImplementedError`` naming the first reduction that ``engine`` cannot run."""
-    for reduction in sweep.reductions:
-        if engine not in RUNS[reduction.axis]:
-            axes = ", ".join(f"axis={axis}" for axis, engines in RUNS.items() if engine in engines)
-            raise NotImplementedError(
-                f"no kernel computes {reduction.op} along axis={reduction.axis} yet; "
-                f"supported: {axes} (all elements)"
-            )
 
 
 def verify_sweep(sweep: Sweep) -> None:

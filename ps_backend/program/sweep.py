@@ -5,6 +5,10 @@ inputs, computes steps in SSA form, stores outputs and accumulates reductions. V
 numbered: inputs first, then runtime scalars, then steps. The structure (``Sweep``) is the key of a
 compiled kernel; what changes from run to run (buffer ids, scalar values, spaces) is in a
 ``SweepCall``.
+
+In each slot a value is a number, or a row. To a step a value of row ``()`` is a vector ``(len,)``,
+one of row ``(k,)`` a table ``(len, k)``, and they are broadcast as NumPy does it. A runtime scalar,
+and what is computed of such alone, is *constant*: the same in every slot, without the first extent.
 """
 
 from __future__ import annotations
@@ -13,16 +17,20 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from ps_backend.program import row_ops
 from ps_backend.program.combination import Combination
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row, ValueType
 from ps_backend.program.views import View
 
-Scalar = bool | int | float
+Scalar = bool | int | float | npt.NDArray[Any]
+"""What the client holds of a runtime scalar: a number, or an array where its type has a row."""
 
 
 def _listed(values: tuple[int, ...]) -> str:
@@ -31,18 +39,21 @@ def _listed(values: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One elementwise operation: ``op`` is a row of the op table, ``args`` are earlier values."""
+    """One operation: ``op`` is of the op table or of the row ops, ``args`` are earlier values."""
 
     op: str
     args: tuple[int, ...]
     type: ValueType
+    params: tuple[int, ...] = ()
+    """What a row op has to know besides, such as which columns."""
 
     def renumbered(self, number: Mapping[int, int]) -> Step:
         """The same of other values."""
-        return Step(self.op, tuple([number[arg] for arg in self.args]), self.type)
+        return Step(self.op, tuple([number[arg] for arg in self.args]), self.type, self.params)
 
     def __str__(self) -> str:
-        return f"{self.op}({_listed(self.args)})"
+        params = f"; {', '.join(map(str, self.params))}" if self.params else ""
+        return f"{self.op}({_listed(self.args)}{params})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +63,7 @@ class Reduction:
     op: str
     args: tuple[int, ...]
     axis: int | None = None
-    """Along what: None for all elements, which leaves one partial result per block; 0 for the
-    slots, which leaves one per block and column; 1 for each row, which makes an array."""
+    """Along what: None for all elements, 0 for the slots, which gives a row."""
 
     def renumbered(self, number: Mapping[int, int]) -> Reduction:
         """The same of other values."""
@@ -92,26 +102,52 @@ class Sweep:
         return len(self.types) + links + len(self.reductions)
 
     @cached_property
-    def makes(self) -> int:
-        """How many arrays it makes: its outputs, and one for each reduction along the rows."""
-        return len(self.outputs) + sum(r.axis == 1 for r in self.reductions)
+    def stored(self) -> tuple[ValueType, ...]:
+        """The types of the outputs."""
+        types = self.types
+        return tuple(types[value] for value in self.outputs)
 
     @cached_property
-    def stored(self) -> tuple[ValueType, ...]:
-        """The types of these arrays, in this order."""
-        types = self.types
-        rows = [r for r in self.reductions if r.axis == 1]
+    def constants(self) -> frozenset[int]:
+        """The values that are the same in every slot: scalars, and steps of these alone."""
+        count = len(self.inputs)
+        found = set(range(count, count + len(self.scalars)))
+        for number, step in enumerate(self.steps, count + len(self.scalars)):
+            if step.args and found.issuperset(step.args) and step.op not in row_ops.TABLE:
+                found.add(number)
+        return frozenset(found)
+
+    @cached_property
+    def rows(self) -> frozenset[Row]:
+        """The shapes of rows that its arrays have."""
+        return frozenset(value.row for value in (*self.inputs, *(s.type for s in self.steps)))
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether it may as well run over all elements, one after the other.
+
+        That is what is elementwise, or reduces all, of arrays whose rows are alike.
+        """
         return (
-            *(types[value] for value in self.outputs),
-            *(
-                ValueType(REDUCERS[r.op].accumulators(types[r.args[0]].dtype)[-1].name)
-                for r in rows
-            ),
+            len(self.rows) <= 1
+            and not self.takes_rows
+            and not any(step.op in row_ops.TABLE for step in self.steps)
+            and not self.leaves_rows
         )
 
     @cached_property
+    def takes_rows(self) -> bool:
+        """Whether some of its scalars are arrays."""
+        return any(value.row for value in self.scalars)
+
+    @cached_property
+    def leaves_rows(self) -> bool:
+        """Whether something of its partial results is not one element a block."""
+        return any(r.axis is not None or REDUCERS[r.op].layout for r in self.reductions)
+
+    @cached_property
     def partials(self) -> tuple[np.dtype, ...]:
-        """Dtypes of the partial results, in the order in which they come."""
+        """Dtypes of the partial results of a sweep that leaves no rows, in order."""
         types = self.types
         return tuple(
             dtype for r in self.reductions for dtype in partial_dtypes(r, types[r.args[0]])
@@ -152,21 +188,29 @@ class Sweep:
     def _lines(self) -> Iterator[str]:
         first = len(self.inputs)
         for number, value in enumerate(self.inputs):
-            yield f"%{number} = load {value.dtype}"
+            yield f"%{number} = load {self._printed(value)}"
         for number, value in enumerate(self.scalars, first):
-            yield f"%{number} = scalar {value.dtype}"
+            yield f"%{number} = scalar {self._printed(value)}"
         for number, step in enumerate(self.steps, first + len(self.scalars)):
-            yield f"%{number} = {step} {step.type.dtype}"
+            yield f"%{number} = {step} {self._printed(step.type)}"
         for output in self.outputs:
             yield f"store %{output}"
         for reduction in self.reductions:
             axis = "" if reduction.axis is None else f", axis {reduction.axis}"
             yield f"reduce {reduction.op}({_listed(reduction.args)}{axis})"
 
+    def _printed(self, value: ValueType) -> str:
+        """With the shape of its row, where not all are of one."""
+        alike = len(self.rows) <= 1 and not self.takes_rows
+        return value.dtype if alike else str(value)
+
 
 @dataclass(frozen=True, slots=True)
 class SweepCall:
-    """A sweep with what it runs on: ids of buffers in ``space`` and the values of its scalars."""
+    """A sweep with what it runs on: ids of buffers in ``space`` and the values of its scalars.
+
+    A scalar with a row is a C-contiguous array of just its shape and dtype.
+    """
 
     sweep: Sweep
     space: Space
@@ -198,9 +242,5 @@ class Program:
 
 
 def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:
-    """Dtypes of the partial results that a reduction leaves: one array, or two, or none.
-
-    Per block one element, or a row along axis 0. What is reduced along the rows is no part of
-    anything: it makes an array.
-    """
-    return () if reduction.axis == 1 else REDUCERS[reduction.op].accumulators(value.dtype)
+    """Dtypes of the partial results, one element a block, that a reduction of all leaves."""
+    return REDUCERS[reduction.op].accumulators(value.dtype)

@@ -42,6 +42,9 @@ class ValueType:
         """Bytes of one row."""
         return prod(self.row) * dtype_of(self.dtype).itemsize
 
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.row}" if self.row else self.dtype
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayType:

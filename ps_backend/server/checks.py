@@ -24,11 +24,11 @@ def verify_sender(request: pb.Request) -> None:
     check("bytes of a key", len(request.key), 0, _MOST_KEY_BYTES)
 
 
-def verify_row(row: Iterable[int]) -> None:
-    """The same for the shape of a row."""
+def verify_row(row: Iterable[int], most: int = limits.MOST_ROW_EXTENTS) -> None:
+    """The same for the shape of a row, of ``most`` extents."""
     extents = tuple(row)
     if extents:
-        check("extents of a row", len(extents), 0, limits.MOST_ROW_EXTENTS)
+        check("extents of a row", len(extents), 0, most)
         check("elements of a row", prod(extents), 0, limits.MOST_ROW_ITEMS)
 
 

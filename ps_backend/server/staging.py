@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ps_backend.kernels import Kernel
+from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
 from ps_backend.program.views import Span
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
@@ -87,7 +88,7 @@ class Staging:
     ) -> list[Array]:
         """The partial results, as of one run of ``kernel`` over all blocks."""
         call, here = self._call, self._here
-        found: list[list[Array]] = []
+        done: list[partials.Run] = []
         begun = self._begin(self._runs[0], neighbours)
         for run in self._runs:
             for finish in begun.finishes:
@@ -98,12 +99,12 @@ class Staging:
             first, last = run.low - here.low, run.high - here.low
             written = [array[first:last] for array in outputs]
             arguments = inputs, call.scalars, written, run.low, last - first, here.block_size
-            found.append(kernel(*arguments, pause))
+            done.append(partials.Run(run.low, last - first, kernel(*arguments, pause)))
             if following:
                 pause()
                 if len(self._sets) == 1:
                     begun = self._begin(following[0], neighbours)
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        return partials.concatenate(call, done)
 
     def _begin(self, run: _Run, neighbours: Neighbours) -> _Begun:
         inputs: list[Array] = []

@@ -8,6 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
 
 from ps_backend import errors
 from ps_backend.program.combination import OP, Combination, Link
@@ -18,6 +21,7 @@ from ps_backend.program.views import View
 from ps_backend.wire import ps_pb2 as pb
 
 _MOST_REMEMBERED_SCALARS = 64
+_NUMBER_BYTES = 8
 
 
 @lru_cache(maxsize=4096)
@@ -59,7 +63,8 @@ def encode_sweep(sweep: Sweep) -> pb.Sweep:
 
 def _encode_step(step: Step | Combination) -> pb.Step:
     if isinstance(step, Step):
-        return pb.Step(op=step.op, args=step.args, type=_encode_type(step.type))
+        type = _encode_type(step.type)
+        return pb.Step(op=step.op, args=step.args, type=type, params=step.params)
     links = [
         pb.Link(op=link.op, vector=link.vector, scalar=link.scalar, negative=link.negative)
         for link in step.links
@@ -69,7 +74,8 @@ def _encode_step(step: Step | Combination) -> pb.Step:
 
 def _decode_step(message: pb.Step) -> Step | Combination:
     if message.op != OP:
-        return Step(message.op, tuple(message.args), _decode_type(message.type))
+        type = _decode_type(message.type)
+        return Step(message.op, tuple(message.args), type, tuple(message.params))
     links = tuple(
         Link(
             link.op,
@@ -112,7 +118,7 @@ _remembered_format = lru_cache(maxsize=4096)(_new_format)
 
 
 def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
-    """Eight bytes per scalar: floats as float64, so NaN and inf pass, the rest as int64.
+    """Eight bytes per number: floats as float64, so NaN and inf pass, the rest as int64.
 
     Raises ``ValueError`` for a value its type cannot hold, or if there are too many or too few.
     """
@@ -140,14 +146,53 @@ def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, .
     )
 
 
+def _encode_each(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
+    """Numbers as above, arrays as they lie in memory."""
+    if len(types) != len(values):
+        raise ValueError(f"{len(types)} scalars are wanted, got {len(values)}")
+    return b"".join(map(_encode_scalar, types, values))
+
+
+def _encode_scalar(type: ValueType, value: Scalar) -> bytes:
+    if not type.row:
+        return encode_scalars((type,), (value,))
+    if (
+        not isinstance(value, np.ndarray)
+        or (value.dtype.name, value.shape) != (type.dtype, type.row)
+        or not value.flags.c_contiguous
+    ):
+        found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+        raise ValueError(f"scalar {found} is no C-contiguous array of {type}")
+    return value.tobytes()
+
+
+def _decode_each(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, ...]:
+    sizes = [value.row_bytes if value.row else _NUMBER_BYTES for value in types]
+    if len(data) != sum(sizes):
+        raise errors.InvalidProgram(f"{len(types)} scalars are {sum(sizes)} bytes, got {len(data)}")
+    ends = accumulate(sizes)
+    parts = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    return tuple(
+        _decode_array(value, part) if value.row else decode_scalars((value,), part)[0]
+        for value, part in zip(types, parts, strict=True)
+    )
+
+
+def _decode_array(type: ValueType, data: bytes) -> Scalar:
+    if type.dtype == "bool" and data.translate(None, b"\x00\x01"):
+        raise errors.InvalidProgram(f"an array of {type} has bytes that are no bool")
+    return np.frombuffer(data, type.dtype).reshape(type.row)
+
+
 def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
     """One sweep with what it runs on; its structure goes along only if ``full``."""
+    encode = _encode_each if call.sweep.takes_rows else encode_scalars
     return pb.SweepCall(
         digest=call.sweep.digest,
         sweep=encode_sweep(call.sweep) if full else None,
         space=encode_space(call.space),
         inputs=call.inputs,
-        scalars=encode_scalars(call.sweep.scalars, call.scalars),
+        scalars=encode(call.sweep.scalars, call.scalars),
         outputs=call.outputs,
         donors=call.donors,
         views=[
@@ -189,16 +234,17 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
 
     Raises ``InvalidProgram`` if there are more or fewer buffers or scalars than the sweep has.
     """
-    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), sweep.makes):
+    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), len(sweep.outputs)):
         raise errors.InvalidProgram(
-            f"the sweep has {len(sweep.inputs)} inputs and {sweep.makes} outputs, but the "
+            f"the sweep has {len(sweep.inputs)} inputs and {len(sweep.outputs)} outputs, but the "
             f"call names {len(message.inputs)} and {len(message.outputs)}:\n{sweep}"
         )
+    decode = _decode_each if sweep.takes_rows else decode_scalars
     return SweepCall(
         sweep=sweep,
         space=space_of(message.space),
         inputs=tuple(message.inputs),
-        scalars=decode_scalars(sweep.scalars, message.scalars),
+        scalars=decode(sweep.scalars, message.scalars),
         outputs=tuple(message.outputs),
         donors=tuple(message.donors),
         views=_decode_views(message.views, len(message.inputs)),

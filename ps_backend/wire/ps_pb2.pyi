@@ -265,16 +265,18 @@ class ValueType(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("op", "args", "type", "links")
+    __slots__ = ("op", "args", "type", "links", "params")
     OP_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
     op: str
     args: _containers.RepeatedScalarFieldContainer[int]
     type: ValueType
     links: _containers.RepeatedCompositeFieldContainer[Link]
-    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ...) -> None: ...
+    params: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., params: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Link(_message.Message):
     __slots__ = ("op", "vector", "scalar", "negative")

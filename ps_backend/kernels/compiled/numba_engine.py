@@ -6,10 +6,7 @@ vector is still read from memory once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +21,7 @@ from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.kernels.threads import pool, thread_count
 from ps_backend.program.combination import OP as COMBINE
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
@@ -160,7 +158,7 @@ class NumbaKernel:
             run(first, last)
             return
         cuts = [first + (last - first) * part // threads for part in range(threads + 1)]
-        list(_pool().map(run, cuts[:-1], cuts[1:]))
+        list(pool().map(run, cuts[:-1], cuts[1:]))
 
 
 def _may_stream(inputs: Arrays, outputs: Arrays) -> bool:
@@ -168,14 +166,3 @@ def _may_stream(inputs: Arrays, outputs: Arrays) -> bool:
     read = {array.ctypes.data for array in inputs}
     written = [array.ctypes.data for array in outputs]
     return not read.intersection(written) and all(address % LINE == 0 for address in written)
-
-
-def thread_count() -> int:
-    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores of the machine."""
-    setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdigit() and int(setting) > 0 else os.cpu_count() or 1
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), thread_name_prefix="distvec-kernel")

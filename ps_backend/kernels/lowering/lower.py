@@ -17,8 +17,6 @@ LEAST_LINKS = 4
 LEAST_VECTORS = 3
 """Combinations of fewer links or vectors are compiled with the steps around them."""
 
-_DOUBLE = ValueType("float64")
-
 
 def for_numexpr(sweep: Sweep) -> Sweep:
     """``sweep`` without combinations and inner products."""
@@ -88,7 +86,8 @@ class _Steps:
     def product(self, a: int, b: int) -> int:
         """The product of two old values in float64."""
         factors = [self._widened(value) for value in (a, b)]
-        return self._add("multiply", *factors, kind=_DOUBLE)
+        row = max(self._old.types[value].row for value in (a, b))
+        return self._add("multiply", *factors, kind=ValueType("float64", row))
 
     def spell_out(self, combination: Combination) -> int:
         """Link by link. A negation waits for the next link: ``-x + y`` is ``y - x``."""
@@ -118,7 +117,8 @@ class _Steps:
 
     def _widened(self, value: int) -> int:
         new, kind = self._number[value], self._old.types[value]
-        return new if kind == _DOUBLE else self._add("cast", new, kind=_DOUBLE)
+        wide = ValueType("float64", kind.row)
+        return new if kind == wide else self._add("cast", new, kind=wide)
 
     def _add(self, op: str, *args: int, kind: ValueType) -> int:
         """The value of this step, which may be there already."""

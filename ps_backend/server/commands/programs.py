@@ -9,6 +9,7 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.program.partials import partial_bytes
 from ps_backend.program.rules import verify_call, verify_sources
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.checks import verify_row, verify_space
@@ -52,11 +53,13 @@ def _bounds(run: pb.Run) -> None:
     check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
     for address in run.peers:
         check_name("address", address)
-    values = 0
+    values = held = 0
     for call in run.calls:
         verify_space(call.space)
         check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
-        values += len(call.inputs) + len(call.outputs) + len(call.donors) + len(call.scalars) // 8
+        held += len(call.scalars)
+        check("bytes of scalars of a program", held, 0, limits.MOST_OPERAND_BYTES)
+        values += len(call.inputs) + len(call.outputs) + len(call.donors)
         check("values of a program", values, 0, limits.MOST_VALUES)
         for view in call.views:
             verify_space(view.space)
@@ -71,10 +74,13 @@ def _bounds(run: pb.Run) -> None:
 def _sweep_bounds(sweep: pb.Sweep) -> None:
     for name in ("inputs", "scalars", "outputs"):
         check(f"{name} of a sweep", len(getattr(sweep, name)), 0, limits.MOST_VALUES)
-    for value in (*sweep.inputs, *sweep.scalars):
+    for value in sweep.inputs:
         verify_row(value.row)
+    for value in sweep.scalars:
+        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
     for step in sweep.steps:
         check("arguments of a step", len(step.args), 0, limits.MOST_ARGUMENTS)
+        check("parameters of a step", len(step.params), 0, limits.MOST_PARAMS)
         verify_row(step.type.row)
     for reduction in sweep.reductions:
         check("arguments of a reduction", len(reduction.args), 0, limits.MOST_ARGUMENTS)
@@ -136,8 +142,8 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
     views = False
     for call in calls:
         views = views or bool(call.views)
-        if call.donors or call.views:  # what the other rules say is found out anyway
-            verify_call(call)
+        if call.donors or call.views or call.sweep.takes_rows:
+            verify_call(call)  # else what it says is found out anyway
         for number in call.inputs:
             if number in given:
                 raise InvalidProgram(f"buffer {number} is read after its memory was given away")
@@ -167,6 +173,8 @@ def _prepare(
     parts: dict[int, Part] = {}
     donors: dict[int, int] = {}
     for call in calls:
+        for row in call.sweep.rows:  # also of what is not stored
+            session.part_of(call.space, "bool", row)
         donors |= zip(call.outputs, call.donors, strict=False)
         for number, value in zip(call.outputs, call.sweep.stored, strict=True):
             parts[number] = session.part_of(call.space, value.dtype, value.row)
@@ -192,7 +200,7 @@ def _prepare(
     ready = []
     for call, (inputs, outputs) in zip(calls, arguments, strict=True):
         kernel = session.kernel(call.sweep, call.space)  # compiled last: it may take long
-        here = session.part_of(call.space, "bool", call.sweep.row)
+        here = session.part_of(call.space, "bool", ())
         staging = stage(session, call, inputs) if call.views else None
         ready.append(_Ready(call, kernel, inputs, outputs, here, staging))
     return made, ready
@@ -202,9 +210,12 @@ def _refuse_large_partials(session: ServerSession, calls: Sequence[SweepCall]) -
     total = 0
     for call in calls:
         if call.sweep.reductions:
-            here = session.part_of(call.space, "bool", call.sweep.row)
-            blocks = -(-(here.high - here.low) // here.block_size)
-            total += 8 * blocks * len(call.sweep.reductions)
+            here = session.part_of(call.space, "bool", ())
+            length = here.high - here.low
+            if call.sweep.leaves_rows:
+                total += partial_bytes(call, here.low, length)
+            else:
+                total += 8 * -(-length // here.block_size) * len(call.sweep.reductions)
     if total > MOST_PARTIAL_BYTES:
         raise InvalidProgram(
             f"the program asks for {total} bytes of partial results, and a reply has room for "

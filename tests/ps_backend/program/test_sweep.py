@@ -54,7 +54,8 @@ def test_a_good_program_passes_and_prints() -> None:
         ({"outputs": (5,)}, "name values of the sweep"),
         ({"reductions": (Reduction("sum", (9,)),)}, "name values of the sweep"),
         ({"reductions": (Reduction("median", (0,)),)}, "reductions are known"),
-        ({"scalars": (ValueType("float64", (3,)),)}, "scalars have no row shape"),
+        ({"scalars": (ValueType("float64", (3, 3, 3)),)}, "scalars have rows of two extents"),
+        ({"scalars": (ValueType("float64", (3,)),)}, "rows are broadcast"),
     ],
 )
 def test_each_rule_of_a_sweep(change: dict[str, Any], rule: str) -> None:

@@ -67,7 +67,7 @@ def calls(draw):
         DenseSpace(draw(st.integers(0, 2**40)), draw(st.integers(0, 2**64 - 1))),
         tuple(draw(ids) for _ in sweep.inputs),
         tuple(draw(scalar_of(t)) for t in sweep.scalars),
-        tuple(draw(ids) for _ in range(sweep.makes)),
+        tuple(draw(ids) for _ in sweep.outputs),
         views=draw(st.just(()) | st.tuples(*(st.none() | views for _ in sweep.inputs))),
     )
 

@@ -1,0 +1,228 @@
+"""How the steps of a sweep are computed on one chunk of slots: by which function, and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ps_backend.program import ops, row_ops
+from ps_backend.program.row_ops import Place
+from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.types import ValueType
+
+Run = Callable[..., Any]
+"""As ``RowOp.run``: the result from ``(out, place, *args)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """Compute one value of the sweep, ``target``, from others."""
+
+    target: int
+    args: tuple[int, ...]
+    run: Run
+    step: Step
+    row_op: row_ops.RowOp | None
+    scratch: int | None
+    """The scratch array that the result is written to, unless it is a view."""
+    output: int | None
+    """The output that it may be written to at once."""
+    listed: int | None
+    """The argument that is a list of slots."""
+    late: frozenset[int]
+    """The inputs that are read when that is written, or later: it must not lie where they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is done to each chunk."""
+
+    instructions: tuple[Instruction, ...]
+    scratch: tuple[ValueType, ...]
+    """A scratch array is of so many rows as a chunk."""
+    constants: tuple[tuple[int, Step, Run], ...]
+    """What is computed once: values, their steps, and the functions."""
+
+
+def recipe_of(sweep: Sweep) -> Recipe:
+    """The instructions of ``sweep``, which has no combinations."""
+    steps = {
+        value: step
+        for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars))
+        if isinstance(step, Step)
+    }
+    constants = tuple((v, s, _run_of(s)) for v, s in steps.items() if v in sweep.constants)
+    chunked = {value: step for value, step in steps.items() if value not in sweep.constants}
+    bases = _bases(chunked)
+    places = _Places(sweep, chunked, bases)
+    made = [places.next(value) for value in chunked]
+    late = dict(zip(chunked, _read_late(sweep, chunked, bases), strict=True))
+    instructions = tuple(
+        Instruction(
+            value,
+            step.args,
+            _run_of(step),
+            step,
+            row_ops.TABLE.get(step.op),
+            scratch,
+            sweep.outputs.index(value) if value in sweep.outputs and scratch is not None else None,
+            _list_of(step),
+            late[value],
+        )
+        for (value, step), scratch in zip(chunked.items(), made, strict=True)
+    )
+    return Recipe(instructions, tuple(places.types), constants)
+
+
+def _list_of(step: Step) -> int | None:
+    place = row_ops.TABLE[step.op].slots if step.op in row_ops.TABLE else None
+    return None if place is None else step.args[place]
+
+
+def _is_view(step: Step) -> bool:
+    return step.op in row_ops.TABLE and row_ops.TABLE[step.op].view
+
+
+def _bases(steps: Mapping[int, Step]) -> dict[int, int]:
+    """By value that is a view: whose memory it is in."""
+    bases: dict[int, int] = {}
+    for value, step in steps.items():
+        if _is_view(step):
+            bases[value] = bases.get(step.args[0], step.args[0])
+    return bases
+
+
+class _Places:
+    """Which scratch array each value goes to: those that nobody needs any more are used again."""
+
+    def __init__(self, sweep: Sweep, steps: Mapping[int, Step], bases: Mapping[int, int]) -> None:
+        self.types: list[ValueType] = []
+        self._steps, self._bases = steps, bases
+        self._place: dict[int, int] = {}
+        self._free: dict[ValueType, list[int]] = {}
+        last: dict[int, int] = {}
+        for value, step in steps.items():
+            last[value] = value
+            last |= {bases.get(arg, arg): value for arg in step.args}
+        for kept in sweep.results:
+            last.pop(bases.get(kept, kept), None)
+        self._last = last
+        self._ends: dict[int, list[int]] = {}
+        for value, end in last.items():
+            self._ends.setdefault(end, []).append(value)
+
+    def next(self, value: int) -> int | None:
+        """The place of ``value``, the next step; None for a view."""
+        step = self._steps[value]
+        place = None
+        if not _is_view(step):
+            place = self._taken_over(value, step)
+            if place is None:
+                place = self._new(step.type)
+            self._place[value] = place
+        for dead in self._ends.get(value, ()):
+            if dead in self._place:
+                gone = self._place.pop(dead)
+                if gone != place or dead == value:
+                    self._free.setdefault(self.types[gone], []).append(gone)
+        return place
+
+    def _taken_over(self, value: int, step: Step) -> int | None:
+        """The place of an argument that is needed no more, if the step works in place."""
+        if isinstance(ops.TABLE[step.op].numpy if step.op in ops.TABLE else None, np.ufunc):
+            for arg in step.args:
+                if arg in self._place and self._last.get(arg) == value:
+                    place = self._place[arg]
+                    if self.types[place] == step.type:
+                        return place
+        return None
+
+    def _new(self, type: ValueType) -> int:
+        free = self._free.get(type)
+        if free:
+            return free.pop()
+        self.types.append(type)
+        return len(self.types) - 1
+
+
+def _read_late(
+    sweep: Sweep, steps: Mapping[int, Step], bases: Mapping[int, int]
+) -> Iterator[frozenset[int]]:
+    """By step the inputs that are read after it, or by it in an order of its own."""
+    inputs = range(len(sweep.inputs))
+    late = {base for value in sweep.results if (base := bases.get(value, value)) in inputs}
+    found: list[frozenset[int]] = []
+    for step in reversed(list(steps.values())):
+        read = {base for arg in step.args if (base := bases.get(arg, arg)) in inputs}
+        found.append(frozenset(late if step.op in ops.TABLE else late | read))
+        late |= read
+    return reversed(found)
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def _run_of(step: Step) -> Run:
+    if step.op in row_ops.TABLE:
+        return row_ops.TABLE[step.op].run
+    row = ops.TABLE[step.op]
+    if row.converts:
+        return _convert
+    if step.op == "iota":
+        return _iota
+    if step.op == "where":
+        return _where
+    return _of_ufunc(row.numpy) if isinstance(row.numpy, np.ufunc) else _of_function(row.numpy)
+
+
+def _of_ufunc(ufunc: np.ufunc) -> Run:
+    def run(out: Any, place: Place | None, *args: Any) -> Any:
+        return ufunc(*args, out=out)
+
+    return run
+
+
+def _of_function(function: Callable[..., Any]) -> Run:
+    def run(out: Any, place: Place | None, *args: Any) -> Any:
+        np.copyto(out, function(*args), casting="unsafe")
+        return out
+
+    return run
+
+
+def _convert(out: Any, place: Place | None, x: Any) -> Any:
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
+def _where(out: Any, place: Place | None, condition: Any, first: Any, second: Any) -> Any:
+    np.copyto(out, second)
+    np.copyto(out, first, where=np.asarray(condition, np.bool_))
+    return out
+
+
+def _iota(out: Any, place: Place, *_: Any) -> Any:
+    """The index of each element: in a table they are counted row by row."""
+    width = out.shape[1] if out.ndim > 1 else 1
+    first = place.first * width
+    out[...] = np.arange(first, first + out.size).reshape(out.shape)
+    return out
+
+
+def constants_of(
+    recipe: Recipe, sweep: Sweep, scalars: Sequence[Any]
+) -> dict[int, np.ndarray | np.generic]:
+    """The constants of a run, by value."""
+    found: dict[int, Any] = {}
+    for value, given in enumerate(scalars, len(sweep.inputs)):
+        dtype = np.dtype(sweep.types[value].dtype)
+        found[value] = given if isinstance(given, np.ndarray) else dtype.type(given)
+    for value, step, run in recipe.constants:
+        args = [found[arg] for arg in step.args]
+        out = np.empty(np.broadcast_shapes(*(arg.shape for arg in args)), step.type.dtype)
+        run(out, None, *args)
+        found[value] = out
+    return found

@@ -1,0 +1,191 @@
+"""What the engine of rows accumulates of the chunks of a run of blocks.
+
+Each chunk is reduced, the chunks of a block are joined in their order, and so the partial result of
+a block follows from the block alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.rows.slot_lists import Listed
+from ps_backend.program.partials import Arrays
+from ps_backend.program.reducers import REDUCERS, Partial, Reducer
+from ps_backend.program.sweep import Reduction, Sweep
+from ps_backend.program.tree import Tree
+
+Of = Callable[..., Partial]
+"""What a chunk reduces to, from the index of its first slot and its values."""
+
+
+class Fold(Protocol):
+    """What one thread accumulates of one reduction over the blocks that it walks."""
+
+    def add(self, first: int, *values: Any) -> None:
+        """The next chunk, which begins at slot ``first``; values of shape ``(length, *row)``."""
+
+    def end_block(self) -> None:
+        """The chunk before was the last one of its block."""
+
+
+class _Joining:
+    """Joins the chunks of a block."""
+
+    def __init__(self, reduce: Of, reducer: Reducer) -> None:
+        self._reduce, self._join = reduce, reducer.joined
+        self._block: Partial | None = None
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``."""
+        part = self._reduce(first, *values)
+        self._block = part if self._block is None else self._join(self._block, part)
+
+    def end_block(self) -> None:
+        """See ``Fold``."""
+        if self._block is not None:
+            self._keep(self._block)
+        self._block = None
+
+    def _keep(self, block: Partial) -> None:
+        raise NotImplementedError
+
+
+class PerBlock(_Joining):
+    """One partial result for each block."""
+
+    def __init__(self, reduce: Of, reducer: Reducer, block: int, arrays: Arrays) -> None:
+        """``arrays``: of the partial results of the job, ``block``: the first one here."""
+        super().__init__(reduce, reducer)
+        self._number, self._arrays = block, arrays
+
+    def _keep(self, block: Partial) -> None:
+        for array, value in zip(self._arrays, block, strict=True):
+            array[self._number] = value
+        self._number += 1
+
+
+class InTree(_Joining):
+    """The nodes of the tree over the blocks."""
+
+    def __init__(self, reduce: Of, reducer: Reducer, block: int) -> None:
+        """``block``: the number of the first one in the space."""
+        super().__init__(reduce, reducer)
+        self.tree: Tree[Partial] = Tree(reducer.joined, block)
+
+    def _keep(self, block: Partial) -> None:
+        self.tree.append(block)
+
+
+class AllRows:
+    """The values of all slots."""
+
+    def __init__(self, array: npt.NDArray[Any], offset: int) -> None:
+        """``array``: of the job, which begins at slot ``offset``."""
+        self._array, self._offset = array, offset
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``."""
+        low = first - self._offset
+        self._array[low : low + len(values[0])] = values[0]
+
+    def end_block(self) -> None:
+        """Blocks do not matter."""
+
+
+class ListedRows:
+    """The values at slots of a list."""
+
+    def __init__(self, array: npt.NDArray[Any], listed: Listed) -> None:
+        """``array``: of the job."""
+        self._array, self._listed = array, listed
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``."""
+        self._listed.copy(self._array, first, values[0])
+
+    def end_block(self) -> None:
+        """Blocks do not matter."""
+
+
+def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
+    """How a chunk is reduced, if its values are not just copied."""
+    if reduction.op == "gram":
+        return _square if reduction.args[0] == reduction.args[1] else _product
+    reducer = REDUCERS[reduction.op]
+    if reducer.layout:
+        return _copied
+    wide = reducer.accumulators(sweep.types[reduction.args[0]].dtype)[0]
+    if reduction.axis == 0:
+        return _locate_below(reducer, wide) if reducer.locates else _below(reducer, wide)
+    return _locate(reducer, wide) if reducer.locates else _all(reducer, wide)
+
+
+def _copied(first: int, *values: Any) -> Partial:
+    return values
+
+
+def _all(reducer: Reducer, wide: np.dtype[Any]) -> Of:
+    reduce = reducer.numpy.reduce  # type: ignore[attr-defined]
+
+    def of(first: int, values: Any) -> Partial:
+        flat = values.reshape(-1)
+        if not (reducer.picks or reducer.truth):
+            flat = flat.astype(wide, copy=False)
+        return (reduce(flat),)
+
+    return of
+
+
+def _locate(reducer: Reducer, wide: np.dtype[Any]) -> Of:
+    def of(first: int, values: Any) -> Partial:
+        flat = values.reshape(-1)
+        place = reducer.numpy(flat)
+        return wide.type(flat[place]), np.int64(first * (flat.size // len(values)) + place)
+
+    return of
+
+
+def _below(reducer: Reducer, wide: np.dtype[Any]) -> Of:
+    reduce = reducer.numpy.reduce  # type: ignore[attr-defined]
+    dtype = None if reducer.picks or reducer.truth else wide
+
+    def of(first: int, values: Any) -> Partial:
+        return (reduce(values, axis=0, dtype=dtype),)
+
+    return of
+
+
+def _locate_below(reducer: Reducer, wide: np.dtype[Any]) -> Of:
+    def of(first: int, values: Any) -> Partial:
+        place = reducer.numpy(values, axis=0)
+        found = np.take_along_axis(values, place[None], axis=0)[0]
+        return found.astype(wide), place.astype(np.int64) + first
+
+    return of
+
+
+def _wide(values: Any) -> npt.NDArray[np.float64]:
+    wide: npt.NDArray[np.float64] = values.astype(np.float64, copy=False)
+    return wide
+
+
+def _square(first: int, values: Any, _: Any) -> Partial:
+    wide = _wide(values)
+    return (np.matmul(wide.T, wide),)
+
+
+def _product(first: int, left: Any, right: Any) -> Partial:
+    return (np.matmul(_wide(left).T, _wide(right)),)
+
+
+def joined_tree(folds: Sequence[Fold]) -> Tree[Partial]:
+    """The nodes of consecutive walks."""
+    first, *others = [fold.tree for fold in folds if isinstance(fold, InTree)]
+    for tree in others:
+        for level, node in tree.nodes:
+            first.append(node, level)
+    return first

@@ -1,0 +1,323 @@
+"""The table of row ops: steps that look at whole rows, or make rows of another shape.
+
+The other steps, those of the op table, are elementwise. To add a row op, add a row here and nothing
+else; a program that has one of its own gives it to ``register``. The reductions along each row
+(``row_sum``, ...) come from the table of reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ps_backend.program import ops
+from ps_backend.program.types import ValueType
+
+Values = tuple[ValueType, ...]
+"""The types of the arguments of a step."""
+Params = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a row op may know besides its arguments."""
+
+    params: Params
+    type: ValueType
+    """Of the result."""
+    first: int
+    """The slot at which the chunk begins."""
+    length: int
+    """Slots of the chunk."""
+    entries: np.ndarray
+    """Of a list of slots: which of its entries are in the chunk, ordered by slot, then by entry."""
+    slots: np.ndarray
+    """The slots of these entries, from the start of the chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOp:
+    """One row op, on chunks of consecutive slots.
+
+    Its first arguments have a value in each slot: they are arrays ``(length, *row)``, whatever they
+    were computed from. The last ones are what the client holds, whole.
+    """
+
+    name: str
+    arity: int
+    result: Callable[[Values, Params], ValueType | None]
+    """The type of the result; None where the argument is repeated to any row ``(k,)``.
+
+    ``TypeError`` for arguments or parameters that it does not take."""
+    run: Callable[..., Any]
+    """The result on one chunk, from ``(out, place, *args)``: written to ``out`` of its shape and
+    dtype, or a view of an argument."""
+    held: int = 0
+    """How many of the last arguments are runtime scalars."""
+    params: int = 0
+    """How many parameters it has."""
+    view: bool = False
+    """The result is a view of the first argument, and there is no ``out``."""
+    slots: int | None = None
+    """Which argument is a list of slots, of which ``place`` says what concerns the chunk."""
+    columns: int | None = None
+    """Which argument is a list of columns of the first one."""
+    whole: bool = False
+    """Its one argument is a value for each slot of the space."""
+    products: bool = False
+    """It multiplies matrices: worth chunks of many rows."""
+
+
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise TypeError(what)
+
+
+def width(value: ValueType) -> int:
+    """Elements of a row ``(k,)``; ``TypeError`` for other rows."""
+    _need(len(value.row) == 1, f"needs rows of shape (k,), got {value}")
+    return value.row[0]
+
+
+# --- shapes of rows -------------------------------------------------------------------------------
+
+
+def _column_of(values: Values, params: Params) -> ValueType:
+    _need(values[0].row == (), f"needs a vector, got {values[0]}")
+    return ValueType(values[0].dtype, (1,))
+
+
+def _vector_of(values: Values, params: Params) -> ValueType:
+    _need(values[0].row == (1,), f"needs rows of shape (1,), got {values[0]}")
+    return ValueType(values[0].dtype)
+
+
+def _as_column(out: None, place: Place, x: Any) -> Any:
+    return x[:, None]
+
+
+def _as_vector(out: None, place: Place, x: Any) -> Any:
+    return x[:, 0]
+
+
+def _any_row(values: Values, params: Params) -> None:
+    """The step says it."""
+
+
+def _broadcast(out: None, place: Place, x: Any) -> Any:
+    x = x[:, None] if x.ndim == 1 and place.type.row else x
+    return np.broadcast_to(x, (place.length, *place.type.row))
+
+
+def _one_column(values: Values, params: Params) -> ValueType:
+    (number,), count = params, width(values[0])
+    _need(0 <= number < count, f"column {number} of {count}")
+    return ValueType(values[0].dtype)
+
+
+def _column(out: None, place: Place, x: Any) -> Any:
+    return x[:, place.params[0]]
+
+
+def _some_columns(values: Values, params: Params) -> ValueType:
+    start, stop, step = params
+    count = width(values[0])
+    _need(step != 0, "columns in steps of 0")
+    found = range(start, stop, step)
+    _need(
+        len(found) > 0 and all(0 <= number < count for number in (found[0], found[-1])),
+        f"columns {start}:{stop}:{step} of {count}",
+    )
+    return ValueType(values[0].dtype, (len(found),))
+
+
+def _columns(out: None, place: Place, x: Any) -> Any:
+    start, stop, step = place.params
+    return x[:, start : None if stop < 0 else stop : step]
+
+
+def _both_columns(values: Values, params: Params) -> ValueType:
+    first, second = values
+    _need(first.dtype == second.dtype, f"needs tables of one dtype, got {first} and {second}")
+    return ValueType(first.dtype, (width(first) + width(second),))
+
+
+def _join_columns(out: Any, place: Place, x: Any, y: Any) -> Any:
+    return np.concatenate((x, y), axis=1, out=out)
+
+
+def _chosen_columns(values: Values, params: Params) -> ValueType:
+    table, chosen = values
+    width(table)
+    _need(chosen.dtype == "int64", f"needs int64 columns, got {chosen}")
+    return ValueType(table.dtype, (width(chosen),))
+
+
+def _take_columns(out: Any, place: Place, x: Any, chosen: Any) -> Any:
+    return np.take(x, chosen, axis=1, out=out, mode="clip")  # they were checked; "raise" copies
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def _one_dtype(values: Values) -> str:
+    first, second = values
+    _need(first.dtype == second.dtype, f"needs factors of one dtype, got {first} and {second}")
+    return first.dtype
+
+
+def _dot_of(values: Values, params: Params) -> ValueType:
+    dtype = _one_dtype(values)
+    _need(width(values[0]) == width(values[1]), "needs rows of one length")
+    return ValueType(dtype if dtype.startswith("float") else "int64")
+
+
+def _row_dot(out: Any, place: Place, x: Any, y: Any) -> Any:
+    wide = np.float64 if out.dtype.kind == "f" else np.int64
+    out[...] = np.vecdot(x.astype(wide, copy=False), y.astype(wide, copy=False))
+    return out
+
+
+def _product_of(values: Values, params: Params) -> ValueType:
+    table, matrix = values
+    dtype = _one_dtype(values)
+    inner, *outer = matrix.row or (0,)
+    _need(width(table) == inner, f"needs {width(table)} rows in the matrix, got {matrix}")
+    return ValueType(dtype, tuple(outer))
+
+
+def _matmul(out: Any, place: Place, x: Any, matrix: Any) -> Any:
+    return np.matmul(x, matrix, out=out)
+
+
+# --- in each row ----------------------------------------------------------------------------------
+
+
+def _same(values: Values, params: Params) -> ValueType:
+    width(values[0])
+    return values[0]
+
+
+def _places_in_rows(values: Values, params: Params) -> ValueType:
+    width(values[0])
+    return ValueType("int64", values[0].row)
+
+
+def _running(values: Values, params: Params) -> ValueType:
+    width(values[0])
+    dtype = values[0].dtype
+    return ValueType(dtype if dtype.startswith("float") else "int64", values[0].row)
+
+
+def _row_sort(out: Any, place: Place, x: Any) -> Any:
+    """NumPy's order; descending it is the same backwards, NaN first."""
+    descending, stable = place.params
+    np.copyto(out, x)
+    out.sort(axis=1, kind="stable" if stable else None)
+    if descending:
+        out[...] = out[:, ::-1].copy()
+    return out
+
+
+def _row_argsort(out: Any, place: Place, x: Any) -> Any:
+    descending, stable = place.params
+    kind: Any = "stable" if stable else None
+    if descending:  # equal ones keep their order, as backwards they are sorted backwards
+        out[...] = x.shape[1] - 1 - np.argsort(x[:, ::-1], axis=1, kind=kind)[:, ::-1]
+    else:
+        out[...] = np.argsort(x, axis=1, kind=kind)
+    return out
+
+
+def _accumulate(ufunc: np.ufunc) -> Callable[..., Any]:
+    def run(out: Any, place: Place, x: Any) -> Any:
+        wide = np.float64 if out.dtype.kind == "f" else out.dtype
+        ufunc.accumulate(x, axis=1, dtype=wide, out=out)
+        return out
+
+    return run
+
+
+# --- what the client holds, by slots --------------------------------------------------------------
+
+
+def _held_by_slot(values: Values, params: Params) -> ValueType:
+    _need(bool(values[0].row), f"needs a value for each slot, got {values[0]}")
+    return ValueType(values[0].dtype, values[0].row[1:])
+
+
+def _slots(out: Any, place: Place, held: Any) -> Any:
+    np.copyto(out, held[place.first : place.first + place.length])
+    return out
+
+
+def _placed(values: Values, params: Params) -> ValueType:
+    value, slots, given = values
+    _need(slots.dtype == "int64" and len(slots.row) == 1, f"needs int64 slots, got {slots}")
+    _need(given.dtype == value.dtype, f"needs what is placed in {value.dtype}, got {given}")
+    _need(
+        given.row in ((), (*slots.row, *value.row)),
+        f"needs rows of shape {value.row} for {slots.row[0]} slots, got {given}",
+    )
+    return value
+
+
+def _place(out: Any, place: Place, x: Any, slots: Any, given: Any) -> Any:
+    np.copyto(out, x)
+    if len(place.slots):
+        last = np.append(place.slots[1:] != place.slots[:-1], True)  # of each slot
+        out[place.slots[last]] = given[place.entries[last]] if given.ndim else given
+    return out
+
+
+_ROWS = (
+    RowOp("as_column", 1, _column_of, _as_column, view=True),
+    RowOp("as_vector", 1, _vector_of, _as_vector, view=True),
+    RowOp("broadcast", 1, _any_row, _broadcast, view=True),
+    RowOp("column", 1, _one_column, _column, params=1, view=True),
+    RowOp("columns", 1, _some_columns, _columns, params=3, view=True),
+    RowOp("join_columns", 2, _both_columns, _join_columns),
+    RowOp("take_columns", 2, _chosen_columns, _take_columns, held=1, columns=1),
+    RowOp("row_dot", 2, _dot_of, _row_dot),
+    RowOp("matmul", 2, _product_of, _matmul, held=1, products=True),
+    RowOp("row_sort", 1, _same, _row_sort, params=2),
+    RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
+    RowOp("row_cumsum", 1, _running, _accumulate(np.add)),
+    RowOp("row_cumprod", 1, _running, _accumulate(np.multiply)),
+    RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
+    RowOp("place", 3, _placed, _place, held=2, slots=1),
+)
+
+# What this process knows: a state of the process for the reason that ``ops`` gives.
+TABLE: dict[str, RowOp] = {}
+
+
+def register(row: RowOp) -> None:
+    """Add a row op. The processes of the servers that are to run it need it as well.
+
+    ``ValueError`` if there is one of that name.
+    """
+    if row.name in TABLE or row.name in ops.TABLE:
+        raise ValueError(f"there is an op {row.name!r} already; give the new one another name")
+    TABLE[row.name] = row
+
+
+for _row in _ROWS:
+    register(_row)
+
+
+def fits(op: RowOp, values: Values, params: Params, type: ValueType) -> bool:
+    """Whether a step of ``op`` may have arguments, parameters and a result of these types."""
+    if len(params) != op.params:
+        return False
+    try:
+        result = op.result(values, params)
+    except TypeError:
+        return False
+    if result is not None:
+        return result == type
+    repeats = len(type.row) == 1 and values[0].row in ((), (1,), type.row)
+    return type.dtype == values[0].dtype and repeats
