@@ -12,6 +12,7 @@ from distvec.neighbours import check_neighbours
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
 from distvec.array import functions, hints, reductions
+from distvec.array.closeness import allclose, array_equal, array_equiv, isclose
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import (
     astype,
@@ -22,7 +23,20 @@ from distvec.array.functions import (
     where,
     zeros_like,
 )
+from distvec.array.nan_functions import (
+    nanargmax,
+    nanargmin,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
+from distvec.array.real_functions import nan_to_num
 from distvec.array.reductions import count_nonzero, dot, mean, norm, vecdot
+from distvec.array.statistics import average, ptp, std, var
 from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local
 from ps_backend.errors import (
@@ -52,18 +66,36 @@ __all__ = [
     "ServerLost",
     "Session",
     "StaleRequest",
+    "allclose",
+    "array_equal",
+    "array_equiv",
     "astype",
+    "average",
     "clip",
     "connect",
     "count_nonzero",
     "dot",
     "evaluate",
     "full_like",
+    "isclose",
     "local",
     "mean",
+    "nan_to_num",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
     "norm",
     "ones_like",
     "profile",
+    "ptp",
+    "std",
+    "var",
     "vdot",
     "vecdot",
     "where",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from distvec.array.namespace import VERSIONS
+from distvec.array.numpy_statistics import COMPARISONS, NAN_FUNCTIONS, STATISTICS
 from distvec.graph import dtypes
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -26,11 +28,20 @@ a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the ser
 
 _REST = """\
 Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
-`full_like`, `empty_like`.
+`full_like`, `empty_like`, `isclose`, `nan_to_num`; under NumPy's names `divmod`, `frexp` and
+`modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix` and `sinc`.
+`numpy.add.at(x, indices, values)` and `numpy.subtract.at` count repeated indices. Ufuncs take
+`out=`, and with it `where=`.
 
 Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
-`vecdot`), `norm` (1, 2, inf, any p). All but the inner products take `axis` and `keepdims`; with it
-the result has shape `(1,)`.
+`vecdot`), `norm` (1, 2, inf, any p), {statistics}.
+All but the inner products take `axis` and `keepdims`; with it the result has shape `(1,)`. They
+take `out`, `where`, `initial` and `dtype` where NumPy's do.
+
+`var` and `std` take two messages, of one sweep each: the mean, then the deviations from it. The
+functions of what is not NaN take one sweep for each of NumPy's passes. `allclose`, `array_equal`
+and `array_equiv` give a `bool`, so they evaluate; so do `nanargmin` and `nanargmax`, which raise
+where all is NaN, and `average` with weights, which raises where these sum to zero.
 
 Floats accumulate in float64, integers in int64, and what comes out is rounded once. So a float32
 sum, mean, dot or norm is float32 as NumPy's, but mostly closer to the exact value: NumPy adds
@@ -59,8 +70,13 @@ def page() -> str:
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
-    reductions = ", ".join(f"`{name}`" for name in PUBLIC)
-    return "\n".join([*lines, "", _REST.format(reductions=reductions, version=VERSIONS[-1])])
+    made = (*STATISTICS, *NAN_FUNCTIONS, *COMPARISONS[1:])
+    rest = _REST.format(reductions=_listed(PUBLIC), statistics=_listed(made), version=VERSIONS[-1])
+    return "\n".join([*lines, "", rest])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _cells(op: ops.Op) -> list[str]:

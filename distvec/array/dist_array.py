@@ -11,7 +11,9 @@ from distvec.array import (
     indexing,
     items,
     numpy_protocols,
+    real_functions,
     reductions,
+    statistics,
     values,
 )
 from distvec.array.namespace import check_version
@@ -52,7 +54,8 @@ class DistArray(Arithmetic):
 
     # --- evaluation ---------------------------------------------------------------------------
 
-    persist, numpy, item = values.persist, values.numpy, values.item
+    persist, numpy = values.persist, values.numpy
+    item, tolist = values.item, values.tolist
 
     @property
     def buffer(self) -> Buffer:
@@ -121,6 +124,7 @@ class DistArray(Arithmetic):
     min, max = reductions.min, reductions.max
     argmin, argmax = reductions.argmin, reductions.argmax
     any, all, mean = reductions.any, reductions.all, reductions.mean
+    var, std = statistics.var, statistics.std
     dot, __matmul__ = reductions.dot, reductions.matmul
     __rmatmul__ = reductions.matmul_reflected
 
@@ -135,6 +139,8 @@ class DistArray(Arithmetic):
         items.set_item(self, Ellipsis, value)
 
     clip, round = functions.clip, functions.round
+    conj = conjugate = functions.of_op("conj")
+    real, imag = property(real_functions.real), property(real_functions.imag)
 
     if not TYPE_CHECKING:
 

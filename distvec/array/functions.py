@@ -93,7 +93,7 @@ def clip(x: A, min: Any = None, max: Any = None) -> A:
         result = elementwise(x, "maximum", result, min)
     if max is not None:
         result = elementwise(x, "minimum", result, max)
-    return result if result is not x else x.copy()
+    return result if result is not x else elementwise(x, "positive", x)
 
 
 def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distvec.array import creation as shapes
-from distvec.array import functions, reductions
+from distvec.array import functions, reductions, statistics
 from distvec.array.handle import Home
+from distvec.array.numpy_statistics import COMPARISONS, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -21,6 +22,7 @@ from ps_backend.program.types import DTYPES
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: each holds what the ones before it do."""
 
+_STATISTICS = ("var", "std")
 _REDUCTIONS = ("mean", "count_nonzero", "matmul", "vecdot")
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
@@ -31,7 +33,8 @@ _DEVICE = "servers"
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
-    return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *_LIKE, *_COMPOSED, "dot", "norm"))
+    composed = (*STATISTICS, *NAN_FUNCTIONS, *COMPARISONS, *_LIKE, *_COMPOSED, "nan_to_num")
+    return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *composed, "dot", "norm"))
 
 
 class _Linalg:
@@ -131,6 +134,8 @@ class Namespace:
             setattr(self, name, reductions.of_table(name))
         for name in _REDUCTIONS:
             setattr(self, name, getattr(reductions, name))
+        for name in _STATISTICS:
+            setattr(self, name, getattr(statistics, name))
         for name in _COMPOSED:
             setattr(self, name, getattr(functions, name))
         for name in _SHAPES:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import add_at, choosing, creation, functions, reductions
+from distvec.array import add_at, choosing, creation, functions, nan_functions, reductions
+from distvec.array.numpy_statistics import numpy_functions
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, target_of
 from distvec.graph.dtypes import check_dtype
@@ -20,8 +21,9 @@ _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
-    if method == "reduce" and function in reducers.NAMES:
-        return _reduce(function, inputs, kwargs)
+    reduction = _reduction_of(function) if method == "reduce" else None
+    if reduction is not None:
+        return _reduce(function, reduction, inputs, kwargs)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
     if method == "at" and len(inputs) == 3:
@@ -116,16 +118,24 @@ def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs
 
 
-def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reduction_of(function: Any) -> Callable[..., Any] | None:
+    """What ``function.reduce`` is called here, if there is anything."""
+    name = reducers.NAMES.get(function)
+    if name is not None:
+        return reductions.of_table(name)
+    return {np.fmin: nan_functions.nanmin, np.fmax: nan_functions.nanmax}.get(function)
+
+
+def _reduce(
+    function: Any, ours: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """``ufunc.reduce``, which takes the first axis where no other is named."""
-    row = reducers.REDUCERS[reducers.NAMES[function]]
     (x,) = _as_arrays(inputs)
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.
     unsaid = {"dtype": None, "initial": UNSAID, "where": True}
     given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
     given.setdefault("axis", 0 if x.ndim else None)
-    ours = reductions.of_table(row.name)
     _check_bound(f"{function.__name__}.reduce", ours, (x,), given)
     return ours(x, out=out, **given)
 
@@ -174,7 +184,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
     def shape(x: Any) -> Any:
         return x.shape
 
-    return {
+    return numpy_functions() | {
         np.mean: reductions.mean,
         np.count_nonzero: reductions.count_nonzero,
         np.dot: _dot,
@@ -206,7 +216,6 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.shape: shape,
         np.ndim: lambda x: x.ndim,
         np.size: lambda x, axis=None: x.size,
-        np.array_equal: _array_equal,
         np.result_type: lambda *given: np.result_type(*(getattr(x, "dtype", x) for x in given)),
     }
 
@@ -224,16 +233,6 @@ def _dot(a: Any, b: Any) -> Any:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return a * b
     return reductions.dot(*_as_arrays((a, b)))
-
-
-def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    x, y = _as_arrays((a1, a2))
-    if x.shape != y.shape:
-        return False
-    same = x == y
-    if equal_nan:
-        same = same | ((x != x) & (y != y))
-    return bool(same.all())
 
 
 def _where(condition: Any, *choices: Any) -> Any:

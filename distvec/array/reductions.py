@@ -158,12 +158,14 @@ def mean(
     """Arithmetic mean, accumulated in float64; of nothing NaN, with NumPy's ``RuntimeWarning``."""
     _covers(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
-    count = count_of(x, axis, keepdims, where)
+    keepdims = keepdims is not UNSAID and bool(keepdims)
+    count = count_of(x, axis, keepdims and x.ndim > 1, where)
     if isinstance(count, int) and count == 0:
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-    exact = sum(x, axis, _FLOAT, None, keepdims, where=where)
+    exact = sum(x, axis, _FLOAT, None, keepdims and x.ndim > 1, where=where)
     result = elementwise(x, "divide", exact, count)
-    return stored(out, result.astype(natural if dtype is None else check_dtype(dtype)), "mean")
+    kind = natural if dtype is None else check_dtype(dtype)
+    return stored(out, _kept(x, result.astype(kind), keepdims), "mean")
 
 
 def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:

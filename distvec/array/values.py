@@ -54,6 +54,11 @@ def item(x: Handle) -> Any:
     return numpy(x).reshape(()).item()
 
 
+def tolist(x: Handle) -> Any:
+    """The values as a list of Python scalars, or one of them; they are pulled as by ``numpy``."""
+    return numpy(x).tolist()
+
+
 def truth(x: Handle) -> bool:
     """``bool(x)``; ``ValueError`` unless there is one element."""
     if x.size == 1 and x.ndim:

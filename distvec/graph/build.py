@@ -94,6 +94,8 @@ def _are_aligned(a: NodeType, b: NodeType) -> bool:
 
 def scalar_of(graph: Graph, node: Node) -> Node:
     """The only element of a vector of length 1 as a rank-0 node."""
+    if node.op == "fill":  # not computed yet, and then that of which it is made will do
+        return cast(graph, node.args[0], node.dtype)
     accumulator = np.dtype(np.float64 if node.dtype.kind == "f" else np.int64)
     return cast(graph, graph.make("max", (node,), scalar_type(accumulator)), node.dtype)
 

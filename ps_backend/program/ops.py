@@ -240,6 +240,7 @@ _ROWS = (
     _loop("erfc", special.erfc),
     _loop("gammaln", special.gammaln),
     _loop("digamma", special.psi),
+    _loop("i0", special.i0),
     _loop("xlogy", special.xlogy),
     _loop("xlog1py", special.xlog1py),
     _loop("entr", special.entr),

@@ -30,7 +30,7 @@ def reduced(name: str, way: str, x: Any, keywords: dict[str, Any]) -> Any:
         return getattr(np, name)(x, **keywords)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @pytest.mark.parametrize("name", TAKES_WHERE)
 @given(
     data=st.data(),
@@ -78,6 +78,13 @@ def test_keywords_are_fused_into_the_reduction(ps: dv.Session) -> None:
     assert (counted["messages"], counted["sweeps"]) == (1, 1)
     assert (counted["vectors_read"], counted["vectors_written"]) == (2, 0)
     assert np.isclose(float(mean), x.numpy().mean(where=mask.numpy()))
+
+
+def test_reduce_of_those_that_leave_nan_out(ps: dv.Session) -> None:
+    host = np.array([np.nan, 2.5, -1.0])
+    for function in (np.fmin, np.fmax):
+        assert float(function.reduce(ps.array(host))) == function.reduce(host)
+    assert float(np.fmax.reduce(ps.array(host), initial=3)) == 3.0
 
 
 def test_out(ps: dv.Session) -> None:

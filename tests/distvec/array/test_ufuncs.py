@@ -24,7 +24,7 @@ def test_there_is_a_row_for_every_ufunc_of_real_arguments() -> None:
 
 
 @pytest.mark.parametrize("function", ops.PARTS, ids=lambda function: function.__name__)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
 def test_several_results(
     sessions: dict[int, dv.Session], function: np.ufunc, data: st.DataObject, count: int
@@ -63,7 +63,7 @@ def test_several_results_go_where_out_says(ps: dv.Session) -> None:
         np.modf(x, where=x > 0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data(), count=st.sampled_from(SERVER_COUNTS), target=st.sampled_from(DTYPES))
 def test_where_and_out(
     sessions: dict[int, dv.Session], data: st.DataObject, count: int, target: str

@@ -1,0 +1,41 @@
+"""Which of our functions stand for NumPy's: statistics, comparisons, functions of real arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distvec.array import closeness, nan_functions, real_functions, statistics
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    ours: dict[Any, Callable[..., Any]] = {
+        getattr(np, name): getattr(module, name)
+        for module, names in (
+            (statistics, STATISTICS),
+            (nan_functions, NAN_FUNCTIONS),
+            (closeness, COMPARISONS),
+            (real_functions, REAL_FUNCTIONS),
+        )
+        for name in names
+    }
+    return ours | {
+        np.isrealobj: lambda x: True,
+        np.iscomplexobj: lambda x: False,
+        np.real_if_close: lambda a, **_: real_functions.real(a),
+    }
+
+
+STATISTICS = ("var", "std", "ptp", "average")
+NAN_FUNCTIONS = (
+    "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin",
+    "nanargmax",
+)  # fmt: skip
+COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
+REAL_FUNCTIONS = (
+    "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",
+    "sinc", "i0",
+)  # fmt: skip
