@@ -47,7 +47,7 @@ def nanmean(
     if as_array("nanmean", x).dtype.kind != "f":
         return reductions.mean(x, axis, dtype, out, keepdims, where=where)
     kind = _inexact(x, dtype, out)
-    if not x.size:
+    if reductions.has_none(x):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     return stored(out, _mean(x, axis, keepdims, where).astype(kind), "nanmean")
 
@@ -86,7 +86,7 @@ def _mean(x: A, axis: Any, keepdims: Any, where: Any) -> A:
 
 
 def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
-    if not x.size:
+    if reductions.has_none(x):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
     centre = mean if is_said(mean) else _mean(x, axis, statistics.keeps(x, axis), where)
     deviation = elementwise(x, "subtract", x.astype(np.float64), centre)
@@ -147,7 +147,7 @@ def _place(name: str, instead: float) -> Callable[..., Any]:
     def function(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
         as_array(f"nan{name}", x)
         result: A = locate(_without(x, instead), axis, None, keepdims=keepdims)
-        if x.dtype.kind == "f" and x.size:
+        if x.dtype.kind == "f" and not reductions.has_none(x):
             nothing = reductions.any(reductions.all(_is_nan(x), axis))
             if nothing.scalar(f"nan{name}()"):
                 raise ValueError("All-NaN slice encountered")

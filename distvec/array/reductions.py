@@ -84,7 +84,7 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
         return x.astype(result)
     if reducer.locates and x.ndim == 0:
         return x.like(x.session.graph.constant(0, result))
-    if reducer.identity is None and not x.selects and x.size == 0:
+    if reducer.identity is None and has_none(x):
         raise ValueError(reducer.refusal)
     return _kept(x, _reduce(x, op, result), keepdims)
 
@@ -104,7 +104,7 @@ def _given(
     kept = keepdims is not UNSAID and bool(keepdims)
     if element is UNSAID:
         return stored(out, _reduced(chosen, name, axis, kept, dtype), name)
-    if x.size or row.identity is not None:
+    if row.identity is not None or not has_none(x):
         return stored(out, joined(_reduced(chosen, name, axis, kept, dtype), row, element), name)
     nothing = _reduced(x, "any", axis, kept)
     return stored(out, elementwise(x, "where", nothing, element, element), name)
@@ -174,6 +174,11 @@ def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -
         return sum(mask_for(x, where, "where"), axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return math.prod([x.extent(one) for one in axes if x.ndim])
+
+
+def has_none(x: Arithmetic) -> bool:
+    """Whether ``x`` has no elements, as far as that is known without an evaluation."""
+    return not x.selects and x.size == 0
 
 
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
