@@ -21,7 +21,7 @@ from ps_backend.client.requests import Messages
 from ps_backend.client.selection import check_indices
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.limits import MOST_FORCED_BYTES
-from ps_backend.program.spaces import Space
+from ps_backend.program.spaces import RaggedSpace, Space
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
@@ -240,6 +240,38 @@ class Client(Connection):
             self.drop_round(round)
             raise
         return bare
+
+    # --- masks ------------------------------------------------------------------------------------
+
+    def compress(
+        self, source: int, type: ArrayType, mask: int, target: int, chosen: RaggedSpace
+    ) -> None:
+        """Make ``target``, over ``chosen``: the rows of ``source`` where ``mask`` is true.
+
+        ``mask``: a buffer of booleans over the space of ``type``. One message to each server that
+        holds some of it. ``InvalidProgram`` where another number of them is true.
+        """
+        messages = self._requests.by_mask("compress", source, type, mask, chosen, target=target)
+        self._send(messages, made=[target])
+        self.counters.count_vectors(read=2, written=1)
+
+    def expand(
+        self,
+        source: int,
+        type: ArrayType,
+        mask: int,
+        values: int,
+        target: int,
+        chosen: RaggedSpace,
+    ) -> None:
+        """Make ``target``: ``source`` with the rows of ``values``, over ``chosen``, put in order
+        where ``mask`` is true. Messages and errors as of ``compress``.
+        """
+        messages = self._requests.by_mask(
+            "expand", source, type, mask, chosen, values=values, target=target
+        )
+        self._send(messages, made=[target])
+        self.counters.count_vectors(read=3, written=1)
 
     # --- shared arrays ----------------------------------------------------------------------------
 

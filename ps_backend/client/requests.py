@@ -16,7 +16,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
-from ps_backend.wire.codec import encode_array
+from ps_backend.wire.codec import encode_array, encode_space
 from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL
 from ps_backend.wire.rounds import Total
 
@@ -166,6 +166,14 @@ class Requests:
             message.request.scatter_add.count = count
             messages[server] = message
         return messages
+
+    def by_mask(
+        self, kind: str, source: int, type: ArrayType, mask: int, chosen: Space, **fields: int
+    ) -> Messages:
+        """To each holder of the source: choose its rows by the mask, or put others there."""
+        servers = type.space.holders(self.servers)
+        array, space = encode_array(source, type), encode_space(chosen)
+        return self.each(servers, kind, array=array, mask=mask, chosen=space, **fields)
 
     def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
         """Those of ``scatter_add`` as messages that stage the pairs, and others that add them."""

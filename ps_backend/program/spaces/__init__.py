@@ -11,11 +11,12 @@ from functools import lru_cache
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.spaces.dense import DenseSpace
+from ps_backend.program.spaces.ragged import RaggedSpace
 from ps_backend.program.spaces.space import Space
 
-__all__ = ["KINDS", "DenseSpace", "Space", "decode_space"]
+__all__ = ["KINDS", "DenseSpace", "RaggedSpace", "Space", "decode_space"]
 
-KINDS: dict[str, type[Space]] = {one.kind: one for one in (DenseSpace,)}
+KINDS: dict[str, type[Space]] = {one.kind: one for one in (DenseSpace, RaggedSpace)}
 """The kinds of spaces: the only place that lists them."""
 
 

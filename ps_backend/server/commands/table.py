@@ -11,6 +11,7 @@ from ps_backend.server.commands import (
     dense,
     fetch,
     mailboxes,
+    masks,
     programs,
     rounds,
     shared,
@@ -30,7 +31,18 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
 
 BUILT_IN = table_of(
     one
-    for module in (clients, clocks, dense, fetch, mailboxes, programs, rounds, shared, sparse)
+    for module in (
+        clients,
+        clocks,
+        dense,
+        fetch,
+        mailboxes,
+        masks,
+        programs,
+        rounds,
+        shared,
+        sparse,
+    )
     for one in vars(module).values()
     if isinstance(one, Command)
 )
