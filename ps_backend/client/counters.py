@@ -78,7 +78,7 @@ class Counters:
             self.programs += 1
             self.sweeps += len(calls)
             for call in calls:
-                self.vectors_read += len(call.inputs)
+                self.vectors_read += len(set(call.inputs))
                 self.vectors_written += len(call.outputs)
                 self.vectors_in_place += len(call.donors)
 
