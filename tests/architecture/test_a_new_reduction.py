@@ -12,6 +12,9 @@ from docs.make_operations import page
 from ps_backend import kernels
 from ps_backend.program import reducers
 from ps_backend.program.reducers import Reducer
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.types import ValueType, array_type
 from tests.architecture.apart import used
 
 COMPILED_FROM = 1 << 17
@@ -39,6 +42,9 @@ LOG_OF_SUM = Reducer(
 )
 
 
+TABLE = np.random.default_rng(1).standard_normal((3000, 5))
+
+
 def register() -> None:
     reducers.register(LARGEST_NUMBER)
     reducers.register(LOG_OF_SUM)
@@ -49,9 +55,28 @@ def use(ps: Session) -> None:
     for values in (SMALL, X):
         check_numbers(ps, np.where(values > 1, np.nan, values))
         check_logarithms(ps, values)
+    check_axes(ps)
     assert {"largest_number", "log_of_sum"} <= set(dir(dv))
     assert dv.largest_number.__doc__ == LARGEST_NUMBER.doc
     assert "`argmax`, `largest_number`, `log_of_sum`, and what is made of them" in page()
+
+
+def check_axes(ps: Session) -> None:
+    """Along the slots, and along the rows."""
+    row, number = ValueType("float64", (5,)), ValueType("float64")
+    values = np.where(TABLE > 1, np.nan, TABLE)
+    space, made = DenseSpace(len(values)), ps.client.new_id()
+    given = ps.client.new_id()
+    ps.client.write(given, space, values)
+    steps = (Step("row_largest_number", (0,), number),)
+    reductions = (Reduction("largest_number", (0,), 0), Reduction("log_of_sum", (0,), 0))
+    sweep = Sweep((row,), (), steps, (1,), reductions)
+    call = SweepCall(sweep, space, (given,), (), (made,))
+    ((most, logarithms),) = ps.client.run(Program((call,)))
+    stored = ps.client.read(made, array_type(space, float))
+    assert most.tobytes() == np.nanmax(values, axis=0).tobytes()
+    assert stored.tobytes() == np.nanmax(values, axis=1).tobytes()
+    assert np.isnan(logarithms).all()
 
 
 def check_numbers(ps: Session, values: np.ndarray) -> None:

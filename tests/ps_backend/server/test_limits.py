@@ -160,6 +160,45 @@ def test_a_program_has_so_many_partial_results(sender):
     assert "bytes of partial results" in error.message
 
 
+def test_what_a_program_takes_along_has_so_many_bytes(sender):
+    row = ValueType("float64", (500_000,))
+    sweep = Sweep((), (row,), (Step("fill", (0,), row),), (1,), ())
+    error = sender.error(run=run(call(sweep, 1, (), (2,), (), (np.zeros(500_000),))))
+    assert error.message == "bytes of scalars of a program must be 0 .. 3145728, got 4000000"
+
+
+def test_a_step_has_so_many_parameters(sender):
+    step = Step("column", (0,), F8, (1,) * 5000)
+    error = sender.error(run=run(call(Sweep((F8,), (), (step,), (1,), ()), 9, (1,), (2,))))
+    assert error.message == "parameters of a step must be 0 .. 3, got 5000"
+
+
+@pytest.mark.parametrize("op", ["gram", "collect", "sum"])
+def test_tables_that_come_back_have_so_many_bytes(sender, op):
+    """As many as their shapes say, before anything is computed."""
+    wide = ValueType("float64", (1 << 22,) if op == "sum" else (4000,))
+    filled = Sweep(
+        (),
+        (F8,),
+        (Step("fill", (0,), wide),),
+        (),
+        (Reduction(op, (1, 1) if op == "gram" else (1,), 0 if op == "sum" else None),),
+    )
+    error = sender.error(run=run(call(filled, 3000, scalars=(1.0,))))
+    assert error.kind == "InvalidProgram"
+    assert "bytes of partial results" in error.message
+
+
+def test_scratch_memory_of_rows_is_of_the_budget(sender):
+    """A row of 2 ** 27 elements does not fit into it."""
+    wide = ValueType("float64", (1 << 27,))
+    steps = (Step("fill", (0,), wide), Step("broadcast", (1,), wide), Step("exp", (2,), wide))
+    total = Step("row_sum", (3,), F8)
+    sweep = Sweep((), (F8,), (*steps, total), (), (Reduction("sum", (4,)),))
+    error = sender.error(run=run(call(sweep, 3, scalars=(1.0,))))
+    assert (error.kind, "computing the program" in error.message) == ("OutOfBudget", True)
+
+
 @pytest.mark.parametrize(
     ("calls", "said"),
     [

@@ -24,12 +24,13 @@ types = st.builds(
     ValueType, st.sampled_from(DTYPES), st.lists(st.integers(0, 9), max_size=2).map(tuple)
 )
 links = st.builds(Link, st.text(max_size=9), st.none() | small, st.none() | small, st.booleans())
+params = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple)
 sweeps = st.builds(
     Sweep,
     st.lists(types, max_size=4).map(tuple),
-    st.lists(st.builds(ValueType, st.sampled_from(DTYPES)), max_size=4).map(tuple),
+    st.lists(types, max_size=4).map(tuple),
     st.lists(
-        st.builds(Step, st.text(max_size=9), arguments, types)
+        st.builds(Step, st.text(max_size=9), arguments, types, params)
         | st.builds(Combination, st.lists(links, max_size=3).map(tuple), types),
         max_size=4,
     ).map(tuple),
@@ -50,6 +51,10 @@ views = st.builds(
 
 
 def scalar_of(type_: ValueType):
+    if type_.row:
+        return st.integers(0, 2**32).map(
+            lambda seed: np.random.default_rng(seed).normal(size=type_.row).astype(type_.dtype)
+        )
     if type_.dtype == "bool":
         return st.booleans()
     if type_.dtype.startswith("float"):
@@ -73,6 +78,8 @@ def calls(draw):
 
 
 def bits(value):
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
     return struct.pack("<d", value) if isinstance(value, float) else (type(value), value)
 
 
@@ -105,6 +112,41 @@ def test_the_bits_of_a_nan_survive():
         (ValueType("float64"),), codec.encode_scalars((ValueType("float64"),), [odd])
     )
     assert bits(got) == bits(odd)
+
+
+ROW = ValueType("float64", (3,))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        1.5,
+        np.zeros(2),
+        np.zeros((1, 3)),
+        np.zeros(3, np.float32),
+        np.zeros(6)[::2],
+        [1.0, 2.0, 3.0],
+    ],
+)
+def test_arrays_of_another_shape_or_dtype_are_refused(given):
+    call = SweepCall(Sweep((), (ROW,), (), (), ()), DenseSpace(1), (), (given,), ())
+    with pytest.raises(ValueError, match=r"is no C-contiguous array of float64 \(3,\)"):
+        codec.encode_call(call, full=True)
+
+
+@pytest.mark.parametrize("given", [np.zeros(2), np.zeros(4)])
+def test_scalars_are_as_many_bytes_as_their_types_say(given):
+    sweep = Sweep((), (ROW, ValueType("int64")), (), (), ())
+    message = pb.SweepCall(space=pb.Space(kind="dense"), scalars=given.tobytes() + bytes(8))
+    with pytest.raises(errors.InvalidProgram, match="2 scalars are 32 bytes, got"):
+        codec.decode_call(message, sweep)
+
+
+def test_bytes_that_are_no_truth_values_are_refused():
+    sweep = Sweep((), (ValueType("bool", (3,)),), (), (), ())
+    message = pb.SweepCall(space=pb.Space(kind="dense"), scalars=b"\x00\x01\x02")
+    with pytest.raises(errors.InvalidProgram, match="has bytes that are no bool"):
+        codec.decode_call(message, sweep)
 
 
 @pytest.mark.parametrize("values", [(2**63,), (1.5,), (), (1, 2)])
