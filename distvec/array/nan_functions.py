@@ -1,4 +1,5 @@
-"""NumPy's reductions that leave NaN out: what they are made of is fused into one sweep.
+"""NumPy's reductions that leave NaN out, fused into one sweep; ``nanmin`` and ``nanmax`` are rows
+of the table.
 
 Lazy, so what NumPy warns of when it meets the values (all are NaN) is NaN here without a warning.
 """
@@ -122,25 +123,6 @@ def _inexact(x: A, dtype: Any, out: Any) -> np.dtype[Any]:
     return kind
 
 
-def _extreme(name: str, instead: float) -> Callable[..., Any]:
-    reduce = reductions.of_table(name)
-
-    def function(
-        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = UNSAID,
-        where: Any = True,
-    ) -> A:  # fmt: skip
-        as_array(f"nan{name}", x)
-        result: A = reduce(_without(x, instead), axis, None, keepdims, initial, where)
-        if x.dtype.kind == "f" and initial is UNSAID:
-            nothing = reductions.all(_is_nan(x), axis, None, keepdims)
-            result = elementwise(x, "where", nothing, np.nan, result)
-        return stored(out, result, f"nan{name}")
-
-    function.__name__ = function.__qualname__ = f"nan{name}"
-    function.__doc__ = f"``{name}`` of what is not NaN; NaN where there is nothing else."
-    return function
-
-
 def _place(name: str, instead: float) -> Callable[..., Any]:
     locate = reductions.of_table(name)
 
@@ -161,5 +143,4 @@ def _place(name: str, instead: float) -> Callable[..., Any]:
     return function
 
 
-nanmin, nanmax = _extreme("min", np.inf), _extreme("max", -np.inf)
 nanargmin, nanargmax = _place("argmin", np.inf), _place("argmax", -np.inf)

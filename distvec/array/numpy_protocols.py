@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import add_at, choosing, creation, functions, nan_functions, reductions
+from distvec.array import add_at, choosing, creation, functions, reductions
 from distvec.array.numpy_statistics import numpy_functions
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, target_of
@@ -21,9 +21,8 @@ _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
-    reduction = _reduction_of(function) if method == "reduce" else None
-    if reduction is not None:
-        return _reduce(function, reduction, inputs, kwargs)
+    if method == "reduce" and function in reducers.NAMES:
+        return _reduce(function, inputs, kwargs)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
     if method == "at" and len(inputs) == 3:
@@ -118,18 +117,9 @@ def _as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs
 
 
-def _reduction_of(function: Any) -> Callable[..., Any] | None:
-    """What ``function.reduce`` is called here, if there is anything."""
-    name = reducers.NAMES.get(function)
-    if name is not None:
-        return reductions.of_table(name)
-    return {np.fmin: nan_functions.nanmin, np.fmax: nan_functions.nanmax}.get(function)
-
-
-def _reduce(
-    function: Any, ours: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``ufunc.reduce``, which takes the first axis where no other is named."""
+    ours = reductions.of_table(reducers.NAMES[function])
     (x,) = _as_arrays(inputs)
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.

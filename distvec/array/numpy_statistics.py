@@ -30,10 +30,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
 
 
 STATISTICS = ("var", "std", "ptp", "average")
-NAN_FUNCTIONS = (
-    "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmin", "nanmax", "nanargmin",
-    "nanargmax",
-)  # fmt: skip
+NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax")
 COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
 REAL_FUNCTIONS = (
     "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",

@@ -191,7 +191,7 @@ class Selection(DistArray):
         reducer, reduce = REDUCERS[op], reductions.of_table(op)
         if reducer.identity is not None:
             return reduce(self.filled(reducer.identity)).astype(dtype)
-        filled = self.filled(_farthest(self.dtype, reducer.numpy in (np.minimum, np.argmin)))
+        filled = self.filled(_neutral(self.dtype, reducer.numpy))
         result = reduce(filled).astype(dtype)
         if reducer.locates:  # the first of equals, so no place that was filled comes before it
             places = array_type(self._mask.node.type.space, np.int64)
@@ -202,8 +202,11 @@ class Selection(DistArray):
             return self.like(build.apply(self.session.graph, reducer.of_some, args, dtype))
 
 
-def _farthest(dtype: np.dtype[Any], is_least_wanted: bool) -> Any:
-    """What no value of ``dtype`` exceeds, or is below."""
+def _neutral(dtype: np.dtype[Any], function: Any) -> Any:
+    """What ``function`` does not choose among values of ``dtype``."""
+    is_least_wanted = function in (np.minimum, np.fmin, np.argmin)
+    if dtype.kind == "f" and function in (np.fmin, np.fmax):
+        return np.nan
     if dtype.kind == "f":
         return np.inf if is_least_wanted else -np.inf
     if dtype.kind == "b":

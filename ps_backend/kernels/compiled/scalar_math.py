@@ -152,6 +152,34 @@ def _max(values):  # type: ignore[no-untyped-def]
     return _largest(values) if _count_nans(values) == 0 else values.dtype.type(np.nan)
 
 
+@njit(nogil=True)
+def _least_number(values):  # type: ignore[no-untyped-def]
+    lanes = np.full(LANES, values.dtype.type(np.inf))
+    whole = len(values) // LANES * LANES
+    for i in range(0, whole, LANES):
+        for lane in range(LANES):  # a comparison with NaN is false
+            lanes[lane] = values[i + lane] if values[i + lane] < lanes[lane] else lanes[lane]
+    result = _smallest(lanes)
+    for i in range(whole, len(values)):
+        result = values[i] if values[i] < result else result
+    only_nans = result == np.inf and _count_nans(values) == len(values)
+    return values.dtype.type(np.nan) if only_nans else result
+
+
+@njit(nogil=True)
+def _greatest_number(values):  # type: ignore[no-untyped-def]
+    lanes = np.full(LANES, values.dtype.type(-np.inf))
+    whole = len(values) // LANES * LANES
+    for i in range(0, whole, LANES):
+        for lane in range(LANES):
+            lanes[lane] = values[i + lane] if values[i + lane] > lanes[lane] else lanes[lane]
+    result = _largest(lanes)
+    for i in range(whole, len(values)):
+        result = values[i] if values[i] > result else result
+    only_nans = result == -np.inf and _count_nans(values) == len(values)
+    return values.dtype.type(np.nan) if only_nans else result
+
+
 @_inline
 def _argmin(values):  # type: ignore[no-untyped-def]
     where = 0
@@ -178,6 +206,16 @@ def _maximum(a, b):  # type: ignore[no-untyped-def]
 @_inline
 def _minimum(a, b):  # type: ignore[no-untyped-def]
     return a if (a <= b or a != a) else b
+
+
+@_inline
+def _fmax(a, b):  # type: ignore[no-untyped-def]
+    return a if (a >= b or b != b) else b
+
+
+@_inline
+def _fmin(a, b):  # type: ignore[no-untyped-def]
+    return a if (a <= b or b != b) else b
 
 
 @_inline

@@ -26,9 +26,10 @@ import math
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, njit
 from ps_backend.kernels.compiled.scalar_math import (
-    _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _int_floor_divide, _int_pow,
-    _int_remainder, _int_sum, _isinf, _largest, _log, _max, _maximum, _min, _minimum, _prod, _put,
-    _remainder, _rint, _settle, _sign, _smallest, _sum, _uniform,
+    _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
+    _int_floor_divide, _int_pow, _int_remainder, _int_sum, _isinf, _largest, _least_number, _log,
+    _max, _maximum, _min, _minimum, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,
+    _uniform,
 )
 """
 _LINEAR = "from distvec_linear import combine, multi_dot\n"

@@ -215,6 +215,21 @@ def test_var_of_what_lies_far_from_zero(ps: dv.Session) -> None:
     np.testing.assert_allclose(float(ps.array(host).var()), host.var(), rtol=1e-10)
 
 
+def test_compiled_loops_leave_nan_out(
+    ps: dv.Session, small_arrays_are_compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ps_backend.kernels.LINEAR_FROM_LENGTH", 1 << 17)
+    host = np.random.default_rng(0).standard_normal(1 << 17)
+    host[:3000], host[5000::7] = np.nan, np.nan
+    for dtype in (np.float64, np.float32):
+        typed = host.astype(dtype)
+        x = ps.array(typed)
+        for function in (np.nanmin, np.nanmax):
+            assert function(x).numpy() == function(typed)
+            assert np.isnan(function(x * np.nan).numpy())
+        np.testing.assert_allclose(float(np.nanvar(x)), np.nanvar(typed, dtype=float), rtol=1e-6)
+
+
 def test_warnings_of_nothing(ps: dv.Session) -> None:
     x = ps.zeros(0)
     for call in (np.var, np.std, np.nanmean, np.nanvar, np.mean):
