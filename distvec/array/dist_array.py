@@ -10,7 +10,9 @@ from distvec.array import (
     hints,
     indexing,
     items,
+    iteration,
     numpy_protocols,
+    printing,
     real_functions,
     reductions,
     statistics,
@@ -73,11 +75,10 @@ class DistArray(Arithmetic):
         return format(self.scalar("format()"), spec) if self.ndim == 0 else str(self)
 
     def __str__(self) -> str:
-        return indexing.inner_text(self, "str()")
+        return printing.as_text(self)
 
     def __repr__(self) -> str:
-        inner = indexing.inner_text(self, "repr()")
-        return f"DistArray({inner}, dtype={self.dtype}, shape={self.shape})"
+        return printing.as_code(self)
 
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.
@@ -103,8 +104,8 @@ class DistArray(Arithmetic):
     def __setitem__(self, key: Any, value: Any) -> None:
         items.set_item(self, key, value)
 
-    def __iter__(self) -> Any:
-        raise TypeError("iteration would pull the elements one by one; use x.numpy()")
+    __iter__, __contains__ = iteration.iterate, iteration.contains
+    blocks = iteration.blocks
 
     # --- methods as NumPy's -------------------------------------------------------------------
 

@@ -73,25 +73,6 @@ def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDA
         )
 
 
-SHOWN = 3
-"""So many elements at each end are printed."""
-
-
-def shown(x: Handle, at_each_end: int = SHOWN) -> str:
-    """The first and last elements in print: a sparse pull, whatever the length."""
-    if x.size <= 2 * at_each_end:
-        return ", ".join(str(value) for value in numpy(x))
-    ends = [str(v) for v in pull(x, [*range(at_each_end), *range(-at_each_end, 0)])]
-    return ", ".join((*ends[:at_each_end], "...", *ends[at_each_end:]))
-
-
-def inner_text(x: Handle, what: str) -> str:
-    """The values in print; of a vector the ends only, an implicit transfer of these."""
-    x.session.transfer_implicitly(x.node, what, min(x.size, 2 * SHOWN))
-    x.session.evaluate_implicitly(x, what)
-    return f"[{shown(x)}]" if x.ndim else str(x.scalar(what))
-
-
 def _length(x: Handle) -> int:
     if not x.ndim:
         raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")

@@ -185,6 +185,17 @@ class Client(Connection):
         self.counters.count_vectors(read=1)
         return target
 
+    def read_rows(self, buffer: int, type: ArrayType, start: int, stop: int) -> np.ndarray:
+        """The rows ``start:stop`` of ``buffer``, ``0 <= start <= stop <= length``.
+
+        One message to each server that holds some. Raises ``BufferLost``.
+        """
+        if not 0 <= start <= stop <= type.space.length:
+            raise IndexError(f"rows {start}:{stop} are not within 0:{type.space.length}")
+        found = np.empty((stop - start, *type.row), type.dtype)
+        self._send(self._requests.read_rows(buffer, type, start, stop, found), recorded=False)
+        return found
+
     # --- sparse -----------------------------------------------------------------------------------
 
     def gather(self, buffer: int, type: ArrayType, indices: npt.ArrayLike) -> np.ndarray:

@@ -106,6 +106,11 @@ class Connection:
         self._check_usable()
         self._fan_out.await_all()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was disconnected: then it holds nothing any more."""
+        return self._closed
+
     def close(self) -> None:
         """Disconnect. Whoever opened the session ends it too: its buffers are freed. Idempotent."""
         if self._closed:

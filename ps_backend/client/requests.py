@@ -114,6 +114,21 @@ class Requests:
             message.into = byte_view(out[low:high])
         return messages
 
+    def read_rows(
+        self, buffer: int, type: ArrayType, start: int, stop: int, out: np.ndarray
+    ) -> Messages:
+        """To each server that holds some of the rows ``start:stop``: send them, into ``out``."""
+        messages: Messages = {}
+        array = encode_array(buffer, type)
+        for server in type.space.holders(self.servers):
+            low, high = type.space.range_of(server, self.servers)
+            low, high = max(low, start), min(high, stop)
+            if low < high:
+                message = self.message("read", array=array, first=low, count=high - low)
+                message.into = byte_view(out[low - start : high - start])
+                messages[server] = message
+        return messages
+
     # --- sparse ---
 
     def gather(

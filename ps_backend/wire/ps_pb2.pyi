@@ -391,12 +391,16 @@ class Write(_message.Message):
     def __init__(self, target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
 class Read(_message.Message):
-    __slots__ = ("array", "shared")
+    __slots__ = ("array", "shared", "first", "count")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     array: Array
     shared: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., shared: bool = ...) -> None: ...
+    first: int
+    count: int
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., shared: bool = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Gather(_message.Message):
     __slots__ = ("array", "count", "shared")

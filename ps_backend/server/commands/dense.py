@@ -22,9 +22,19 @@ def write(session: ServerSession, request: pb.Request, payload: Payload) -> Resp
 
 @command(array_within_bounds, repeatable=True)
 def read(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """All values of a buffer, straight from its memory; those of now of a shared array."""
-    array = request.read.array
-    find = session.store.shared if request.read.shared else session.store.get
-    found = find(array.buffer, session.part(array))
-    parts = [byte_view(found.array)]
+    """Values of a buffer, straight from its memory: all, or those of some rows that follow each
+    other; of a shared array those of now."""
+    body = request.read
+    part = session.part(body.array)
+    find = session.store.shared if body.shared else session.store.get
+    found = find(body.array.buffer, part)
+    rows = found.array
+    if body.count:
+        first, last = body.first - part.low, body.first + body.count - part.low
+        if not 0 <= first < last <= len(rows):
+            raise ValueError(
+                f"{body.count} rows from {body.first} on are not all in {part.low}:{part.high}"
+            )
+        rows = rows[first:last]
+    parts = [byte_view(rows)]
     return Response(pb.Reply(payload=len(parts[0])), parts, [found])

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ps_backend.client import Client
@@ -12,6 +12,7 @@ from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import DTYPES, array_type
+from ps_backend.wire.codec import encode_array
 from tests.ps_backend.helpers import put, share
 
 SPACE = DenseSpace(5000)
@@ -65,6 +66,33 @@ def test_rows_with_a_shape_travel_too():
     with connect_in_process(2) as client:
         number = put(client, SPACE, x)
         np.testing.assert_array_equal(client.read(number, array_type(SPACE, float, (3,))), x)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([1, 2, 3, 7]), st.sampled_from([(), (3,)]), st.data())
+def test_rows_that_follow_each_other(servers, row, data):
+    x = values(DenseSpace(5000 * (row or (1,))[0])).reshape(5000, *row)
+    start = data.draw(st.integers(0, 5000) | st.sampled_from([1023, 1024, 1025]))
+    stop = data.draw(st.integers(start, 5000))
+    type = array_type(SPACE, float, row)
+    with connect_in_process(servers) as client:
+        number = put(client, SPACE, x)
+        client.counters.reset()
+        np.testing.assert_array_equal(client.read_rows(number, type, start, stop), x[start:stop])
+        ranges = [SPACE.range_of(k, servers) for k in range(servers)]
+        asked = [int(max(low, start) < min(high, stop)) for low, high in ranges]
+        assert client.counters.messages_per_server == asked
+
+
+def test_rows_beyond_an_array_or_a_part_are_refused():
+    with connect_in_process(2) as client:
+        number, type = put(client, SPACE, values()), array_type(SPACE, float)
+        for start, stop in ((-1, 3), (3, 2), (0, 5001)):
+            with pytest.raises(IndexError, match="are not within 0:5000"):
+                client.read_rows(number, type, start, stop)
+        message = client._requests.message("read", array=encode_array(number, type), count=5000)
+        with pytest.raises(ValueError, match="5000 rows from 0 on are not all in 0:2048"):
+            client._send({0: message}, recorded=False)
 
 
 @given(st.integers(1, 7), st.integers(1, 9000), st.data(), st.booleans(), st.booleans())

@@ -1,0 +1,87 @@
+"""``repr(x)`` and ``str(x)``: as NumPy prints, of the elements that NumPy would print."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.handle import Handle
+from distvec.array.indexing import pull
+from distvec.array.values import numpy
+
+MOST_SHOWN = 10_000
+"""More elements than these are summarised, whatever NumPy's print options say."""
+
+_NAME = "DistArray("
+
+
+def as_text(x: Handle) -> str:
+    """``str(x)``: evaluation, then an implicit transfer of the elements that are printed."""
+    if not x.ndim:
+        return str(x.scalar("str()"))
+    return _printed(_shown(x, "str()"), x.size, " ")
+
+
+def as_code(x: Handle) -> str:
+    """``repr(x)``: as ``str(x)``, with dtype and shape."""
+    about = f"dtype={x.dtype}, shape={x.shape})"
+    if not x.ndim:
+        return f"{_NAME}{x.scalar('repr()')}, {about}"
+    text = f"{_NAME}{_printed(_shown(x, 'repr()'), x.size, ', ', _NAME)},"
+    width = len(text) - (text.rfind("\n") + 1) + 1 + len(about)
+    is_wide = width > np.get_printoptions()["linewidth"]
+    return f"{text}{chr(10) + ' ' * len(_NAME) if is_wide else ' '}{about}"
+
+
+def _printed(shown: npt.NDArray[Any], size: int, separator: str, prefix: str = "") -> str:
+    """An array of ``size`` elements, of which there are those that NumPy prints.
+
+    NumPy chooses how wide numbers are printed by those that it shows, so the text is its own.
+    """
+    return np.array2string(
+        shown,
+        separator=separator,
+        prefix=prefix,
+        suffix=")" if prefix else "",
+        threshold=0 if _is_summarised(size) else sys.maxsize,
+        edgeitems=_edge_items(),
+    )
+
+
+def _shown(x: Handle, what: str) -> npt.NDArray[Any]:
+    """All of a small array; of others the ends of each axis, with something between them."""
+    if not _is_summarised(x.size):
+        x.session.transfer_implicitly(x.node, what, x.size)
+        x.session.evaluate_implicitly(x, what)
+        return numpy(x)
+    length, *row = x.shape
+    rows = _ends(length)
+    x.session.transfer_implicitly(x.node, what, len(rows) * math.prod(row))
+    x.session.evaluate_implicitly(x, what)
+    found = pull(x, rows)
+    for axis, extent in enumerate(x.shape):
+        if axis:
+            found = found.take(_ends(extent), axis)
+        if extent > found.shape[axis]:  # what is left out stands as one that is not printed
+            found = np.insert(found, found.shape[axis] // 2, found.take(0, axis), axis)
+    return found
+
+
+def _is_summarised(size: int) -> bool:
+    return size > min(np.get_printoptions()["threshold"], MOST_SHOWN)
+
+
+def _ends(extent: int) -> list[int]:
+    """The indices that NumPy prints of so many."""
+    at_each_end = max(1, _edge_items())
+    if extent <= 2 * at_each_end:
+        return list(range(extent))
+    return [*range(at_each_end), *range(extent - at_each_end, extent)]
+
+
+def _edge_items() -> int:
+    return min(np.get_printoptions()["edgeitems"], MOST_SHOWN // 2)
