@@ -35,6 +35,8 @@ _VALUE_BYTES = 512
 _KERNEL_BYTES = 1024
 """Counted for each value, link and reduction of a sweep that is remembered, and of a kernel."""
 
+_BY = " by "
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -81,7 +83,7 @@ class ServerSession:
         self.meetings = RendezvousTable(host.room, host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}
-        """What is held for a client besides, such as the memory that it shares."""
+        """What is held for a client besides, by ``attachment``: the memory that is shared."""
         self._kept = [host.memory.reserve(_SESSION_BYTES, "a new session")]
         self._members: dict[str, _Member] = {}
         self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
@@ -110,7 +112,9 @@ class ServerSession:
         """Forget ``client``; what it made stays."""
         with self._lock:
             self._members.pop(client, None)
-            self.attached.pop(client, None)
+            for name in list(self.attached):
+                if name.rpartition(_BY)[0] == client:
+                    self.attached.pop(name, None)
 
     def admit(self, client: str, key: bytes) -> None:
         """Raise ``SessionUnknown`` for who never joined, ``AuthenticationError`` for another."""
@@ -193,6 +197,11 @@ class ServerSession:
             self._kernels.clear()
             self._kept.clear()
             self.attached.clear()
+
+
+def attachment(client: str, process: int) -> str:
+    """The name of what is held for a process that speaks for ``client``: its own, or a server."""
+    return f"{client}{_BY}{process}"
 
 
 def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:

@@ -7,6 +7,7 @@ memory, part by part from whoever holds it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -21,7 +22,7 @@ from ps_backend.server.peers import Asked, Neighbours, wait_for_all
 from ps_backend.server.pieces import pieces_of
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory, MemoryBlock
-from ps_backend.server.state.store import Buffer
+from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
@@ -30,6 +31,11 @@ Array = npt.NDArray[Any]
 Look = Callable[[], None]
 Finish = Callable[[Look], None]
 """Waits for what is missing, and copies it where it belongs."""
+
+
+_MOST_HELD = 1 << 20
+"""Bytes that an input reads from one other server, up to which they are fetched before the program
+begins, with all others from there in one message."""
 
 
 class Scratch:
@@ -58,6 +64,9 @@ class Source(ABC):
     def __init__(self, value: ValueType) -> None:
         self.row, self.width = value.row, prod(value.row)
         self.dtype = np.dtype(value.dtype)
+        self.row_bytes = self.width * self.dtype.itemsize
+        self.streams = False
+        """Whether much of it comes from other servers while the program runs."""
 
     @property
     @abstractmethod
@@ -122,11 +131,20 @@ class _Home:
 class Viewed(Source):
     """An input that is read through a view without index."""
 
-    def __init__(self, value: ValueType, view: View, number: int, session: ServerSession) -> None:
+    def __init__(
+        self, value: ValueType, view: View, number: int, session: ServerSession, here: Part
+    ) -> None:
+        """``here``: the part of the sweep."""
         super().__init__(value)
         self._view, self._number, self._memory = view, number, session.store.memory
         self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
         self._held: dict[Span, tuple[MemoryBlock, Array]] = {}
+        sizes: Counter[int] = Counter()
+        for span in self._spans(here.low, here.high):
+            if span.server != session.index:
+                sizes[span.server] += span.size * self.dtype.itemsize
+        self._few = {server for server, size in sizes.items() if size <= _MOST_HELD}
+        self.streams = len(self._few) < len(sizes)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -142,9 +160,14 @@ class Viewed(Source):
         (span,) = self._spans(low, high)
         return self._local(span).reshape(-1)
 
-    def foreign(self, low: int, high: int) -> Iterator[Span]:
-        """What the slots read that lies on other servers."""
-        return (span for span in self._spans(low, high) if span.server != self._home.here)
+    @property
+    def has_little(self) -> bool:
+        """Whether there are servers that have little of it."""
+        return bool(self._few)
+
+    def little(self, low: int, high: int) -> Iterator[Span]:
+        """What the slots read from these."""
+        return (span for span in self._spans(low, high) if span.server in self._few)
 
     def hold(self, span: Span, block: MemoryBlock, low: int, high: int) -> None:
         """These bytes of ``block`` are, or will be, what ``span`` names."""
@@ -217,11 +240,7 @@ class Indexed(Source):
         self._low = index.part.low
         self._rows = self._home.flat.reshape(-1, self.width)
         self._verify()
-
-    @property
-    def has_foreign(self) -> bool:
-        """Whether other servers have some of the buffer."""
-        return any(server != self._home.here for server, _, _ in self._home.ranges)
+        self.streams = any(server != session.index for server, _, _ in self._home.ranges)
 
     def _verify(self) -> None:
         wanted, length = self._index, self._home.type.space.length

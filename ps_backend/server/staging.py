@@ -33,11 +33,12 @@ from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 
-_BATCH = 1 << 18
-"""Elements of a batch, unless one block has more."""
-_MOST_HELD = 1 << 20
-"""Bytes that an input reads from one other server, up to which they are fetched before the program
-begins, with all others from there in one message."""
+_BATCH_BYTES = 2 << 20
+"""What is staged for a batch, unless one block has more: it stays in the cache of a core."""
+_FETCHED_BYTES = 8 << 20
+"""The same where some of it comes from other servers: fewer messages, larger ones."""
+_SHARE = 32
+"""But so much takes at most this part of the budget."""
 _SMALL_BYTES = 64 << 20
 """Scratch memory that is counted, but not refused: it must not fail on one of several servers."""
 
@@ -73,10 +74,12 @@ class Staging:
     ) -> None:
         """Takes the scratch memory; raises ``OutOfBudget``."""
         self._call, self._sources, self._here = call, sources, here
+        self._streams = any(source.streams for source in sources)
+        self._batch_bytes = _BATCH_BYTES
+        if self._streams:
+            self._batch_bytes = max(_BATCH_BYTES, min(_FETCHED_BYTES, memory.budget // _SHARE))
         self._runs = [_Run(number, *ends) for number, ends in enumerate(self._cut())]
-        self.small, streams = self._foreign()
-        """What to fetch before the program begins, by server: so little that it is worth it."""
-        self._sets = self._scratch(memory, 2 if streams else 1)
+        self._sets = self._scratch(memory)
 
     @property
     def longest(self) -> int:
@@ -138,39 +141,29 @@ class Staging:
         yield from self._batches(high, here.high)
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        size = self._here.block_size
-        widest = max(source.width for source in self._sources)
-        most = max(1, _BATCH // (size * widest)) * size
-        for first in range(low, high, most):
-            yield first, min(first + most, high)
+        size, whole = self._here.block_size, _Run(0, low, high)
+        staged = [source for source in self._sources if not whole.is_in_place(source)]
+        block = size * sum(source.row_bytes for source in staged)
+        step = max(1, self._batch_bytes // max(1, block)) * size
+        for first in range(low, high, step):
+            yield first, min(first + step, high)
 
-    def _foreign(self) -> tuple[dict[int, list[tuple[Viewed, Span]]], bool]:
-        """Of what other servers have, by server, what is little; and whether there is more."""
-        small: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
-        streams = False
+    def little(self) -> Iterator[tuple[Viewed, Span]]:
+        """What to fetch before the program begins, as it is so little."""
         for source in self._sources:
-            if isinstance(source, Viewed):
-                spans: dict[int, list[Span]] = defaultdict(list)
+            if isinstance(source, Viewed) and source.has_little:
                 for run in self._runs:
                     if not run.is_in_place(source):
-                        for span in source.foreign(run.low, run.high):
-                            spans[span.server].append(span)
-                for server, some in spans.items():
-                    if sum(span.size for span in some) * source.dtype.itemsize <= _MOST_HELD:
-                        small[server] += [(source, span) for span in some]
-                    else:
-                        streams = True
-            elif isinstance(source, Indexed):
-                streams = streams or source.has_foreign
-        return small, streams
+                        yield from ((source, one) for one in source.little(run.low, run.high))
 
-    def _scratch(self, memory: Memory, sets: int) -> list[list[Scratch | None]]:
+    def _scratch(self, memory: Memory) -> list[list[Scratch | None]]:
         """Memory for the inputs that are not always in place, as often as batches are alive."""
+        sets = 2 if self._streams else 1
         lengths = []
         for source in self._sources:
             staged = [run for run in self._runs if not run.is_in_place(source)]
             longest = max((run.high - run.low for run in staged), default=0)
-            lengths.append(longest * source.width * source.dtype.itemsize)
+            lengths.append(longest * source.row_bytes)
         sizes = [size for size in lengths if size] * sets
         small = sum(sizes) <= _SMALL_BYTES
         blocks = iter(memory.allocate(sizes, "staging the views of a program", force=small))
@@ -188,6 +181,7 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
 
     Raises ``BufferLost``, ``InvalidProgram``, ``IndexError``, ``OutOfBudget``.
     """
+    here = session.part_of(call.space, "bool", call.sweep.row)
     sources: list[Source] = []
     arguments = zip(call.inputs, call.sweep.inputs, call.views, inputs, strict=True)
     for number, value, view, buffer in arguments:
@@ -197,8 +191,7 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
             index = session.store.get(view.index, session.part_of(call.space, "int64", ()))
             sources.append(Indexed(value, view, number, session, index))
         elif view is not None:
-            sources.append(Viewed(value, view, number, session))
-    here = session.part_of(call.space, "bool", call.sweep.row)
+            sources.append(Viewed(value, view, number, session, here))
     return Staging(call, sources, here, session.store.memory)
 
 
@@ -208,8 +201,8 @@ def fetch_small(
     """Fetch the little that they need, by one message to each server that has some of it."""
     wanted: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
     for staging in stagings:
-        for server, some in staging.small.items():
-            wanted[server] += some
+        for source, span in staging.little():
+            wanted[span.server].append((source, span))
     asked: list[Asked] = []
     for server, some in wanted.items():
         sizes = [span.size * source.dtype.itemsize for source, span in some]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ps_backend.errors import OutOfBudget
 from ps_backend.server.service import Service
+from ps_backend.server.session import attachment
 from ps_backend.server.state.memory import Reservation
 from ps_backend.transport.shared_memory.segment import WHOLE_BYTES, Segment
 from ps_backend.wire import ps_pb2 as pb
@@ -27,7 +28,10 @@ class _Attached:
 
 
 class Segments:
-    """One segment for each client that has one; it goes when the client does. Thread-safe."""
+    """One segment for each client that has one, and for each server that fetches in its name.
+
+    They go when the client does, or their process. Thread-safe.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -40,17 +44,18 @@ class Segments:
         that names another client: it shares nothing.
         """
         attached = self._service.attached(request)
-        known = attached.get(request.client)
-        if isinstance(known, _Attached) and known.segment.is_of(request.segment):
+        there, memory = request.segment, self._service.memory
+        name = attachment(request.client, there.pid)
+        known = attached.get(name)
+        if isinstance(known, _Attached) and known.segment.is_of(there):
             return known.segment
         self.forget_dead()
-        there, memory = request.segment, self._service.memory
         most = memory.budget // _SHARE // WHOLE_BYTES
         segment = Segment.attach(there) if most else None
         if segment is None:
             return None
         with self._lock:
-            attached.pop(request.client, None)
+            attached.pop(name, None)
             if sum(map(len, self._service.all_attached())) >= most:
                 return None
             try:
@@ -58,7 +63,7 @@ class Segments:
             except OutOfBudget:
                 return None
             path = f"/proc/{there.pid}/fd/{there.file}"
-            attached[request.client] = _Attached(path, segment, kept)
+            attached[name] = _Attached(path, segment, kept)
         return segment
 
     def forget_dead(self) -> None:
