@@ -14,6 +14,7 @@ check_neighbours(__file__)  # before anything of ps_backend is imported
 from distvec.array import functions, hints, reductions
 from distvec.array.closeness import allclose, array_equal, array_equiv, isclose
 from distvec.array.dist_array import DistArray
+from distvec.array.einsum import einsum
 from distvec.array.functions import (
     astype,
     clip,
@@ -32,8 +33,10 @@ from distvec.array.nan_functions import (
     nansum,
     nanvar,
 )
+from distvec.array.products import dot, matmul, norm, outer, tensordot, vdot, vecdot
 from distvec.array.real_functions import nan_to_num
-from distvec.array.reductions import count_nonzero, dot, mean, norm, vecdot
+from distvec.array.reductions import count_nonzero, mean
+from distvec.array.rows import log_softmax, logsumexp, softmax
 from distvec.array.statistics import average, ptp, std, var
 from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local
@@ -48,8 +51,6 @@ from ps_backend.errors import (
     StaleRequest,
 )
 from ps_backend.program import ops, reducers
-
-vdot = dot
 
 __version__ = "0.1.0"
 
@@ -73,10 +74,14 @@ __all__ = [
     "connect",
     "count_nonzero",
     "dot",
+    "einsum",
     "evaluate",
     "full_like",
     "isclose",
     "local",
+    "log_softmax",
+    "logsumexp",
+    "matmul",
     "mean",
     "nan_to_num",
     "nanargmax",
@@ -88,9 +93,12 @@ __all__ = [
     "nanvar",
     "norm",
     "ones_like",
+    "outer",
     "profile",
     "ptp",
+    "softmax",
     "std",
+    "tensordot",
     "var",
     "vdot",
     "vecdot",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distvec.array import hints
-from distvec.array.creation import filled, length_of, put, vector_type
+from distvec.array.creation import filled, length_of, put, reshape, shape_of, type_of
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
@@ -96,6 +96,16 @@ class Session(Home):
         """Zeros: lazily made, they cost no more than memory without values."""
         return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
+    def eye(
+        self, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None
+    ) -> DistArray:
+        """A table with ones on its ``k``-th diagonal; lazy as ``full``."""
+        shape = shape_of((n_rows, n_rows if n_cols is None else n_cols))
+        column = reshape(self._iota(shape[0]), (shape[0], 1))
+        numbers = np.arange(-k, shape[1] - k)
+        result: DistArray = column == numbers
+        return result.astype(np.float64 if dtype is None else dtype)
+
     def arange(
         self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None
     ) -> DistArray:
@@ -132,7 +142,7 @@ class Session(Home):
         return values.astype(kind)
 
     def _iota(self, length: int) -> DistArray:
-        node = self.graph.make("iota", (), vector_type(length, np.dtype(np.int64)))
+        node = self.graph.make("iota", (), type_of((length,), np.dtype(np.int64)))
         return DistArray(self, node)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Shapes as users write them, and arrays in another shape: rank 0 or 1."""
+"""Shapes as users write them, and arrays in another shape: rank 0, 1 or 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from distvec.array.handle import Handle, check_session
 from distvec.diagnostics.profile import measured
-from distvec.graph import build
+from distvec.graph import shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Graph, Node
 from distvec.runtime.evaluation import Evaluator
@@ -19,18 +19,23 @@ from ps_backend.program.types import ArrayType, array_type
 
 H = TypeVar("H", bound=Handle)
 
+MOST_RANK = 2
+
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    """``shape`` as a tuple: an integer or a sequence of at most one.
+    """``shape`` as a tuple: an integer or a sequence of at most two.
 
     ``TypeError`` for what is no integer, ``ValueError`` for one that cannot be a length.
     """
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    if len(extents) > 1:
+    if len(extents) > MOST_RANK:
         raise NotImplementedError(
-            f"arrays of shape {extents} are not supported yet; rank is 0 or 1"
+            f"arrays of shape {extents} are not supported; rank is {MOST_RANK} at most"
         )
-    return tuple(length_of(extent, "shape") for extent in extents)
+    lengths = tuple(length_of(extent, "shape") for extent in extents)
+    if lengths[1:] == (0,):
+        raise NotImplementedError(f"a table needs a column at least, got shape {lengths}")
+    return lengths
 
 
 def length_of(length: Any, name: str) -> int:
@@ -49,17 +54,13 @@ def length_of(length: Any, name: str) -> int:
 
 
 def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
-    """``values`` of rank 0 or 1, in ``dtype`` or their own: on the servers, at once."""
+    """``values`` of rank 0, 1 or 2, in ``dtype`` or their own: on the servers, at once."""
     host = np.asarray(values, None if dtype is None else check_dtype(dtype))
     check_dtype(host.dtype)
-    if host.ndim > 1:
-        raise NotImplementedError(
-            f"arrays of rank {host.ndim} are not supported yet; "
-            f"pass a vector, for instance values.ravel()"
-        )
-    if host.ndim == 0:
+    shape = shape_of(host.shape)
+    if not shape:
         return session.graph.constant(host[()], host.dtype)
-    buffer = session.new_buffer(vector_type(len(host), host.dtype))
+    buffer = session.new_buffer(type_of(shape, host.dtype))
     with measured(session.counters):
         session.client.write(buffer.id, buffer.type.space, np.ascontiguousarray(host))
     return session.graph.leaf(buffer)
@@ -72,61 +73,113 @@ def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node
         raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
     kind = check_dtype(dtype if dtype is not None else value.dtype)
     constant = graph.constant(np.asarray(fill_value, kind)[()], kind)
-    extents = shape_of(shape)
-    return repeated(graph, constant, *extents) if extents else constant
+    return repeated(graph, constant, shape_of(shape))
 
 
-def repeated(graph: Graph, scalar: Node, length: int) -> Node:
-    """A vector of ``length`` with ``scalar`` everywhere."""
-    return graph.make("fill", (scalar,), vector_type(length, scalar.dtype))
+def repeated(graph: Graph, scalar: Node, shape: tuple[int, ...]) -> Node:
+    """An array of ``shape`` on the servers with ``scalar`` everywhere; itself for rank 0."""
+    return graph.make("fill", (scalar,), type_of(shape, scalar.dtype)) if shape else scalar
 
 
-def vector_type(length: int, dtype: np.dtype[Any]) -> ArrayType:
-    """The type of vectors of ``length`` as users make them: all of one length are aligned."""
-    return array_type(DenseSpace(length), dtype)
+def type_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
+    """The type of arrays as users make them: all of one length are aligned."""
+    return array_type(DenseSpace(shape[0]), dtype, shape[1:])
 
 
 def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
-    """``x`` in ``shape``, which holds as many elements: its own, or ``()`` and ``(1,)``; lazy."""
-    wanted = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    wanted = (x.size,) if wanted == (-1,) else wanted
-    if shape_of(wanted) == x.shape:
+    """``x`` in ``shape``, which holds as many elements in the same order; lazy.
+
+    Where rows stay whole, as from ``(n,)`` to ``(n, 1)``, nothing moves.
+    """
+    wanted = _wanted(x, shape)
+    if wanted == x.shape:
         return x.copy()
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
+    graph = x.session.graph
     with x.session.holders.lock:
-        if not wanted:
-            return x.like(build.scalar_of(x.session.graph, x.node))
-        return x.like(repeated(x.session.graph, x.node, 1))
+        return x.like(_reshaped(graph, x.node, wanted))
+
+
+def _wanted(x: Handle, shape: Any) -> tuple[int, ...]:
+    """``shape`` with what -1 stands for."""
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    given = [extent for extent in extents if extent != -1]
+    if len(given) == len(extents) - 1:
+        rest, left = divmod(x.size, max(1, math.prod(given)))
+        if left or not math.prod(given):
+            raise ValueError(f"cannot reshape array of size {x.size} into shape {extents}")
+        extents = tuple(rest if extent == -1 else extent for extent in extents)
+    return shape_of(extents)
+
+
+def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
+    own = node.type.shape
+    if node.on_client:
+        if node.is_scalar:
+            return repeated(graph, node, shape)
+        return shapes.reshaped(graph, node, shape)
+    if not shape:
+        return shapes.scalar_of(graph, node)
+    if math.prod(own) == 1:
+        return repeated(graph, shapes.scalar_of(graph, node), shape)
+    if own[0] == shape[0]:  # one of them has columns of one element
+        op = "as_column" if len(shape) == 2 else "as_vector"
+        return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))
+    return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1, 0))
+
+
+def reshape_method(x: H, *shape: Any, order: str = "C", copy: bool | None = None) -> H:
+    """As the function; ``x.reshape(n, k)`` and ``x.reshape((n, k))``."""
+    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
+
+
+def ravel(x: H, order: str = "C") -> H:
+    """The elements as a vector, row by row; lazy."""
+    return reshape(x, (x.size,))
 
 
 def squeeze(x: H, /, axis: Any = None) -> H:
-    """``x`` without its axis, which must be of length 1; lazy."""
-    axes = (0,) * x.ndim if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    if axes and x.shape != (1,):
+    """``x`` without the axes of length 1, or without those of ``axis``, which must be; lazy."""
+    ones = [k for k, extent in enumerate(x.shape) if extent == 1]
+    axes = ones if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+    if not set(axes) <= set(ones):
         raise ValueError(f"squeeze: axis {axis} of an array of shape {x.shape} has not length 1")
-    return reshape(x, ()) if axes else x.copy()
+    return reshape(x, tuple(extent for k, extent in enumerate(x.shape) if k not in axes))
+
+
+def expand_dims(x: H, /, *, axis: int | tuple[int, ...] = 0) -> H:
+    """``x`` with an axis of length 1 at ``axis``; lazy."""
+    given = axis if isinstance(axis, tuple) else (axis,)
+    rank = x.ndim + len(given)
+    axes = np.lib.array_utils.normalize_axis_tuple(given, rank)
+    extents = iter(x.shape)
+    return reshape(x, tuple(1 if k in axes else next(extents) for k in range(rank)))
 
 
 def broadcast_to(x: H, /, shape: Any) -> H:
-    """``x`` in ``shape``: a scalar or a vector of length 1 repeated; lazy."""
+    """``x`` stretched to ``shape`` as NumPy does; lazy."""
     wanted = shape_of(shape)
     if wanted == x.shape:
         return x.copy()
-    if not wanted or x.shape not in ((), (1,)):
+    try:
+        fits = np.broadcast_shapes(x.shape, wanted) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
         raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
-    graph = x.session.graph
+    same_rows = not x.node.on_client and x.ndim == len(wanted) and x.shape[0] == wanted[0]
+    space = x.space if same_rows else DenseSpace(wanted[0])
     with x.session.holders.lock:
-        scalar = build.scalar_of(graph, x.node) if x.ndim else x.node
-        return x.like(repeated(graph, scalar, *wanted))
+        type = array_type(space, x.dtype, wanted[1:])
+        return x.like(shapes.broadcast_to(x.session.graph, x.node, type))
 
 
 def broadcast_arrays(*arrays: H) -> list[H]:
-    """``arrays`` in their common shape: scalars and vectors of length 1 repeated; lazy."""
+    """``arrays`` in their common shape; lazy."""
     if not arrays:
         return []
     for array in arrays:
         check_session(arrays[0].session, array, "broadcast_arrays")
-    nodes = build.broadcast(arrays[0].session.graph, [array.node for array in arrays])
-    shape = next((node.type.shape for node in nodes if not node.is_scalar), ())
+    _, shape = shapes.common_shape([array.node for array in arrays])
     return [broadcast_to(array, shape) for array in arrays]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from distvec.array import (
     choosing,
+    creation,
     functions,
     hints,
     indexing,
@@ -13,9 +14,12 @@ from distvec.array import (
     iteration,
     numpy_protocols,
     printing,
+    products,
     real_functions,
     reductions,
+    rows,
     statistics,
+    transposed,
     values,
 )
 from distvec.array.namespace import check_version
@@ -26,7 +30,8 @@ from distvec.planner.plan import Template
 
 
 class DistArray(Arithmetic):
-    """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar) or 1.
+    """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar), 1 (a vector)
+    or 2 (a table: its rows are split over the servers).
 
     Operators, NumPy functions and the functions of ``distvec`` build a graph and cost no message.
     ``float()``, ``bool()``, ``int()``, ``.item()``, ``np.asarray()``, ``repr()``, ``.numpy()``,
@@ -42,12 +47,17 @@ class DistArray(Arithmetic):
     @property
     def nbytes(self) -> int:
         """Bytes that the elements take on all servers together."""
-        return self.size * self.dtype.itemsize
+        return self.node.type.nbytes
 
     @property
-    def T(self) -> DistArray:
-        """The array itself: its rank is below 2."""
-        return self
+    def T(self) -> Any:
+        """With the axes in the other order: the array itself below rank 2, see ``transpose``."""
+        return transposed.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """A table with its axes in the other order. ``ValueError`` below rank 2."""
+        return transposed.matrix_transpose(self)
 
     @property
     def device(self) -> str:
@@ -126,8 +136,17 @@ class DistArray(Arithmetic):
     argmin, argmax = reductions.argmin, reductions.argmax
     any, all, mean = reductions.any, reductions.all, reductions.mean
     var, std = statistics.var, statistics.std
-    dot, __matmul__ = reductions.dot, reductions.matmul
-    __rmatmul__ = reductions.matmul_reflected
+    dot, __matmul__ = products.dot, products.matmul_operator
+    __rmatmul__ = products.matmul_reflected
+    cumsum, sort = rows.cumsum, rows.sort_in_place
+    argsort = rows.argsort
+    reshape, ravel, squeeze = creation.reshape_method, creation.ravel, creation.squeeze
+    flatten = creation.ravel
+
+    def transpose(self, *axes: Any) -> Any:
+        """As ``numpy.transpose``."""
+        given = axes[0] if len(axes) == 1 else axes or None
+        return transposed.transpose(self, given)
 
     nonzero = choosing.nonzero
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from math import prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from distvec.graph import build
+from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import ArrayType, ScalarType
+from ps_backend.program.types import ArrayType, ClientType
 
 
 class Home(Evaluator):
@@ -62,30 +63,30 @@ class Handle:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``()`` or ``(n,)``."""
+        """``()``, ``(n,)``, or ``(n, k)`` of a table."""
         return self.node.type.shape
 
     @property
     def ndim(self) -> int:
-        """0 or 1."""
+        """0, 1 or 2."""
         return len(self.node.type.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.node.type.shape[0] if self.node.type.shape else 1
+        return prod(self.node.type.shape)
 
     @property
     def type(self) -> ArrayType:
-        """What the vector is, for servers and tasks. ``TypeError`` for a scalar."""
+        """What the array is, for servers and tasks. ``TypeError`` for what the client keeps."""
         type = self.node.type
-        if isinstance(type, ScalarType):
-            raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+        if isinstance(type, ClientType):
+            raise TypeError(f"an array of shape {type.shape} that the client keeps is in no space")
         return type
 
     @property
     def space(self) -> Space:
-        """The index set that the vector is defined on. ``TypeError`` for a scalar."""
+        """The index set that axis 0 is. ``TypeError`` for what the client keeps."""
         return self.type.space
 
     def __len__(self) -> int:
@@ -136,18 +137,22 @@ class Handle:
                 f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
                 f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
             )
-        if value.shape != self.shape and value.ndim and not (value.shape == (1,) and self.ndim):
+        if value.shape != self.shape and not _broadcasts(value.shape, self.shape):
             raise ValueError(
                 f"non-broadcastable output operand with shape {self.shape} doesn't match "
                 f"the broadcast shape {value.shape}"
             )
         graph = self.session.graph
         with self.turn, self.session.holders.lock:
-            node = value.node
-            if value.shape != self.shape:
-                scalar = build.scalar_of(graph, node) if value.ndim else node
-                node = graph.make("fill", (scalar,), self.node.type.of(value.dtype))
+            node = shapes.broadcast_to(graph, value.node, self.node.type)
             return self.become(build.cast(graph, node, self.dtype))
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array of ``shape`` can be stretched to another one."""
+    return len(shape) <= len(to) and all(
+        extent in (1, wanted) for extent, wanted in zip(shape[::-1], to[::-1], strict=False)
+    )
 
 
 def check_session(session: Evaluator, operand: Handle, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distvec.array import creation as shapes
-from distvec.array import functions, reductions, statistics
+from distvec.array import functions, products, reductions, rows, statistics, transposed
 from distvec.array.handle import Home
 from distvec.array.numpy_statistics import COMPARISONS, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
@@ -23,39 +23,50 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: each holds what the ones before it do."""
 
 _STATISTICS = ("var", "std")
-_REDUCTIONS = ("mean", "count_nonzero", "matmul", "vecdot")
-_CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace")
+_REDUCTIONS = ("mean", "count_nonzero")
+_PRODUCTS = ("matmul", "vecdot", "tensordot")
+_ROWS = ("cumulative_sum", "cumulative_prod", "sort", "argsort", "concat", "stack")
+_CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
 _COMPOSED = ("where", "clip", "evaluate")
-_SHAPES = ("broadcast_arrays", "broadcast_to", "reshape", "squeeze")
+_SHAPES = ("broadcast_arrays", "broadcast_to", "reshape", "squeeze", "expand_dims")
+_TRANSPOSED = ("matrix_transpose", "permute_dims")
 _DEVICE = "servers"
 
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
     composed = (*STATISTICS, *NAN_FUNCTIONS, *COMPARISONS, *_LIKE, *_COMPOSED, "nan_to_num")
-    return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *composed, "dot", "norm"))
+    products = (*_PRODUCTS, "dot", "norm", "outer", "einsum")
+    return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *composed, *products))
 
 
 class _Linalg:
-    """The part of the ``linalg`` extension that vectors have."""
+    """The part of the ``linalg`` extension that vectors and tables have."""
 
     @staticmethod
     def vector_norm(
         x: Arithmetic, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
     ) -> Arithmetic:
-        """Vector norm; see ``reductions.norm``."""
-        return reductions.norm(x, ord, axis, keepdims=keepdims)
+        """Vector norm; see ``products.norm``."""
+        return products.norm(x, ord, axis, keepdims=keepdims)
 
-    vecdot = staticmethod(reductions.vecdot)
+    vecdot = staticmethod(products.vecdot)
+    matmul = staticmethod(products.matmul)
+    outer = staticmethod(products.outer)
+    matrix_transpose = staticmethod(transposed.matrix_transpose)
 
 
 class _Info:
     """What ``__array_namespace_info__()`` returns: devices and dtypes."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What the standard asks: no masks as indices, shapes that are known, rank 1 at most."""
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 1}
+        """What the standard asks: no masks as indices, shapes that are known, rank 2 at most."""
+        return {
+            "boolean indexing": False,
+            "data-dependent shapes": False,
+            "max dimensions": shapes.MOST_RANK,
+        }
 
     def default_device(self) -> str:
         """The only device there is."""
@@ -113,7 +124,7 @@ def _on_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """Functions of the array API standard over ranks 0 and 1; creation goes to one session.
+    """Functions of the array API standard over ranks 0 to 2; creation goes to one session.
 
     Two namespaces of one session are equal. ``evaluate`` is an addition: it computes several lazy
     arrays in one go, which code that runs on eager arrays too may look for.
@@ -136,6 +147,12 @@ class Namespace:
             setattr(self, name, getattr(reductions, name))
         for name in _STATISTICS:
             setattr(self, name, getattr(statistics, name))
+        for name in _PRODUCTS:
+            setattr(self, name, getattr(products, name))
+        for name in _ROWS:
+            setattr(self, name, getattr(rows, name))
+        for name in _TRANSPOSED:
+            setattr(self, name, getattr(transposed, name))
         for name in _COMPOSED:
             setattr(self, name, getattr(functions, name))
         for name in _SHAPES:

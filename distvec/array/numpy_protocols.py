@@ -9,13 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import add_at, choosing, creation, functions, reductions
+from distvec.array import (
+    add_at,
+    choosing,
+    creation,
+    functions,
+    products,
+    reductions,
+    rows,
+    transposed,
+)
+from distvec.array.einsum import einsum
 from distvec.array.numpy_statistics import numpy_functions
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic, Deferred, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, target_of
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops, reducers
 
+_PRODUCTS = {
+    np.matmul: products.matmul,
+    np.vecdot: products.vecdot,
+    np.matvec: products.matmul,
+    np.vecmat: products.matmul,
+}
 _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 
@@ -37,7 +53,10 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
             f"{', '.join(sorted(ops.NAMES.values()))}; or pull the values with x.numpy()"
         )
     _check_free(function, kwargs)
-    result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
+    try:
+        result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
+    except Deferred:
+        return NotImplemented
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
     return result if out is None else _store(out, result, function.__name__)
@@ -81,8 +100,8 @@ def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
 
 def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
     """What computes a ufunc, in the session of ``operands``; None if nothing does."""
-    if function is np.matmul or function is np.vecdot:
-        return lambda *inputs: reductions.dot(*_as_arrays(inputs))
+    if function in _PRODUCTS:
+        return _PRODUCTS[function]
     name = ops.NAMES.get(function)
     if name is None:
         return None
@@ -177,14 +196,37 @@ def _functions() -> dict[Any, Callable[..., Any]]:
     return numpy_functions() | {
         np.mean: reductions.mean,
         np.count_nonzero: reductions.count_nonzero,
-        np.dot: _dot,
-        np.vdot: lambda a, b: reductions.dot(*_as_arrays((a, b))),
-        np.inner: _dot,
-        np.linalg.norm: reductions.norm,
-        np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: reductions.norm(
+        np.dot: products.dot,
+        np.vdot: products.vdot,
+        np.inner: products.inner_product,
+        np.outer: products.outer,
+        np.einsum: einsum,
+        np.reshape: lambda x, shape, order="C", *, copy=None: creation.reshape(x, shape),
+        np.ravel: lambda x, order="C": creation.reshape(x, -1),
+        np.squeeze: creation.squeeze,
+        np.expand_dims: lambda x, axis: creation.expand_dims(x, axis=axis),
+        np.broadcast_to: lambda x, shape, subok=False: creation.broadcast_to(x, shape),
+        np.broadcast_arrays: lambda *xs, subok=False: tuple(creation.broadcast_arrays(*xs)),
+        np.transpose: lambda x, axes=None: transposed.transpose(x, axes),
+        np.matrix_transpose: transposed.matrix_transpose,
+        np.permute_dims: transposed.transpose,
+        np.cumulative_sum: rows.cumulative_sum,
+        np.cumulative_prod: rows.cumulative_prod,
+        np.cumsum: lambda x, axis=None: rows.cumulative_sum(x, axis=axis),
+        np.cumprod: lambda x, axis=None: rows.cumulative_prod(x, axis=axis),
+        np.sort: lambda x, axis=-1, kind=None, order=None, *, stable=None: rows.sort(x, axis=axis),
+        np.argsort: lambda x, axis=-1, kind=None, order=None, *, stable=None: rows.argsort(
+            x, axis=axis
+        ),
+        np.column_stack: rows.column_stack,
+        np.hstack: rows.hstack,
+        np.stack: rows.stack,
+        np.concatenate: rows.concatenate,
+        np.linalg.norm: products.norm,
+        np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: products.norm(
             x, ord, axis, keepdims=keepdims
         ),
-        np.linalg.vecdot: reductions.vecdot,
+        np.linalg.vecdot: products.vecdot,
         np.where: _where,
         np.nonzero: choosing.nonzero,
         np.flatnonzero: choosing.flatnonzero,
@@ -217,12 +259,6 @@ def _like(
     kind = x.dtype if dtype is None else dtype
     extents = x.shape if shape is None else shape
     return x.like(creation.filled(x.session.graph, extents, fill_value, kind))
-
-
-def _dot(a: Any, b: Any) -> Any:
-    if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return a * b
-    return reductions.dot(*_as_arrays((a, b)))
 
 
 def _where(condition: Any, *choices: Any) -> Any:

@@ -14,6 +14,11 @@ from distvec.graph.expr import Node
 
 H = TypeVar("H", bound=Handle)
 
+
+class Deferred(TypeError):
+    """The other operand, of a class of its own, says what the operation means."""
+
+
 _FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}
 
 
@@ -35,11 +40,11 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
             if isinstance(operand, Handle) and operand.session is session:
                 given.append(operand.node)
             else:
-                given.append(_operand(like, name, operand))
+                given.append(operand_node(like, name, operand))
         return like.like(build.elementwise(session.graph, name, given))
 
 
-def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:
+def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
     """A node, or a Python scalar (whose dtype is weak)."""
     if isinstance(operand, Handle):
         check_session(like.session, operand, name)
@@ -51,19 +56,33 @@ def _operand(like: Handle, name: str, operand: Any) -> Node | int | float:
         return like.session.graph.constant(operand, np.dtype(np.bool_))
     if isinstance(operand, int | float):
         return operand if type(operand) in (int, float) else float(operand)
+    if isinstance(operand, np.ndarray) and _travels(like, operand):
+        return like.session.graph.client_value(operand, check_dtype(operand.dtype))
     if isinstance(operand, np.ndarray | list | tuple):
         raise TypeError(
             f"{name}: a {type(operand).__name__} of {np.size(operand)} elements lives on the "
             f"client; put it on the servers first, with session.array(...)"
         )
+    if hasattr(operand, "__array_ufunc__"):
+        raise Deferred(f"{name}: unsupported operand of type {type(operand).__name__}")
     raise TypeError(f"{name}: unsupported operand of type {type(operand).__name__}")
+
+
+def _travels(like: Handle, operand: np.ndarray) -> bool:
+    """Whether an operand beside ``like`` goes along with the program: a row of a table."""
+    if like.ndim < 2 and not like.node.on_client:
+        return False
+    return operand.ndim < 2 or operand.shape[0] == 1 or like.node.on_client
 
 
 def _binary(name: str) -> Callable[[H, Any], H]:
     """``x OP other``."""
 
-    def operator(self: H, other: Any) -> H:
-        return elementwise(self, name, self, other)
+    def operator(self: H, other: Any) -> Any:
+        try:
+            return elementwise(self, name, self, other)
+        except Deferred:
+            return NotImplemented
 
     return operator
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import shape_of, vector_type
+from distvec.array.creation import shape_of, type_of
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import apply
 from distvec.array.handle import Home
@@ -60,7 +60,8 @@ class Random:
         shape = shape_of(size)
         if not shape:
             raise TypeError("size must be an integer, got (): draw one and take .item()")
-        type = vector_type(shape[0], int64)
+        type = type_of(shape, int64)
+        # Of a table the elements are counted, not the rows.
         index = graph.make("iota", (), type)
         arguments = (graph.constant(key, int64), index)
         node = graph.make("uniform", arguments, type.of(np.dtype(np.float64)))

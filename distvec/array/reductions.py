@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distvec.array.creation import reshape
-from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import (
     UNSAID,
@@ -25,10 +24,11 @@ from distvec.array.reduction_keywords import (
     selected,
     stored,
 )
-from distvec.graph import build
+from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Graph, Node
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.types import scalar_type
+from ps_backend.program.types import array_type, client_type
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -36,39 +36,68 @@ _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 
 
-def _reduce(x: A, op: str, dtype: np.dtype[Any]) -> A:
-    """``op`` over all of ``x``, in ``dtype``."""
-    if x.selects:
-        return cast(A, x.reduced(op, dtype))
-    graph = x.session.graph
-    with x.session.holders.lock:
-        node = x.node
-        if not node.is_scalar:
-            found = REDUCERS[op].accumulators(node.dtype.name)[-1]
-            node = graph.make(op, (node,), scalar_type(found))
-        return x.like(build.cast(graph, node, dtype))
+def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
+    """What ``axis`` names: 0 or 1 of a table, None for all elements, ``()`` for nothing.
 
-
-def _covers(x: Arithmetic, name: str, axis: Any) -> bool:
-    """Whether ``axis`` names all there is to reduce; False for ``()``, which names nothing."""
+    ``AxisError`` for an axis that ``x`` has not.
+    """
     if not isinstance(x, Arithmetic):
         raise TypeError(
             f"{name}: needs an array on the servers, got {type(x).__name__}; "
             f"use numpy.{name}, or put it there with session.array(...)"
         )
     if axis is None:
-        return True
+        return None
+    axes = []
     for one in axis if isinstance(axis, tuple) else (axis,):
-        if not -x.ndim <= operator.index(one) < x.ndim:
-            raise np.exceptions.AxisError(operator.index(one), x.ndim, name)
-    return axis != () or x.ndim == 0
+        number = operator.index(one)
+        if not -x.ndim <= number < x.ndim:
+            raise np.exceptions.AxisError(number, x.ndim, name)
+        axes.append(number % x.ndim)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{name}: duplicate value in 'axis'")
+    if len(axes) == x.ndim:
+        return None
+    return axes[0] if axes else ()
 
 
-def _kept(x: A, result: A, keepdims: bool) -> A:
-    """``result`` of a reduction of ``x``, as a vector of length 1 if its axis is to be kept."""
-    if not keepdims or x.ndim == 0 or result.ndim:
+def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
+    """The reduction ``op`` over an axis, or over all elements, in ``dtype``; lazy.
+
+    Of a table, axis 1 makes a vector on the servers; axis 0 makes a row, which the client keeps.
+    """
+    if x.selects and (axis is None or x.ndim == 1):
+        return cast(A, x.reduced(op, dtype))
+    graph = x.session.graph
+    with x.session.holders.lock:
+        return x.like(build.cast(graph, _along(graph, x.node, op, axis, dtype), dtype))
+
+
+def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[Any]) -> Node:
+    row = REDUCERS[op]
+    wide = row.accumulators(node.dtype.name)[-1]
+    if node.is_scalar:
+        return node
+    if node.on_client:
+        rest = () if axis is None else node.type.shape[:axis] + node.type.shape[axis + 1 :]
+        params = op, axis, row.accumulators(node.dtype.name)[0].name
+        return shapes.on_client(graph, "client.reduce", (node,), client_type(wide, rest), params)
+    if axis is None:
+        return graph.make(op, (node,), client_type(wide))
+    if axis == 0:
+        return graph.make(op, (node,), client_type(wide, node.type.row), (0,))
+    return graph.make(f"row_{op}", (node,), array_type(node.type.space, row.result(node.dtype)))
+
+
+def kept(x: A, result: A, axis: int | None, keepdims: bool) -> A:
+    """``result`` of a reduction of ``x``, with axes of length 1 where others were, if wanted."""
+    if not keepdims or x.ndim == 0:
         return result
-    return reshape(result, (1,))
+    shape = tuple(1 if axis in (None, k) else n for k, n in enumerate(x.shape))
+    if not result.node.on_client:
+        return reshape(result, shape)
+    with x.session.holders.lock:
+        return x.like(shapes.reshaped(x.session.graph, result.node, shape))
 
 
 def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
@@ -76,24 +105,29 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     reducer = REDUCERS[op]
     if reducer.locates and axis is not None:
         axis = operator.index(axis)
-    covered = _covers(x, op, axis)
+    over = axis_of(x, op, axis)
     if dtype is not None:
         x = x.astype(dtype)
     result = x.dtype if dtype is not None else reducer.result(x.dtype)
-    if not covered:
+    if isinstance(over, tuple):
         return x.astype(result)
     if reducer.locates and x.ndim == 0:
         return x.like(x.session.graph.constant(0, result))
-    if reducer.identity is None and has_none(x):
+    if reducer.identity is None and not x.selects and 0 in _extents(x, over):
         raise ValueError(reducer.refusal)
-    return _kept(x, _reduce(x, op, result), keepdims)
+    return kept(x, along(x, op, over, result), over, keepdims)
+
+
+def _extents(x: Arithmetic, over: int | None) -> tuple[int, ...]:
+    """The lengths of the axes that are reduced."""
+    return x.shape if over is None else x.shape[over : over + 1]
 
 
 def _given(
     x: A, name: str, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> A:
     """The reduction ``name`` of the table with NumPy's keywords."""
-    _covers(x, name, None)
+    axis_of(x, name, None)
     row = REDUCERS[name]
     if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
         dtype = out.dtype  # as in NumPy, where it goes says in what it is accumulated
@@ -101,12 +135,12 @@ def _given(
         x = x.astype(dtype)
     element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
     chosen = selected(x, row, where, element)
-    kept = keepdims is not UNSAID and bool(keepdims)
+    keep = keepdims is not UNSAID and bool(keepdims)
     if element is UNSAID:
-        return stored(out, _reduced(chosen, name, axis, kept, dtype), name)
+        return stored(out, _reduced(chosen, name, axis, keep, dtype), name)
     if row.identity is not None or not has_none(x):
-        return stored(out, joined(_reduced(chosen, name, axis, kept, dtype), row, element), name)
-    nothing = _reduced(x, "any", axis, kept)
+        return stored(out, joined(_reduced(chosen, name, axis, keep, dtype), row, element), name)
+    nothing = _reduced(x, "any", axis, keep)
     return stored(out, elementwise(x, "where", nothing, element, element), name)
 
 
@@ -156,16 +190,15 @@ def mean(
     where: Any = True,
 ) -> A:  # fmt: skip
     """Arithmetic mean, accumulated in float64; of nothing NaN, with NumPy's ``RuntimeWarning``."""
-    _covers(x, "mean", axis)
+    axis_of(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
     keepdims = keepdims is not UNSAID and bool(keepdims)
-    count = count_of(x, axis, keepdims and x.ndim > 1, where)
+    count = count_of(x, axis, keepdims, where)
     if isinstance(count, int) and count == 0:
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-    exact = sum(x, axis, _FLOAT, None, keepdims and x.ndim > 1, where=where)
+    exact = sum(x, axis, _FLOAT, None, keepdims, where=where)
     result = elementwise(x, "divide", exact, count)
-    kind = natural if dtype is None else check_dtype(dtype)
-    return stored(out, _kept(x, result.astype(kind), keepdims), "mean")
+    return stored(out, result.astype(natural if dtype is None else check_dtype(dtype)), "mean")
 
 
 def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:
@@ -183,105 +216,6 @@ def has_none(x: Arithmetic) -> bool:
 
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
-    _covers(x, "count_nonzero", axis)
+    axis_of(x, "count_nonzero", axis)
     true = elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x
     return _reduced(true, "sum", axis, keepdims)
-
-
-def dot(x: A, y: A) -> A:
-    """Inner product of two vectors, accumulated in float64 (int64); a scalar operand multiplies.
-
-    Source: NumPy's ``dot`` for ranks 0 and 1. One pass, no temporary; lazy.
-    """
-    for operand in (x, y):
-        _covers(operand, "dot", None)
-    if x.ndim == 0 or y.ndim == 0:
-        return elementwise(x, "multiply", x, y)
-    x, y = x.beside(y)
-    _check_same_length("dot", x, y)
-    result = x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
-    return _inner(x, y, result)
-
-
-def matmul(x: A, y: Any) -> A:
-    """``x @ y``: the inner product of two vectors."""
-    return dot(x, _vector(x, y))
-
-
-def matmul_reflected(x: A, y: Any) -> A:
-    """``y @ x``."""
-    return dot(_vector(x, y), x)
-
-
-def _vector(x: A, other: Any) -> A:
-    """``other``, if it can stand beside ``x`` and ``@``."""
-    if not isinstance(other, Arithmetic):
-        raise TypeError(
-            f"@ needs two arrays on the servers, got {type(other).__name__}; "
-            f"put it there with session.array(...)"
-        )
-    if x.ndim == 0 or other.ndim == 0:
-        raise ValueError("@ needs two vectors; multiply by a scalar with *")
-    return cast(A, other)
-
-
-def vecdot(x: A, y: A, *, axis: int = -1) -> A:
-    """Inner product of two vectors (array API)."""
-    for operand in (x, y):
-        if _covers(operand, "vecdot", None) and operand.ndim == 0:
-            raise ValueError("vecdot: both operands must have at least one dimension")
-    _covers(x, "vecdot", operator.index(axis))
-    return dot(x, y)
-
-
-def _check_same_length(name: str, x: Arithmetic, y: Arithmetic) -> None:
-    if x.shape != y.shape:
-        raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
-
-
-def _inner(x: A, y: A, result: np.dtype[Any]) -> A:
-    check_session(x.session, y, "dot")
-    graph = x.session.graph
-    if result == _BOOL:
-        return _reduce(elementwise(x, "logical_and", x, y), "any", _BOOL)
-    (wide,) = REDUCERS["sum"].accumulators(result.name)
-    with x.session.holders.lock:
-        first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
-        return x.like(build.cast(graph, graph.inner(first, second), result))
-
-
-def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
-
-    float32 stays float32 (accumulated in float64), other dtypes give float64.
-    """
-    _covers(x, "norm", axis)
-    if x.ndim == 0:
-        raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
-    if axis == ():
-        raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
-    result = x.dtype if x.dtype.kind == "f" else _FLOAT
-    adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
-    return _kept(x, _norm(x.filled(0) if adds_up else x, ord, result), keepdims)
-
-
-def _norm(x: A, ord: Any, result: np.dtype[Any]) -> A:
-    wide = x.astype(_FLOAT)
-    if ord is None or ord == 2:
-        return elementwise(x, "sqrt", _inner(wide, wide, _FLOAT)).astype(result)
-    if ord == np.inf and x.size == 0:
-        return x.like(x.session.graph.constant(0.0, result))
-    if ord in (np.inf, -np.inf):
-        return _reduced(_magnitude(x.astype(result)), "max" if ord > 0 else "min", None, False)
-    if ord == 1:
-        return _reduce(_magnitude(wide), "sum", result)
-    if ord == 0:
-        return count_nonzero(x).astype(result)
-    if not isinstance(ord, int | float):
-        raise ValueError(f"norm: ord must be a number, inf or -inf, got {ord!r}")
-    total = _reduce(_magnitude(wide) ** float(ord), "sum", _FLOAT)
-    return (total ** (1.0 / ord)).astype(result)
-
-
-def _magnitude(x: A) -> A:
-    return elementwise(x, "abs", x)

@@ -9,8 +9,9 @@ import numpy as np
 
 from distvec.graph import dtypes
 from distvec.graph.expr import Graph, Node
+from distvec.graph.shapes import common_shape, fit, on_client
 from ps_backend.program import ops
-from ps_backend.program.types import NodeType, scalar_type
+from ps_backend.program.types import NodeType, array_type, client_type
 
 _TO_INDEX = {True: np.inf, False: -np.inf}
 
@@ -43,61 +44,34 @@ def apply(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtype[Any]) -> 
     for arg in args:
         if arg.is_scalar or arg.type is array:
             continue
-        if array is not None and not _are_aligned(arg.type, array):
-            return apply(graph, op, broadcast(graph, args), dtype)
+        if arg.on_client or (array is not None and not _are_aligned(arg.type, array)):
+            return _apply_broadcast(graph, op, args, dtype)
         array = arg.type
     if array is not None:
         return graph.make(op, tuple(args), array if array.dtype is dtype else array.of(dtype))
-    values = [arg.value for arg in args]
-    if None in values:
-        return graph.make(op, tuple(args), scalar_type(dtype))
-    with np.errstate(all="ignore"):
-        return graph.constant(ops.TABLE[op].numpy(*values), dtype)
+    return on_client(graph, op, args, client_type(dtype))
+
+
+def _apply_broadcast(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtype[Any]) -> Node:
+    """``apply`` for arguments of several shapes, or small arrays of the client."""
+    space, shape = common_shape(args)
+    if space is None:
+        return on_client(graph, op, args, client_type(dtype, shape))
+    fitted = [fit(graph, arg, space, shape) for arg in args]
+    return graph.make(op, tuple(fitted), array_type(space, dtype, shape[1:]))
 
 
 def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
     """``node`` converted to ``dtype``; itself where it has it."""
     if node.dtype == dtype:
         return node
-    if node.is_scalar and node.known:
-        return graph.constant(node.value, dtype)
+    if node.on_client and node.known:
+        return graph.client_value(node.value, dtype)
     return graph.make("cast", (node,), node.type.of(dtype))
-
-
-def broadcast(graph: Graph, nodes: Sequence[Node]) -> Sequence[Node]:
-    """Arguments of one common shape. Scalars stay scalars; a vector of length 1 becomes one."""
-    first: NodeType | None = None
-    for node in nodes:
-        if node.is_scalar or node.type is first:
-            continue
-        if first is not None and not _are_aligned(first, node.type):
-            break
-        first = node.type
-    else:
-        return nodes
-    wide = [node.type for node in nodes if node.type.shape not in ((), (1,))]
-    for type in wide:
-        if not _are_aligned(type, wide[0]):
-            shapes = " ".join(str(node.type.shape) for node in nodes)
-            why = "vectors of different length live in different spaces"
-            if type.space.length == wide[0].space.length:
-                why = f"not aligned are {wide[0]} and {type}"
-            raise ValueError(
-                f"operands could not be broadcast together with shapes {shapes}: {why}"
-            )
-    return [scalar_of(graph, node) if node.type.shape == (1,) else node for node in nodes]
 
 
 def _are_aligned(a: NodeType, b: NodeType) -> bool:
     return (a.space is b.space or a.space == b.space) and a.row == b.row
-
-
-def scalar_of(graph: Graph, node: Node) -> Node:
-    """The only element of a vector of length 1 as a rank-0 node."""
-    if node.op == "fill":  # not computed yet, and then that of which it is made will do
-        return cast(graph, node.args[0], node.dtype)
-    accumulator = np.dtype(np.float64 if node.dtype.kind == "f" else np.int64)
-    return cast(graph, graph.make("max", (node,), scalar_type(accumulator)), node.dtype)
 
 
 def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[Any], Any]:

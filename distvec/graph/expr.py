@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distvec.graph.client_values import typed
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.types import ArrayType, NodeType, scalar_type
+from ps_backend.program.types import ArrayType, ClientType, NodeType, client_type
 
-_FLOAT = scalar_type(np.dtype(np.float64))
+_FLOAT = client_type(np.dtype(np.float64))
 
 _MOST_PRODUCTS = 512
 """Far more than the pairs of a quasi-Newton history, and little beside a vector."""
@@ -49,24 +50,34 @@ class Node:
     """One operation of the graph.
 
     ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar that
-    the client knows) and ``"buffer"``.
+    the client knows) and ``"buffer"``. ``params`` are its fixed arguments, such as an axis.
     """
 
     __slots__ = (
-        "__weakref__", "args", "depth", "direct", "dtype", "is_scalar", "key", "op", "origin",
-        "serial", "type", "value",
+        "__weakref__", "args", "depth", "direct", "dtype", "is_scalar", "key", "on_client",
+        "op", "origin", "params", "serial", "type", "value",
     )  # fmt: skip
 
-    def __init__(self, op: str, args: tuple[Node, ...], type: NodeType, key: Any = None) -> None:
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Node, ...],
+        type: NodeType,
+        key: Any = None,
+        params: tuple[Any, ...] = (),
+    ) -> None:
         self.op = op
         self.args = args
+        self.params = params
         self.type = type
         self.dtype = type.dtype
         self.is_scalar = type.is_scalar
-        """Whether the value is a number that the client keeps; else it is on the servers."""
+        """Whether the value is a number, which the client keeps."""
+        self.on_client = type.on_client
+        """Whether the client keeps the value, a number or a small array; else servers do."""
         self.key = key
         self.value: Any = None
-        """A NumPy scalar if it ``is_scalar``, else a ``Buffer``, once known."""
+        """A NumPy scalar or array if it is ``on_client``, else a ``Buffer``, once known."""
         self.origin: Any = None
         """The plan that computed the value, for ``explain``."""
         self.direct: Node | None = None
@@ -86,7 +97,7 @@ class Node:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether this is a scalar that the servers compute from a vector."""
+        """Whether this is what the client gets of arrays that servers reduce."""
         return self.op in REDUCERS
 
     def __repr__(self) -> str:
@@ -128,13 +139,17 @@ class Graph:
         """Whether so many nodes are alive whose value is not known."""
         return len(self._nodes) >= count and len(self) >= count
 
-    def make(self, op: str, args: tuple[Node, ...], type: NodeType) -> Node:
+    def make(
+        self, op: str, args: tuple[Node, ...], type: NodeType, params: tuple[Any, ...] = ()
+    ) -> Node:
         """The node of this operation: the existing one where there is one."""
-        key = (op, id(type), *map(id, args))  # a node keeps alive what these ids are of
+        key: tuple[Any, ...] = (op, id(type), *map(id, args))  # the node keeps these alive
+        if params:
+            key = (*key, params)
         known = self._nodes.get(key)
         node = known() if known is not None else None
         if node is None:
-            node = Node(op, args, type, key)
+            node = Node(op, args, type, key, params)
             node.serial = next(self._serials)
             self._intern(node)
         return node
@@ -148,7 +163,7 @@ class Graph:
         """The inner product of two float64 (or int64) vectors: the same node in either order."""
         factors = (a, b) if a.serial <= b.serial else (b, a)
         product = self.make("multiply", factors, a.type)
-        return self.make("sum", (product,), scalar_type(a.dtype))
+        return self.make("sum", (product,), client_type(a.dtype))
 
     def number(self, value: Any) -> Node:
         """A float64 constant that is not looked up among the others: quicker for one use."""
@@ -158,13 +173,20 @@ class Graph:
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
         """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""
-        typed = dtype.type(value)
-        key = ("const", dtype, typed.tobytes())
+        return self._constant(dtype.type(value), client_type(dtype))
+
+    def client_value(self, values: Any, dtype: np.dtype[Any]) -> Node:
+        """The same of a small array, of any rank."""
+        type = client_type(dtype, np.shape(values))
+        return self._constant(typed(values, type), type)
+
+    def _constant(self, value: Any, type: ClientType) -> Node:
+        key = ("const", type, value.tobytes())
         known = self._nodes.get(key)
         node = known() if known is not None else None
         if node is None:
-            node = Node("const", (), scalar_type(dtype), key)
-            node.value = typed
+            node = Node("const", (), type, key)
+            node.value = value
             self._intern(node)
         return node
 
@@ -185,7 +207,7 @@ class Graph:
         self._nodes.pop(node.key, None)
         node.args = ()
         node.direct = None
-        node.op = "scalar" if node.is_scalar else "buffer"
+        node.op = "value" if node.on_client else "buffer"
         node.depth = 0
 
     def memento(self, node: Node) -> Memento:

@@ -65,7 +65,7 @@ class Planner:
         goals = [*targets, *riders]
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
         roots = list(dict.fromkeys(goals))
-        kept = {id(node) for node in pending if not node.is_scalar}
+        kept = {id(node) for node in pending if not node.on_client}
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
         depth = max([walk.levels[id(node)] for node in order], default=0)
@@ -117,5 +117,5 @@ def _shape(order: Sequence[Node], goals: set[int], kept: set[int]) -> Any:
             parts.append((node.op == "const", node.type))
         else:
             args = [position[id(arg)] for arg in node.args]
-            parts.append((node.op, node.type, me in goals, me in kept, *args))
+            parts.append((node.op, node.type, node.params, me in goals, me in kept, *args))
     return tuple(parts)

@@ -29,19 +29,19 @@ def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> 
     """Number its values: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:
-        return not node.is_scalar and (node.known or id(node) in stored)
+        return not node.on_client and (node.known or id(node) in stored)
 
-    roots = [*traversal.stores, *(reduction.args[0] for reduction in traversal.reductions)]
-    order = list(topological(roots, lambda node: node.is_scalar or is_input(node)))
+    roots = [*traversal.stores, *_reduced(traversal)]
+    order = list(topological(roots, lambda node: node.on_client or is_input(node)))
     inputs = [node for node in order if is_input(node)]
-    steps = [node for node in order if not node.is_scalar and not is_input(node)]
-    scalars, slot = _scalar_slots(steps, len(inputs))
+    steps = [node for node in order if not node.on_client and not is_input(node)]
+    scalars, slot = _scalar_slots([*steps, *traversal.reductions], len(inputs))
     number = {id(node): k for k, node in enumerate(inputs)}
     number |= {id(node): k for k, node in enumerate(steps, len(inputs) + len(scalars))}
 
     def arguments(step: Node) -> tuple[int, ...]:
         return tuple(
-            slot[id(step), k] if arg.is_scalar else number[id(arg)]
+            slot[id(step), k] if arg.on_client else number[id(arg)]
             for k, arg in enumerate(step.args)
         )
 
@@ -49,9 +49,9 @@ def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> 
     structure = Sweep(
         inputs=tuple(node.type.value for node in inputs),
         scalars=tuple(node.type.value for node in scalars),
-        steps=tuple(Step(node.op, arguments(node), node.type.value) for node in steps),
+        steps=tuple(Step(s.op, arguments(s), s.type.value, s.params) for s in steps),
         outputs=tuple(number[id(node)] for node in traversal.stores),
-        reductions=tuple(Reduction(r.op, (number[id(r.args[0])],)) for r in traversal.reductions),
+        reductions=tuple(Reduction(r.op, arguments(r), *r.params) for r in traversal.reductions),
     )
     return PlannedSweep(
         combine(structure),
@@ -65,10 +65,15 @@ def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> 
     )
 
 
+def _reduced(traversal: Traversal) -> list[Node]:
+    """The arrays that it reduces."""
+    return [arg for one in traversal.reductions for arg in one.args if not arg.on_client]
+
+
 def _scalar_slots(
     steps: Sequence[Node], first: int
 ) -> tuple[list[Node], dict[tuple[int, int], int]]:
-    """The runtime scalars of a sweep, and which one each argument of a step is.
+    """The runtime scalars of a sweep, and which one each argument of a step or reduction is.
 
     Constants get a slot for each use, so that two which happen to be equal, as a step size of one
     and a literal one, do not make another structure and another kernel of the same expression.
@@ -78,7 +83,7 @@ def _scalar_slots(
     shared: dict[int, int] = {}
     for step in steps:
         for k, arg in enumerate(step.args):
-            if not arg.is_scalar:
+            if not arg.on_client:
                 continue
             if arg.op == "const" or id(arg) not in shared:
                 shared[id(arg)] = first + len(scalars)

@@ -18,7 +18,7 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     if not missing:
         return []
     below = walk.below(goals)
-    reads = {id(node): _READS for node in below if node.value is not None and not node.is_scalar}
+    reads = {id(node): _READS for node in below if node.value is not None and not node.on_client}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:
@@ -42,7 +42,7 @@ def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
         if node.value is None:
             reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
         elif id(node) not in reads:
-            reads[id(node)] = _NOTHING if node.is_scalar else _READS_MORE
+            reads[id(node)] = _NOTHING if node.on_client else _READS_MORE
 
 
 def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[Node]:

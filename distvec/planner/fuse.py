@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from distvec.graph.expr import Node
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import Row
 
 
 @dataclass
@@ -49,18 +48,21 @@ def fuse(
     The vectors whose ids are in ``goals`` are stored; so are those in ``kept``, which a user holds,
     where storing them saves a later read.
     """
-    wanted = {id(node): "asked for" for node in order if id(node) in goals and not node.is_scalar}
-    sources = _sources(order)
+    wanted = {id(node): "asked for" for node in order if id(node) in goals and not node.on_client}
+    below = _sources(order)
     for node in order:
-        if id(node) in kept and id(node) not in wanted and not node.known and sources[id(node)][0]:
+        if id(node) in kept and id(node) not in wanted and not node.known and below[id(node)][0]:
             wanted[id(node)] = "held by a variable"
-    traversals: dict[tuple[int, Space, Row], Traversal] = {}
+    traversals: dict[tuple[int, Space, bool], Traversal] = {}
+    plain = _plain(order)
     notes: list[str] = []
     needed: dict[int, set[int]] = defaultdict(set)
 
     def traversal(level: int, node: Node) -> Traversal:
         space = node.type.space
-        return traversals.setdefault((level, space, node.type.row), Traversal(level, space))
+        # Vectors alone are swept by quicker kernels than tables, and vectors beside them.
+        key = level, space, id(node) in plain
+        return traversals.setdefault(key, Traversal(level, space))
 
     # From the results down: ``needed`` says in which levels' traversals a vector is needed, and all
     # its users come before it.
@@ -68,17 +70,18 @@ def fuse(
         if node.known:
             continue
         if node.is_reduction:
-            source = node.args[0]
-            level = levels[id(source)]
-            needed[id(source)].add(level)
-            traversal(level, source).reductions.append(node)
-        elif not node.is_scalar:
+            level = levels[id(node)] - 1
+            sources = [arg for arg in node.args if not arg.on_client]
+            for source in sources:
+                needed[id(source)].add(level)
+            traversal(level, sources[0]).reductions.append(node)
+        elif not node.on_client:
             computed = needed[id(node)]
             reason = wanted.get(id(node))
             if reason is not None:
                 computed.add(levels[id(node)])
             elif len(computed) > 1:
-                if _is_worth_storing(sources[id(node)]):
+                if _is_worth_storing(below[id(node)]):
                     reason = f"needed by {len(computed)} programs"
                 elif node.args:
                     notes.append(
@@ -94,13 +97,27 @@ def fuse(
             for arg in node.args:
                 needed[id(arg)] |= computed
     ordered = [
-        traversals[key] for key in sorted(traversals, key=lambda key: (key[0], key[1].length))
+        traversals[key]
+        for key in sorted(traversals, key=lambda key: (key[0], key[1].length, key[2]))
     ]
     for one in ordered:
         one.stores.reverse()
         one.reductions.reverse()
-    scalars = [n for n in order if n.is_scalar and not n.known and not n.is_reduction]
+    scalars = [n for n in order if n.on_client and not n.known and not n.is_reduction]
     return Fused(ordered, scalars, notes)
+
+
+def _plain(order: Sequence[Node]) -> set[int]:
+    """Ids of the vectors that are computed from vectors and scalars alone, element by element."""
+    found: set[int] = set()
+    for node in order:
+        if node.on_client or node.type.row:
+            continue
+        if node.known or (
+            node.op in ops.TABLE and all(arg.is_scalar or id(arg) in found for arg in node.args)
+        ):
+            found.add(id(node))
+    return found
 
 
 Source = tuple[tuple[int, ...], bool]
@@ -112,7 +129,7 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
     found: dict[int, Source] = {}
     for node in order:
         if node.known:
-            found[id(node)] = ((id(node),) if not node.is_scalar else (), False)
+            found[id(node)] = ((id(node),) if not node.on_client else (), False)
             continue
         below = [found[id(arg)] for arg in node.args]
         vectors = dict.fromkeys(vector for inputs, _ in below for vector in inputs)

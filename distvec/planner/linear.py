@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from distvec.graph.client_values import value_of
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.simplify import inner_of, product_of
 from distvec.planner.walk import Walk
-from ps_backend.program import ops
-from ps_backend.program.types import NodeType, scalar_type
+from ps_backend.program.types import NodeType, client_type
 
 _MOST_TERMS = 400
 _MOST_VECTORS = 128
@@ -77,7 +77,7 @@ class Expansion:
             new = node if node.known else self._rebuilt(node)
             self._new[id(node)] = new
             self._level(new)  # so ``walk`` has it
-            if not new.is_scalar and new.dtype in (_FLOAT, _SINGLE):
+            if not new.on_client and new.dtype in (_FLOAT, _SINGLE):
                 self._forms[id(new)] = self._form(node, new)
         return self._new
 
@@ -89,9 +89,11 @@ class Expansion:
             if expanded is not None:
                 self.expanded += 1
                 return expanded
-        if node.is_scalar and not node.is_reduction and all(arg.known for arg in args):
+        if node.on_client and not node.is_reduction and all(arg.known for arg in args):
             return self._folded(node, args)
-        return node if args == node.args else self._make(node.op, args, node.type)
+        if args == node.args:
+            return node
+        return self._make(node.op, args, node.type, node.params)
 
     # --- linear forms ---
 
@@ -112,7 +114,7 @@ class Expansion:
     def _merged(
         self, a: Node, b: Node, change: Callable[[Node | None], Node | None]
     ) -> Form | None:
-        if a.is_scalar or b.is_scalar:
+        if a.on_client or b.on_client or a.type.row != b.type.row:
             return None  # a vector plus a number is no linear combination of vectors
         form = dict(self._forms[id(a)])
         for key, (vector, coefficient) in self._forms[id(b)].items():
@@ -124,14 +126,14 @@ class Expansion:
         return form
 
     def _scaled(self, a: Node, b: Node) -> Form | None:
-        if a.is_scalar == b.is_scalar:
-            return None
         vector, factor = (a, b) if b.is_scalar else (b, a)
+        if not factor.is_scalar or vector.on_client:
+            return None
         factor = self._double(factor)
         return self._each(vector, lambda coefficient: self._product(coefficient, factor))
 
     def _divided(self, a: Node, b: Node) -> Form | None:
-        if not b.is_scalar or a.is_scalar:
+        if not b.is_scalar or a.on_client:
             return None
         divisor = self._double(b)
         return self._each(a, lambda c: self._scalar("divide", self._or_one(c), divisor))
@@ -169,7 +171,7 @@ class Expansion:
                 self._exact.add(node)
                 return None
             return self._graph.constant(total, _FLOAT)
-        expanded = self._make("inner", tuple(arguments), scalar_type(_FLOAT))
+        expanded = self._make("inner", tuple(arguments), client_type(_FLOAT))
         if self._level(expanded) > depth:
             return None
         expanded.direct = node
@@ -221,17 +223,18 @@ class Expansion:
         return self._scalar("negative", coefficient)
 
     def _scalar(self, op: str, *args: Node) -> Node:
-        node = self._make(op, args, scalar_type(_FLOAT))
+        node = self._make(op, args, client_type(_FLOAT))
         return self._folded(node, args) if all(arg.known for arg in args) else node
 
     def _folded(self, node: Node, args: Sequence[Node]) -> Node:
-        """A scalar operation on values that the client knows."""
-        values = [arg.value for arg in args]
-        with np.errstate(all="ignore"):
-            return self._graph.constant(ops.TABLE[node.op].numpy(*values), node.dtype)
+        """An operation on values that the client knows."""
+        value = value_of(node.op, node.params, node.type, [arg.value for arg in args])
+        return self._graph.client_value(value, node.dtype)
 
-    def _make(self, op: str, args: tuple[Node, ...], type: NodeType) -> Node:
-        node = self._graph.make(op, args, type)
+    def _make(
+        self, op: str, args: tuple[Node, ...], type: NodeType, params: tuple[Any, ...] = ()
+    ) -> Node:
+        node = self._graph.make(op, args, type, params)
         self._level(node)  # so ``walk`` has it
         return node
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from distvec.graph.client_values import value_of
 from distvec.graph.expr import Buffer, Graph, Node
-from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
 def simplify(graph: Graph, node: Node) -> None:
-    """Settle ``node``, a scalar without a value, if one is known or follows from known scalars."""
+    """Settle ``node``, which the client keeps, if its value is known or follows from known ones."""
     value = _known_product(node) if node.op in REDUCERS else _folded(node)
     if value is not None:
         graph.settle(node, value, None)
@@ -31,12 +31,11 @@ def _known_product(node: Node) -> Any:
 
 
 def _folded(node: Node) -> Any:
-    """A scalar operation on scalars that the client knows."""
+    """An operation of the client on what it knows."""
     values = [arg.value for arg in node.args]
     if any(value is None for value in values):
         return None
-    with np.errstate(all="ignore"):
-        return node.dtype.type(ops.TABLE[node.op].numpy(*values))
+    return value_of(node.op, node.params, node.type, values)
 
 
 def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] | None:
@@ -46,13 +45,13 @@ def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] 
     widened ones, by their ids, are ``stored`` themselves. A sum of products that were rounded to
     float32, or wrapped to int32, is no inner product.
     """
-    if node.op != "sum" or not node.args or node.args[0].value is not None:
+    if node.op != "sum" or node.params or not node.args or node.args[0].value is not None:
         return None
     factors = node.args[0]
     if factors.op != "multiply" or factors.dtype != node.dtype:
         return None
     a, b = factors.args
-    if a.is_scalar or b.is_scalar:
+    if a.on_client or b.on_client or a.type.row != b.type.row:
         return None
     return a if id(a) in stored else _narrow(a), b if id(b) in stored else _narrow(b)
 

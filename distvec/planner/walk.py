@@ -40,7 +40,7 @@ class Walk:
                             stack.append(arg)
                     if stack[-1] is not node:
                         continue
-                    if visit is not None and node.is_scalar:
+                    if visit is not None and node.on_client:
                         visit(node)
                 stack.pop()
                 done.add(id(node))

@@ -63,7 +63,7 @@ def _dying(holders: Holders, plan: Plan) -> set[int]:
     buffers = {
         position: node.value.id
         for position, node in enumerate(plan.nodes)
-        if node.known and not node.is_scalar
+        if node.known and not node.on_client
     }
     uses = Counter(buffers.values())
     with holders.lock:

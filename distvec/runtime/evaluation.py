@@ -108,7 +108,7 @@ class Evaluator:
 
     def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
         """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
-        if node.is_scalar:
+        if node.on_client:
             return  # scalars come with their evaluation
         if self._strict:
             raise RuntimeError(

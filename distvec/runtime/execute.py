@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
+from distvec.graph.client_values import typed, value_of
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
@@ -16,10 +17,9 @@ from distvec.runtime.donation import find_donors
 from distvec.runtime.holders import Holders
 from distvec.runtime.pending import Flight
 from ps_backend.client import Client, Ended
-from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Program, SweepCall
-from ps_backend.program.types import NodeType, ScalarType
+from ps_backend.program.types import ClientType, NodeType
 
 
 class Cancelled(Exception):
@@ -38,8 +38,8 @@ class Executor:
 
     def new_buffer(self, type: NodeType) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
-        if isinstance(type, ScalarType):
-            raise TypeError("scalars are kept by the client and need no buffer")
+        if isinstance(type, ClientType):
+            raise TypeError("what the client keeps needs no buffer")
         return Buffer(self.client.new_id(), type, self.client.free)
 
 
@@ -153,7 +153,7 @@ def _run(
                 sweep=sweep.structure,
                 space=sweep.space,
                 inputs=tuple([values[position].id for position in sweep.inputs]),
-                scalars=tuple([values[position].item() for position in sweep.scalars]),
+                scalars=tuple([_operand(values[position]) for position in sweep.scalars]),
                 outputs=tuple([values[position].id for position in sweep.stores]),
                 donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
             )
@@ -164,6 +164,11 @@ def _run(
             _combine_all(plan, sweep, parts, values)
 
 
+def _operand(value: Any) -> Any:
+    """What the client keeps, as a sweep takes it: a Python number, or an array."""
+    return value if value.ndim else value.item()
+
+
 def _combine_all(
     plan: Plan, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]], values: list[Any]
 ) -> None:
@@ -172,23 +177,26 @@ def _combine_all(
         node = plan.nodes[position]
         reducer = REDUCERS[node.op]
         parts = [next(remaining) for _ in range(1 + reducer.locates)]
-        values[position] = node.dtype.type(reducer.combine(*parts))
+        if node.is_scalar:
+            values[position] = node.dtype.type(reducer.combine(*parts))
+        else:  # put together already; of those that locate, the indices come last
+            values[position] = typed(parts[-1], node.type)
 
 
 def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limit: float) -> None:
     if not scalars:
         return
     position = {id(node): number for number, node in enumerate(plan.nodes)}
-    with np.errstate(all="ignore"):
-        for number in scalars:
-            node = plan.nodes[number]
-            arguments = [values[position[id(arg)]] for arg in node.args]
-            if node.direct is None:
-                values[number] = node.dtype.type(ops.TABLE[node.op].numpy(*arguments))
-                continue
+    for number in scalars:
+        node = plan.nodes[number]
+        arguments = [values[position[id(arg)]] for arg in node.args]
+        if node.direct is None:
+            values[number] = value_of(node.op, node.params, node.type, arguments)
+            continue
+        with np.errstate(all="ignore"):
             values[number], magnitude = inner_of_terms(arguments)
-            if cancels(values[number], magnitude, limit):
-                raise Cancelled(node.direct)
+        if cancels(values[number], magnitude, limit):
+            raise Cancelled(node.direct)
 
 
 def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:

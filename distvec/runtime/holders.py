@@ -109,10 +109,10 @@ class Holders:
         for node in roots:
             if not node.known:
                 unknown.append(node)
-            elif not node.is_scalar:
+            elif not node.on_client:
                 found.add(node.value.id)
         below = topological(unknown, lambda node: node.known or node in settled)
-        found.update(node.value.id for node in below if node.known and not node.is_scalar)
+        found.update(node.value.id for node in below if node.known and not node.on_client)
         return found
 
     @contextmanager

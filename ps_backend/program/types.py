@@ -59,7 +59,7 @@ class ArrayType:
     """Elements of one row: 1 of vectors."""
     _hash: int = field(init=False, repr=False)
     is_scalar: ClassVar[bool] = False
-    """It is on the servers."""
+    on_client: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         width = prod(self.row)
@@ -132,29 +132,31 @@ _shared = lru_cache(maxsize=4096)(ArrayType)
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarType:
-    """The type of a number that the client keeps: it is in no space, so nothing is aligned to it.
+class ClientType:
+    """The type of what the client keeps: a number, or a small array of rank 1 or 2.
 
-    With the same attributes as ``ArrayType``, but for those that need a space.
+    It is in no space, so nothing is aligned to it. With the same attributes as ``ArrayType``, but
+    for those that need a space.
     """
 
     dtype: np.dtype[Any]
-    is_scalar: ClassVar[bool] = True
+    shape: tuple[int, ...] = ()
+    on_client: ClassVar[bool] = True
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is of rank 0."""
+        return not self.shape
 
     @property
     def space(self) -> Space:
         """None: raises ``TypeError``."""
-        raise TypeError("a rank-0 array is a scalar of the client and lives in no space")
+        raise TypeError(f"an array of shape {self.shape} that the client keeps lives in no space")
 
     @property
     def row(self) -> Row:
-        """Of any array that it is combined with, it is the same number in each element."""
-        return ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of rank 0."""
-        return ()
+        """Of any array that it is combined with, it is the same in each slot."""
+        return self.shape
 
     @property
     def nbytes(self) -> int:
@@ -164,15 +166,15 @@ class ScalarType:
     @property
     def value(self) -> ValueType:
         """What a sweep calls it."""
-        return ValueType(self.dtype.name)
+        return ValueType(self.dtype.name, self.shape)
 
-    def of(self, dtype: np.dtype[Any]) -> ScalarType:
+    def of(self, dtype: np.dtype[Any]) -> ClientType:
         """The same in ``dtype``."""
-        return self if dtype is self.dtype else scalar_type(dtype)
+        return self if dtype is self.dtype else client_type(dtype, self.shape)
 
 
-scalar_type = lru_cache(maxsize=64)(ScalarType)
-"""The type of the client's scalars of a dtype, mostly the same object for the same one."""
+client_type = lru_cache(maxsize=4096)(ClientType)
+"""The type of what the client keeps, mostly the same object for the same arguments."""
 
-NodeType = ArrayType | ScalarType
+NodeType = ArrayType | ClientType
 """The type of any expression."""

@@ -144,8 +144,8 @@ def test_one_element_takes_both_its_shapes(ps: dv.Session, host: np.ndarray, sha
 def test_other_shapes_are_refused(ps: dv.Session) -> None:
     xp, x = ps.namespace, ps.ones(6)
     assert xp.reshape(x, -1).shape == xp.reshape(x, (6,)).shape == (6,)
-    with pytest.raises(NotImplementedError, match="rank is 0 or 1"):
-        xp.reshape(x, (2, 3))
+    with pytest.raises(NotImplementedError, match="rank is 2 at most"):
+        xp.reshape(x, (1, 2, 3))
     with pytest.raises(ValueError, match=r"cannot reshape array of size 6 into shape \(5,\)"):
         xp.reshape(x, 5)
     with pytest.raises(ValueError, match="has not length 1"):

@@ -1,0 +1,273 @@
+"""Products of vectors and tables: inner products, ``@``, and norms.
+
+What joins two arrays along their split axis 0 (``x @ y``, ``x @ T``, ``T.T @ U``) comes to the
+client: a number, a row, a small table. What goes along the rows (``T @ v``, ``T @ S``) takes a
+small operand to the servers and stays there.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distvec.array.creation import reshape
+from distvec.array.handle import check_session
+from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
+from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
+from distvec.graph import build, shapes
+from distvec.graph.expr import Graph, Node
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.types import array_type, client_type
+
+A = TypeVar("A", bound=Arithmetic)
+
+_FLOAT = np.dtype(np.float64)
+_BOOL = np.dtype(np.bool_)
+
+
+def dot(x: Any, y: Any) -> Any:
+    """``numpy.dot``: a scalar operand multiplies, else as ``@``; lazy.
+
+    The inner product of two vectors is one pass without a temporary, accumulated in float64
+    (int64).
+    """
+    first, second = both(x, y, "dot")
+    if first.ndim == 0 or second.ndim == 0:
+        return elementwise(first, "multiply", first, second)
+    return _product(first, second, "dot")
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """``x @ y`` of vectors and tables; lazy. Errors as NumPy's.
+
+    Beside a table, a small operand may be a NumPy array.
+    """
+    x, y = both(x, y, "matmul")
+    if x.ndim == 0 or y.ndim == 0:
+        raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
+    return _product(x, y, "matmul")
+
+
+def matmul_operator(x: Any, y: Any) -> Any:
+    """``x @ y``, if y is not of a class that says itself what it means."""
+    try:
+        return matmul(x, y)
+    except Deferred:
+        return NotImplemented
+
+
+def matmul_reflected(x: Any, y: Any) -> Any:
+    """``y @ x``."""
+    return matmul(y, x)
+
+
+def both(x: Any, y: Any, name: str) -> tuple[Any, Any]:
+    """Two arrays of one session. ``TypeError`` for what is none and cannot travel."""
+    like = x if isinstance(x, Arithmetic) else y
+    if not isinstance(like, Arithmetic):
+        raise TypeError(
+            f"{name}: needs an array on the servers, got {type(x).__name__}; "
+            f"use numpy.{name}, or put it there with session.array(...)"
+        )
+    both = []
+    for one in (x, y):
+        if isinstance(one, Arithmetic):
+            check_session(like.session, one, name)
+            both.append(one)
+        elif hasattr(one, "__array_ufunc__") and not isinstance(one, np.ndarray):
+            raise Deferred(f"{name}: unsupported operand of type {type(one).__name__}")
+        elif name == "matmul" and not isinstance(one, np.ndarray):
+            raise TypeError(
+                f"@ needs two arrays on the servers, got {type(one).__name__}; "
+                f"put it there with session.array(...)"
+            )
+        else:
+            node = operand_node(like, name, one)
+            weak = like.session.graph.constant(one, np.result_type(one))
+            both.append(like.like(node if isinstance(node, Node) else weak))
+    return both[0], both[1]
+
+
+def _product(x: A, y: A, name: str) -> A:
+    """The product of arrays of rank 1 or 2."""
+    x, y = x.beside(y)
+    if x.shape[-1] != y.shape[0]:
+        raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
+    if x.ndim == y.ndim == 1 and not (x.node.on_client and y.node.on_client):
+        return inner(x, y, _result(x, y))
+    dtype = _result(x, y)
+    wide = np.dtype(np.int64) if dtype == _BOOL else dtype
+    with x.session.holders.lock:
+        graph = x.session.graph
+        first, second = (build.cast(graph, one.node, wide) for one in (x, y))
+        product = x.like(_matrix_product(graph, first, second))
+    return elementwise(product, "not_equal", product, 0) if dtype == _BOOL else product
+
+
+def _result(x: Arithmetic, y: Arithmetic) -> np.dtype[Any]:
+    return x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
+
+
+def _matrix_product(graph: Graph, x: Node, y: Node) -> Node:
+    """Of two nodes of one dtype, one of rank 2 at least."""
+    shape = x.type.shape[:-1] + y.type.shape[1:]
+    if not x.on_client and len(x.type.shape) == 2:
+        small = shapes.collected(graph, y)
+        type = array_type(x.type.space, x.dtype, shape[1:])
+        return graph.make("matmul", (x, small), type)
+    if x.on_client and y.on_client:
+        return shapes.on_client(graph, "client.matmul", (x, y), client_type(x.dtype, shape))
+    # Along the split axis of y.
+    if x.on_client:
+        x = shapes.transposed(graph, x)
+        if not y.on_client:
+            x = shapes.spread(graph, x, y.type.space)
+    return gram(graph, x, shapes.spread(graph, y, x.type.space) if y.on_client else y)
+
+
+def gram(graph: Graph, x: Node, y: Node) -> Node:
+    """``x.T @ y`` of two arrays over one space, of rank 2 or one of them 1; the client gets it."""
+    wide = REDUCERS["gram"].accumulators(x.dtype.name)[-1]
+    product = graph.make("gram", (x, y), client_type(wide, x.type.row + y.type.row))
+    return build.cast(graph, product, x.dtype)
+
+
+def inner(x: A, y: A, result: np.dtype[Any]) -> A:
+    """The sum of the products of two arrays of one shape, in ``result``."""
+    if result == _BOOL:
+        return along(elementwise(x, "logical_and", x, y), "any", None, _BOOL)
+    (wide,) = REDUCERS["sum"].accumulators(result.name)
+    with x.session.holders.lock:
+        graph = x.session.graph
+        first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
+        if x.node.on_client or y.node.on_client:
+            product = build.apply(graph, "multiply", (first, second), wide)
+            total = graph.make("sum", (product,), client_type(wide))
+        else:
+            total = graph.inner(first, second)
+        return x.like(build.cast(graph, total, result))
+
+
+def vecdot(x: A, y: A, *, axis: int = -1) -> A:
+    """Inner products along ``axis`` (array API): of two vectors, or of the rows of two tables."""
+    for operand in (x, y):
+        if axis_of(operand, "vecdot", None) is None and operand.ndim == 0:
+            raise ValueError("vecdot: both operands must have at least one dimension")
+    over = axis_of(x if x.ndim >= y.ndim else y, "vecdot", operator.index(axis))
+    axis_of(x, "vecdot", axis), axis_of(y, "vecdot", axis)
+    if x.ndim == y.ndim == 1:
+        return inner(x, y, _result(x, y)) if x.shape == y.shape else _product(x, y, "vecdot")
+    if x.ndim == y.ndim and x.shape == y.shape and over == 1 and not x.node.on_client:
+        return _row_products(x, y)
+    dtype = _result(x, y)
+    return along(elementwise(x, "multiply", x, y), "sum", over, dtype)  # type: ignore[arg-type]
+
+
+def _row_products(x: A, y: A) -> A:
+    dtype = _result(x, y)
+    with x.session.holders.lock:
+        graph = x.session.graph
+        rows = [build.cast(graph, one.node, dtype) for one in (x, y)]
+        return x.like(graph.make("row_dot", tuple(rows), array_type(x.space, dtype)))
+
+
+def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
+    """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
+
+    Of a table: along ``axis``, or over all elements without one, where ``ord`` is None or "fro".
+    float32 stays float32 (accumulated in float64), other dtypes give float64.
+    """
+    over = axis_of(x, "norm", axis)
+    if x.ndim == 0:
+        raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
+    if isinstance(over, tuple):
+        raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
+    if x.ndim == 2 and over is None:
+        if ord not in (None, "fro"):
+            raise NotImplementedError(
+                f"norm: ord={ord!r} of a whole table is not available on the servers; say an axis, "
+                f"or take ord='fro'"
+            )
+        ord = None
+    result = x.dtype if x.dtype.kind == "f" else _FLOAT
+    adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
+    return kept(x, _norm(x.filled(0) if adds_up else x, ord, over, result), over, keepdims)
+
+
+def _norm(x: A, ord: Any, axis: Any, result: np.dtype[Any]) -> A:
+    wide = x.astype(_FLOAT)
+    if ord is None or ord == 2:
+        squares = inner(wide, wide, _FLOAT) if axis is None else _sum_of_squares(wide, axis)
+        return elementwise(x, "sqrt", squares).astype(result)
+    if ord == np.inf and (x.size if axis is None else x.shape[axis]) == 0:
+        return along(wide, "sum", axis, result)
+    if ord in (np.inf, -np.inf):
+        extreme: A = (max if ord > 0 else min)(_magnitude(x.astype(result)), axis)
+        return extreme
+    if ord == 1:
+        return along(_magnitude(wide), "sum", axis, result)
+    if ord == 0:
+        return count_nonzero(x, axis).astype(result)
+    if not isinstance(ord, int | float):
+        raise ValueError(f"norm: ord must be a number, inf or -inf, got {ord!r}")
+    total = along(_magnitude(wide) ** float(ord), "sum", axis, _FLOAT)
+    return (total ** (1.0 / ord)).astype(result)
+
+
+def _sum_of_squares(x: A, axis: int) -> A:
+    if axis == 1 and not x.node.on_client:
+        return _row_products(x, x)
+    return along(elementwise(x, "square", x), "sum", axis, _FLOAT)
+
+
+def _magnitude(x: A) -> A:
+    return elementwise(x, "abs", x)
+
+
+def vdot(x: A, y: A) -> A:
+    """The inner product of all elements of two arrays; lazy."""
+    for operand in (x, y):
+        axis_of(operand, "vdot", None)
+    if x.size != y.size:
+        raise ValueError(f"vdot: shapes {x.shape} and {y.shape} not aligned")
+    if x.shape != y.shape:
+        x, y = reshape(x, (x.size,)), reshape(y, (y.size,))
+    return inner(x, y, _result(x, y)) if x.ndim else dot(x, y)
+
+
+def inner_product(x: A, y: A) -> Any:
+    """``numpy.inner``: sums of products along the last axes; lazy."""
+    x, y = both(x, y, "inner")
+    if x.ndim == 0 or y.ndim == 0:
+        return elementwise(x, "multiply", x, y)
+    return matmul(x, y.T if y.ndim == 2 else y)  # type: ignore[attr-defined]
+
+
+def outer(x: A, y: Any, /) -> A:
+    """The products of each element of ``x`` with each of ``y``: a table of ``len(x)`` rows; lazy.
+
+    ``y`` is small: it goes to every server.
+    """
+    x, y = both(x, y, "outer")
+    column = reshape(x, (x.size, 1))
+    return elementwise(column, "multiply", column, reshape(y, (1, y.size)))
+
+
+def tensordot(x: A, y: A, /, *, axes: Any = 2) -> Any:
+    """Sums of products over ``axes``: ``0``, ``1`` or ``2``, or the axes of each; lazy."""
+    x, y = both(x, y, "tensordot")
+    if isinstance(axes, int):
+        pairs = list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    else:
+        given = [list(np.atleast_1d(one)) for one in axes]
+        pairs = [int(k) % x.ndim for k in given[0]], [int(k) % y.ndim for k in given[1]]
+    summed = tuple(sorted(zip(*pairs, strict=True)))
+    if not summed:
+        return outer(x, y) if x.ndim == y.ndim == 1 else elementwise(x, "multiply", x, y)
+    if len(summed) == 2 or x.ndim == y.ndim == 1:
+        return vdot(x, y)
+    first: Any = x.T if summed[0][0] == 0 and x.ndim == 2 else x  # type: ignore[attr-defined]
+    second: Any = y.T if summed[0][1] == 1 else y  # type: ignore[attr-defined]
+    return first @ second

@@ -1,0 +1,225 @@
+"""Along the rows of a table: what is done to each row by itself, and tables made of columns.
+
+Nothing here moves data: a row is on one server. Small arrays that the client keeps are treated by
+the client.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distvec.array.creation import reshape
+from distvec.array.handle import check_session
+from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.reductions import axis_of, max, sum
+from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.shapes import on_client
+from ps_backend.program.types import array_type, client_type
+
+A = TypeVar("A", bound=Arithmetic)
+
+_INT, _UNSIGNED = np.dtype(np.int64), np.dtype(np.uint64)
+
+
+def softmax(x: A, axis: Any = None) -> A:
+    """Exponentials divided by their sum along ``axis``; lazy. One sweep along axis 1.
+
+    The largest element is subtracted first, so nothing overflows. Source: SciPy's ``softmax``.
+    """
+    small = elementwise(x, "exp", elementwise(x, "subtract", x, _peak(x, axis)))
+    return elementwise(x, "divide", small, sum(small, axis, keepdims=True))
+
+
+def log_softmax(x: A, axis: Any = None) -> A:
+    """The logarithm of ``softmax``, without its loss of digits; lazy."""
+    shifted = elementwise(x, "subtract", x, _peak(x, axis))
+    total = sum(elementwise(x, "exp", shifted), axis, keepdims=True)
+    return elementwise(x, "subtract", shifted, elementwise(x, "log", total))
+
+
+def logsumexp(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
+    """``log(sum(exp(x)))`` along ``axis`` without overflow; lazy."""
+    peak = _peak(x, axis)
+    total = sum(elementwise(x, "exp", elementwise(x, "subtract", x, peak)), axis, keepdims=True)
+    result = elementwise(x, "add", elementwise(x, "log", total), peak)
+    over = axis_of(x, "logsumexp", axis)
+    if keepdims or isinstance(over, tuple) or x.ndim == 0:
+        return result
+    return reshape(result, () if over is None else result.shape[:over] + result.shape[over + 1 :])
+
+
+def _peak(x: A, axis: Any) -> A:
+    """The largest elements along ``axis``, 0 where that is not finite."""
+    peak = max(x, axis, keepdims=True)
+    return elementwise(x, "where", elementwise(x, "isfinite", peak), peak, 0.0)
+
+
+def cumulative_sum(
+    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> A:
+    """Running sums along the rows of a table, ``axis=1``; lazy."""
+    return _cumulative(x, "cumsum", axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> A:
+    """Running products along the rows of a table, ``axis=1``; lazy."""
+    return _cumulative(x, "cumprod", axis, dtype, include_initial)
+
+
+def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:
+    over = _own_axis(x, name, axis)
+    kind = _accumulated(x.dtype) if dtype is None else check_dtype(dtype)
+    with x.session.holders.lock:
+        graph, node = x.session.graph, build.cast(x.session.graph, x.node, kind)
+        if node.on_client:
+            type = client_type(kind, node.type.shape)
+            result = on_client(graph, "client.cumulative", (node,), type, (name, over))
+        else:
+            result = graph.make(f"row_{name}", (node,), node.type)
+        found = x.like(result)
+    if not include_initial:
+        return found
+    first = x.like(
+        graph.make("fill", (graph.constant(name == "cumprod", kind),), _of_width(found, 1))
+    )
+    return concatenate([first, found], axis=1)
+
+
+def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind == "f":
+        return dtype
+    return _UNSIGNED if dtype.kind == "u" else _INT
+
+
+def cumsum(x: A, axis: Any = None, dtype: Any = None) -> A:
+    """As ``numpy.ndarray.cumsum``."""
+    return cumulative_sum(x, axis=axis, dtype=dtype)
+
+
+def sort(x: A, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> A:
+    """Each row of a table in order, ``axis=1``; NaN comes last; lazy."""
+    return _sorted(x, "sort", axis, descending, x.dtype)
+
+
+def argsort(x: A, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> A:
+    """The indices that sort each row of a table, ``axis=1``; ties stay in order; lazy."""
+    return _sorted(x, "argsort", axis, descending, _INT)
+
+
+def sort_in_place(x: A, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+    """As ``numpy.ndarray.sort``: the array stands for the sorted one."""
+    with x.turn:
+        x.assign(sort(x, axis=axis), "sort")
+
+
+def _sorted(x: A, name: str, axis: int, descending: bool, dtype: np.dtype[Any]) -> A:
+    over = _own_axis(x, name, axis)
+    graph = x.session.graph
+    with x.session.holders.lock:
+        node = x.node
+        if node.on_client:
+            params = name, over, descending
+            type = client_type(dtype, node.type.shape)
+            return x.like(on_client(graph, "client.sort", (node,), type, params))
+        sorted_type = node.type.of(dtype)
+        return x.like(graph.make(f"row_{name}", (node,), sorted_type, (int(descending), 1)))
+
+
+def _own_axis(x: Arithmetic, name: str, axis: Any) -> int:
+    """The axis, along which no data moves. ``TypeError`` for axis 0 of what servers have."""
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"{name}: say an axis")
+        axis = 0
+    if x.ndim:
+        axis = operator.index(axis)
+        axis_of(x, name, axis)
+        axis %= x.ndim
+    if not x.node.on_client and axis == 0:
+        raise TypeError(
+            f"numpy.{name} along the split axis 0 is not available on the servers; "
+            f"pull the values with x.numpy() and call it on those"
+        )
+    return int(axis)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def concatenate(arrays: Sequence[A], axis: Any = 0) -> A:
+    """Tables of one length side by side, ``axis=1``; lazy."""
+    given = _listed(arrays, "concatenate")
+    first = given[0]
+    if axis is None or first.ndim < 2 or operator.index(axis) % 2 == 0:
+        raise NotImplementedError(
+            "concatenate: only axis=1 of tables, which moves no data; "
+            "along axis 0 pull the values with x.numpy() and put them together there"
+        )
+    for one in given:
+        if one.ndim != 2 or len(one) != len(first):
+            shapes = ", ".join(str(one.shape) for one in given)
+            raise ValueError(f"concatenate: tables of one length are needed, got shapes {shapes}")
+    dtype = np.result_type(*(one.dtype for one in given))
+    graph = first.session.graph
+    with first.session.holders.lock:
+        joined, *others = (build.cast(graph, one.node, dtype) for one in given)
+        space = first.space
+        for node in others:
+            width = joined.type.row[0] + node.type.row[0]
+            joined = graph.make("join_columns", (joined, node), array_type(space, dtype, (width,)))
+        return first.like(joined)
+
+
+def column_stack(tup: Sequence[A]) -> A:
+    """Vectors and tables of one length as the columns of a table; lazy."""
+    return concatenate([_as_table(one) for one in _listed(tup, "column_stack")], axis=1)
+
+
+def hstack(tup: Sequence[A], *, dtype: Any = None, casting: Any = "same_kind") -> A:
+    """Tables side by side; lazy."""
+    joined = concatenate(tup, axis=1)
+    return joined if dtype is None else joined.astype(dtype)
+
+
+def stack(arrays: Sequence[A], axis: int = 0) -> A:
+    """Vectors of one length as the columns of a table, ``axis=1``; lazy."""
+    given = _listed(arrays, "stack")
+    if any(one.ndim != 1 for one in given) or axis % 2 == 0:
+        raise NotImplementedError(
+            "stack: only vectors along axis=1 (or -1), as the columns of a table"
+        )
+    return column_stack(given)
+
+
+def concat(arrays: Sequence[A], /, *, axis: int | None = 0) -> A:
+    """As ``concatenate`` (array API)."""
+    return concatenate(arrays, axis)
+
+
+def _listed(arrays: Sequence[A], name: str) -> list[A]:
+    given = list(arrays)
+    if not given:
+        raise ValueError(f"{name}: need at least one array")
+    for one in given:
+        if not isinstance(one, Arithmetic):
+            raise TypeError(
+                f"{name}: needs arrays on the servers, got {type(one).__name__}; "
+                f"put it there with session.array(...)"
+            )
+        check_session(given[0].session, one, name)
+    return given
+
+
+def _as_table(x: A) -> A:
+    return reshape(x, (len(x), 1)) if x.ndim == 1 else x
+
+
+def _of_width(x: Arithmetic, width: int) -> Any:
+    return array_type(x.space, x.dtype, (width,))

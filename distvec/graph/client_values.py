@@ -1,0 +1,79 @@
+"""What the client computes by itself: numbers and small arrays that it keeps, by NumPy.
+
+Their nodes are those of the op table, applied to values that no server has, and those of the
+functions here, which take further fixed arguments as the node's ``params``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ps_backend.program import ops
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.types import NodeType
+
+MOST_ELEMENTS = 1 << 22
+"""Of an array that the client keeps, and that travels with programs: beyond, it is no small one."""
+
+Params = tuple[Any, ...]
+
+
+def _reduce(x: Any, op: str, axis: int | None, dtype: str) -> Any:
+    """The reduction ``op``, accumulated in ``dtype`` as servers do."""
+    row = REDUCERS[op]
+    if row.locates:
+        return row.numpy(x, axis=axis)
+    values = np.not_equal(x, 0) if row.truth else x.astype(dtype, copy=False)
+    return row.numpy.reduce(values, axis=axis)  # type: ignore[attr-defined]
+
+
+def _sort(x: Any, op: str, axis: int, descending: bool) -> Any:
+    """``sort`` or ``argsort``, stable; descending, NaN comes last too, and ties stay in order."""
+    if not descending:
+        return getattr(np, op)(x, axis=axis, stable=True)
+    order = np.flip(np.argsort(np.flip(x, axis), axis=axis, stable=True), axis)
+    order = x.shape[axis] - 1 - order
+    if x.dtype.kind == "f":  # NaN, first now, goes last
+        missing = np.take_along_axis(np.isnan(x), order, axis)
+        last = np.argsort(missing, axis=axis, stable=True)
+        order = np.take_along_axis(order, last, axis)
+    return order if op == "argsort" else np.take_along_axis(x, order, axis)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "client.reduce": _reduce,
+        "client.matmul": np.matmul,
+        "client.reshape": lambda x, *shape: np.reshape(x, shape),
+        "client.transpose": np.transpose,
+        "client.broadcast": lambda x, *shape: np.broadcast_to(x, shape),
+        "client.columns": lambda x, start, stop, step: x[..., start:stop:step],
+        "client.cumulative": lambda x, op, axis: getattr(np, op)(x, axis=axis),
+        "client.sort": _sort,
+        "client.einsum": lambda *args: np.einsum(args[-1], *args[:-1]),
+    }
+)
+"""By op of a node: the function of its arguments' values, then its ``params``."""
+
+
+def value_of(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
+    """The value of such a node, of the dtype and shape of ``type``."""
+    function = FUNCTIONS.get(op)
+    with np.errstate(all="ignore"):
+        found = ops.TABLE[op].numpy(*values) if function is None else function(*values, *params)
+        return typed(found, type)
+
+
+def typed(value: Any, type: NodeType) -> Any:
+    """``value`` as of ``type``: a NumPy scalar, or an array that nobody may change."""
+    if type.is_scalar:
+        return type.dtype.type(value)
+    array = np.ascontiguousarray(np.broadcast_to(value, type.shape), type.dtype)
+    if array is value or array.base is not None:
+        array = array.copy()
+    array.flags.writeable = False
+    return array
