@@ -16,7 +16,6 @@ import numpy as np
 from distvec.array import products
 from distvec.array.creation import reshape
 from distvec.array.functions import array_among
-from distvec.array.operators import operand_node
 from distvec.array.reductions import sum
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build, shapes
@@ -48,7 +47,7 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = False) -> Any:
         if isinstance(operand, Transposed):
             terms.append(_Term(operand.table, labels[::-1]))
         else:
-            terms.append(_Term(_array(like, operand), labels))
+            terms.append(_Term(products.as_array(like, operand, "einsum"), labels))
         if len(labels) != terms[-1].array.ndim:
             raise ValueError(
                 f"einsum: operand of rank {terms[-1].array.ndim} has {len(labels)} labels"
@@ -75,14 +74,6 @@ def _parsed(subscripts: str, count: int) -> tuple[list[str], str]:
     if not set(output) <= set(labels) or not (labels + output).isascii():
         raise ValueError(f"einsum: output {output!r} has labels that no operand has")
     return inputs, output
-
-
-def _array(like: Any, operand: Any) -> Any:
-    if hasattr(operand, "session"):
-        return operand
-    node = operand_node(like, "einsum", operand)
-    known = isinstance(node, int | float)
-    return like.like(like.session.graph.constant(node, np.result_type(node)) if known else node)
 
 
 def _check_extents(terms: Sequence[_Term]) -> None:

@@ -17,6 +17,7 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
 from distvec.graph import build, shapes
+from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type
@@ -71,23 +72,26 @@ def both(x: Any, y: Any, name: str) -> tuple[Any, Any]:
             f"{name}: needs an array on the servers, got {type(x).__name__}; "
             f"use numpy.{name}, or put it there with session.array(...)"
         )
-    both = []
-    for one in (x, y):
-        if isinstance(one, Arithmetic):
-            check_session(like.session, one, name)
-            both.append(one)
-        elif hasattr(one, "__array_ufunc__") and not isinstance(one, np.ndarray):
-            raise Deferred(f"{name}: unsupported operand of type {type(one).__name__}")
-        elif name == "matmul" and not isinstance(one, np.ndarray):
-            raise TypeError(
-                f"@ needs two arrays on the servers, got {type(one).__name__}; "
-                f"put it there with session.array(...)"
-            )
-        else:
-            node = operand_node(like, name, one)
-            weak = like.session.graph.constant(one, np.result_type(one))
-            both.append(like.like(node if isinstance(node, Node) else weak))
-    return both[0], both[1]
+    first, second = (as_array(like, one, name) for one in (x, y))
+    return first, second
+
+
+def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
+    """``operand`` beside ``like``: an array of its session, or a small one of the client."""
+    if isinstance(operand, Arithmetic):
+        check_session(like.session, operand, name)
+        return operand
+    graph = like.session.graph
+    travels = like.ndim == 2 or name in ("outer", "einsum")
+    if isinstance(operand, np.ndarray) and operand.ndim and travels:
+        return like.like(graph.client_value(operand, check_dtype(operand.dtype)))
+    if name == "matmul" and not hasattr(operand, "__array_ufunc__"):
+        raise TypeError(
+            f"@ needs two arrays on the servers, got {type(operand).__name__}; "
+            f"put it there with session.array(...)"
+        )
+    node = operand_node(like, name, operand)
+    return like.like(node if isinstance(node, Node) else graph.constant(node, np.result_type(node)))
 
 
 def _product(x: A, y: A, name: str) -> A:

@@ -163,6 +163,8 @@ class Transposed(NDArrayOperatorsMixin):
         own: Any = _OWN.get(func)
         if own is not None:
             return own(*args, **kwargs)
+        if func is np.einsum:  # which takes either
+            return self.table.__array_function__(func, types, args, kwargs)
         if func not in _WITH_AXIS:
             raise TypeError(
                 f"numpy.{func.__name__} of a transposed table is not available on the servers; "
