@@ -15,6 +15,10 @@ class ServerLost(PSError):
     """A server does not answer: it died, was stopped, or the network is gone."""
 
 
+class PeerLost(ServerLost):
+    """A server that was to fetch from another one got no answer, or found its part gone."""
+
+
 class SessionUnknown(ServerLost):
     """A server knows nothing of the session: it was closed there, or the server was replaced."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
 from ps_backend.client.server_link import Exchange, Message, ServerLink
-from ps_backend.errors import PSError, ServerLost
+from ps_backend.errors import PeerLost, PSError, ServerLost
 from ps_backend.wire import ps_pb2 as pb
 
 _MOST_WAITING_FREES = 10_000
@@ -82,8 +82,9 @@ class Group:
                 except Exception as error:  # noqa: BLE001 - raised below, when all have answered
                     self._errors[server] = error
                     # Another silent one had its time, too, while this one was waited for.
-                    lost = exchange.gave_up or isinstance(error, ServerLost)  # to us, or a peer
-                    self._patient = self._patient and not lost
+                    self._patient = self._patient and not (
+                        exchange.gave_up or isinstance(error, PeerLost)
+                    )
             self.finished = True
             first = _first(self._errors) if self._errors else None
             self._errors.clear()
@@ -100,7 +101,8 @@ class Group:
 def _first(errors: Mapping[int, Exception]) -> Exception:
     """That of the first server; but what a lost server caused elsewhere says less than its loss."""
     lost = [server for server, error in errors.items() if isinstance(error, ServerLost)]
-    return errors[min(lost or errors)]
+    itself = [server for server in lost if not isinstance(errors[server], PeerLost)]
+    return errors[min(itself or lost or errors)]
 
 
 class FanOut:

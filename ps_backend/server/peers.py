@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from ps_backend.errors import PSError, ServerLost, SessionUnknown
+from ps_backend.errors import PeerLost, PSError, SessionUnknown
 from ps_backend.transport import Transport, Unavailable
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
@@ -35,6 +35,7 @@ class Peers:
         self._connect: Connect | None = None
         self.apart = True
         self._transports: dict[str, Transport] = {}
+        self._closed = False
         self._lock = threading.Lock()
 
     def reach_by(self, connect: Connect, *, apart: bool) -> None:
@@ -46,7 +47,7 @@ class Peers:
         with self._lock:
             found = self._transports.get(address)
             if found is None:
-                if self._connect is None:
+                if self._connect is None or self._closed:
                     raise PSError(f"this server knows no way to another one, at {address}")
                 if len(self._transports) >= _MOST_CONNECTIONS:
                     self._transports.pop(next(iter(self._transports))).close()
@@ -61,8 +62,9 @@ class Peers:
             found.close()
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections; there will be no others."""
         with self._lock:
+            self._closed = True
             for transport in self._transports.values():
                 transport.close()
             self._transports.clear()
@@ -140,12 +142,12 @@ class Neighbours:
                 deadline = min(deadline, now + REPEAT_SECONDS)
                 if now >= deadline or self._over.wait(min(pause, deadline - now)):
                     self._peers.drop(address)
-                    raise ServerLost(f"server {address} does not answer ({error})") from None
+                    raise PeerLost(f"server {address} does not answer ({error})") from None
                 pause = min(2 * pause, _LONGEST_PAUSE)
         if reply.HasField("error"):
             failure = decode_error(reply.error, address)
             if isinstance(failure, SessionUnknown):  # of the other: the client has one with us
-                raise ServerLost(f"server {address} has lost what it held: {failure}")
+                raise PeerLost(f"server {address} has lost what it held: {failure}")
             raise failure
 
 
@@ -159,7 +161,7 @@ class Asked:
     def wait(self, look: Callable[[], None]) -> None:
         """Until it has come, calling ``look``, which may raise, every now and then.
 
-        Raises ``ServerLost``, or what the other server reports.
+        Raises ``PeerLost``, or what the other server reports.
         """
         while not wait_for((self.answer,), _LOOK_SECONDS).done:
             look()

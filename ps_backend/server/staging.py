@@ -181,7 +181,7 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
 
     Raises ``BufferLost``, ``InvalidProgram``, ``IndexError``, ``OutOfBudget``.
     """
-    here = session.part_of(call.space, "bool", call.sweep.row)
+    here = session.part_of(call.space, "bool", ())
     sources: list[Source] = []
     arguments = zip(call.inputs, call.sweep.inputs, call.views, inputs, strict=True)
     for number, value, view, buffer in arguments:

@@ -42,6 +42,7 @@ _KINDS: dict[str, type[Exception]] = {
     for kind in (
         errors.PSError,
         errors.ServerLost,
+        errors.PeerLost,
         errors.SessionUnknown,
         errors.BufferLost,
         errors.OutOfBudget,

@@ -51,14 +51,23 @@ class Rows:
         return Sweep(types[:count], types[count:held], tuple(self.steps), tuple(outputs), made)
 
     def run(
-        self, client: Client, outputs: Any = (), reductions: Any = ()
+        self, client: Client, outputs: Any = (), reductions: Any = (), sources: Any = ()
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The outputs, and what comes of the reductions ``(op, args, axis)``."""
+        """The outputs, and what comes of the reductions ``(op, args, axis)``.
+
+        ``sources``: per input None, or the view that it is and an array over the view's space.
+        """
         sweep, space = self.sweep(outputs, reductions), DenseSpace(self.length)
-        given = tuple(put(client, space, one) for one in self.inputs)
+        sources = tuple(sources) or (None,) * len(self.inputs)
+        given = tuple(
+            put(client, space, one) if source is None else put(client, source[0].space, source[1])
+            for one, source in zip(self.inputs, sources, strict=True)
+        )
+        views = tuple(None if source is None else source[0] for source in sources)
         made = tuple(client.new_id() for _ in outputs)
         scalars = tuple(one if one.shape else one.item() for one in self.scalars)
-        (found,) = client.run(Program((SweepCall(sweep, space, given, scalars, made),)))
+        call = SweepCall(sweep, space, given, scalars, made, views=views if any(views) else ())
+        (found,) = client.run(Program((call,)))
         types = [array_type(space, value.dtype, value.row) for value in sweep.stored]
         stored = [client.read(*one) for one in zip(made, types, strict=True)]
         client.free((*given, *made))

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from ps_backend import kernels
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.combination import Combination, Link
+from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.program.views import View
 from tests.ps_backend.helpers import in_process, put
+from tests.ps_backend.rows import Rows
 
 F8, I8 = ValueType("float64"), ValueType("int64")
 DIFFERENCE = Sweep(
@@ -25,6 +28,15 @@ DIFFERENCE = Sweep(
     (Reduction("sum", (2,)), Reduction("argmax", (2,))),
 )
 """``a - b``, its sum and the place of its largest element."""
+
+COMBINED = Sweep(
+    (F8, F8),
+    (F8,),
+    (Combination((Link("start", 0), Link("scale", scalar=2), Link("add", 1)), F8),),
+    (3,),
+    (Reduction("sum", (3,)), Reduction("dot", (0, 3))),
+)
+"""``c * a + b``, its sum and its inner product with ``a``."""
 
 LENGTHS = st.one_of(
     st.sampled_from([1023, 1024, 1025, 1026, 2048, 2049, 3073, 5000, 10_000]), st.integers(1, 6000)
@@ -166,6 +178,49 @@ def test_reshapes(clients, length, width, other, servers, data):
     found = client.read(out, array_type(space, float, (other,)))
     assert found.tobytes() == (2 * expected).tobytes()
     client.free([a, out])
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+@pytest.mark.parametrize(("start", "step"), [(1, 1), (8999, -1), (1, 2)])
+def test_rows_and_all_their_reductions_as_of_stored_arrays(clients, servers, start, step):
+    """Whatever the runs of blocks are that a view cuts a sweep into."""
+    count = 4400
+    x, y, s = values(9000, row=(3,)), values(count, 1), values(9, 2).reshape(3, 3)
+    viewed = x[start::step][:count]
+    listed = np.array([count - 1, 7, 7, 0, 2049])
+    rows = Rows([viewed, y], [s, listed])
+    column = rows.step("as_column", 1, row=(1,))
+    product = rows.step("matmul", 0, 2)
+    total = rows.step("add", product, column, row=(3,))
+    reductions = [
+        ("sum", (total,), 0),
+        ("argmax", (total,), 0),
+        ("argmin", (total,), None),
+        ("gram", (0, total), None),
+        ("collect", (total,), None),
+        ("take", (total, 3), None),
+        ("max", (1,), None),
+    ]
+    stored, left = rows.run(clients[1], [total], reductions)
+    source = View(DenseSpace(len(x)), (3,), start, step), x
+    outputs, found = rows.run(clients[servers], [total], reductions, [source, None])
+    for got, expected in zip((*outputs, *found), (*stored, *left), strict=True):
+        assert got.shape == expected.shape and got.tobytes() == expected.tobytes()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 3000), min_size=7, max_size=7), SERVERS, st.booleans())
+def test_what_a_mask_chose_becomes_dense(clients, counts, servers, back):
+    """As much on each server as may be, and also read backwards."""
+    cuts = np.cumsum([0, *counts[:servers]]).tolist()
+    length = cuts[-1]
+    client, x = clients[servers], values(length)
+    source, space = RaggedSpace(length, 0, tuple(cuts)), DenseSpace(length)
+    a, b = put(client, source, x), put(client, space, values(length, 1))
+    one = View(source, (), length - 1, -1) if back else View(source)
+    expected = x[:: -1 if back else 1] - values(length, 1)
+    agrees(client, expected, *difference(client, a, b, space, one, None))
+    client.free([a, b])
 
 
 def test_nothing(clients):
@@ -345,3 +400,30 @@ def test_a_source_lost_on_another_server():
         with pytest.raises(BufferLost, match=f"buffer {a} is not here.*in-process:1"):
             client.run(Program((call,)))
         assert [server.buffers for server in client.status()] == [1, 0]
+
+
+@pytest.mark.parametrize("engine", ["numba", "mixed"])
+def test_compiled_kernels_over_runs_of_blocks(monkeypatch, engine):
+    """Bits of their sums as over stored arrays: slices that begin anywhere, and batches."""
+    monkeypatch.setattr(kernels, "LINEAR_FROM_LENGTH", 1)
+    if engine == "numba":
+        monkeypatch.setattr(kernels, "NUMBA_FROM_LENGTH", 1)
+    length = 9001
+    x, space, over = values(length), DenseSpace(length), DenseSpace(4500)
+    assert kernels.engine_for(COMBINED, over.length) == engine
+    found = []
+    for servers in (1, 2, 3):
+        with connect_in_process(servers, memory=1 << 26) as client:
+            a = put(client, space, x)
+            for cut in (slice(1, 4501, 1), slice(0, 9000, 2), slice(8999, 0, -2)):
+                stored, results = put(client, over, x[cut]), []
+                for one, views in ((stored, ()), (a, (view(space, cut),) * 2)):
+                    call = SweepCall(
+                        COMBINED, over, (one, one), (0.5,), (out := client.new_id(),), views=views
+                    )
+                    (partials,) = client.run(Program((call,)))
+                    results.append([client.read(out, array_type(over, float)), *partials])
+                first, second = ([part.tobytes() for part in one] for one in results)
+                assert first == second
+                found.append(first)
+    assert found[:3] == found[3:6] == found[6:]
