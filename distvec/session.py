@@ -14,9 +14,11 @@ from distvec.array.creation import filled, length_of, put, reshape, shape_of, ty
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
+from distvec.array.looks import summary
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
+from distvec.diagnostics.html import table
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
@@ -171,6 +173,9 @@ class Session(Home):
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(hints.of_session(name, shared_names()), name=name, obj=self)
+
+    def _repr_html_(self) -> str:
+        return table(repr(self), summary(self))
 
     def __repr__(self) -> str:
         return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"

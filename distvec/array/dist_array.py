@@ -12,6 +12,7 @@ from distvec.array import (
     indexing,
     items,
     iteration,
+    looks,
     numpy_protocols,
     printing,
     products,
@@ -89,6 +90,9 @@ class DistArray(Arithmetic):
 
     def __repr__(self) -> str:
         return printing.as_code(self)
+
+    def _repr_html_(self) -> str:
+        return looks.as_html(self)
 
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.

@@ -56,7 +56,7 @@ class Cost:
     def cells(self) -> list[str]:
         """The numbers in print."""
         counts = [f"{count:,}" for count in (self.calls, self.messages, self.sweeps)]
-        sizes = [_bytes(size) for size in (self.memory, self.network)]
+        sizes = [bytes_text(size) for size in (self.memory, self.network)]
         return counts + sizes + [_seconds(s) for s in (self.client, self.wire, self.server)]
 
 
@@ -175,7 +175,8 @@ def _readable(site: str) -> str:
     return f"{place}  {text}"[:_LONGEST_SITE]
 
 
-def _bytes(size: float) -> str:
+def bytes_text(size: float) -> str:
+    """Three digits and a unit, in powers of 1000."""
     power = min(int(math.log(max(size, 1), 1000)), len(_UNITS) - 1)
     return f"{size / 1000**power:.3g} {_UNITS[power]}"
 

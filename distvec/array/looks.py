@@ -1,0 +1,115 @@
+"""An array as a table in a notebook. Nothing is evaluated, and no message is sent, to draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from distvec.diagnostics.head import head
+from distvec.diagnostics.html import Markup, Row, strip, table
+from distvec.diagnostics.profile import bytes_text
+from distvec.graph.expr import Node
+from distvec.planner.plan import Template
+from distvec.runtime.evaluation import Evaluator
+from ps_backend.client import Client
+from ps_backend.program.types import ArrayType
+
+
+def as_html(x: Any) -> str:
+    """``x._repr_html_()``: what the array is, where, and what its evaluation costs.
+
+    It is also true of an array whose session is closed.
+    """
+    rows = _of_selection(x) if x.selects else _of_array(x)
+    return table(type(x).__name__, [("dtype", str(x.dtype)), *rows])
+
+
+def _of_array(x: Any) -> Iterator[Row]:
+    node = x.node
+    yield "shape", str(node.type.shape)
+    if not node.is_scalar:
+        yield "bytes", _by_server(x.session.client, node.type)
+    yield "state", _state(x, node)
+    if node.known:
+        if node.origin is not None:
+            yield "its evaluation", cost(node.origin)
+        return
+    if not x.session.client.is_closed:
+        yield "an evaluation", cost(x.session.plan(x))
+    yield "expression", head(node)
+
+
+def _of_selection(x: Any) -> Iterator[Row]:
+    values, mask = x.values, x.mask
+    count = x.session.counts.get(mask.node)
+    known = count is not None and count.known
+    row = values.shape[1:]
+    yield "shape", str((int(count.value) if known else _Unknown(), *row))
+    yield "elements of", f"{values.dtype} {values.shape}, {_state(values, values.node)}"
+    yield "where true", f"a mask, {_state(mask, mask.node)}"
+
+
+class _Unknown:
+    """The length of a selection that nobody has asked for."""
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+def _state(x: Any, node: Node) -> str:
+    if node.known and node.is_scalar:
+        return f"known to the client: {node.value}"
+    if x.session.client.is_closed:
+        return "lost: its session is closed"
+    return "stored on the servers" if node.known else "pending: computed when it is asked for"
+
+
+def _by_server(client: Client, type: ArrayType) -> Markup:
+    """The bytes of an array, and on each server its share."""
+    row_bytes = type.width * type.dtype.itemsize
+    shares = []
+    for server, address in enumerate(client.addresses):
+        low, high = type.space.range_of(server, client.servers)
+        size = (high - low) * row_bytes
+        shares.append((f"server {server}, {address}: {bytes_text(size)}", size))
+    holders = sum(bool(size) for _, size in shares)
+    most = max(size for _, size in shares)
+    below = f"{bytes_text(type.nbytes)} on {holders} of {client.servers} servers"
+    return strip(shares, f"{below}, at most {bytes_text(most)} on one" if holders > 1 else below)
+
+
+def cost(template: Template) -> str:
+    """One line of what the programs of a plan cost."""
+    if not template.programs:
+        return "nothing to run on the servers"
+    return (
+        f"{_counted(template.messages, 'message')} to each server, "
+        f"{_counted(template.sweeps, 'sweep')}, "
+        f"{_counted(template.vectors_read, 'vector')} read ({bytes_text(template.bytes_read)}), "
+        f"{template.vectors_written} written ({bytes_text(template.bytes_written)})"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def summary(session: Evaluator) -> Iterator[Row]:
+    """What a session has done so far, as rows of a table."""
+    client, counters = session.client, session.counters
+    yield "state", "closed" if client.is_closed else "open"
+    for address, messages, seconds in zip(
+        client.addresses, counters.messages_per_server, counters.seconds_per_server, strict=True
+    ):
+        yield f"server {address}", f"{_counted(messages, 'message')}, {seconds:.3g} s at work"
+    counts = counters.snapshot()
+    yield "programs", f"{counts['programs']}, {_counted(counts['sweeps'], 'sweep')}"
+    yield "vectors", f"{counts['vectors_read']} read, {counts['vectors_written']} written"
+    sent, received = (bytes_text(counts[f"bytes_{way}"]) for way in ("sent", "received"))
+    yield "network", f"{sent} sent, {received} received"
+    evaluations = _counted(session.implicit_evaluations, "evaluation")
+    yield "implicit", f"{evaluations}, {_counted(session.implicit_transfers, 'transfer')}"
+    yield "pending", _counted(len(session.graph), "operation")
