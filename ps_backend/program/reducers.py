@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from ps_backend.program.types import ValueType
 Partial = tuple[Any, ...]
 """A partial result: an array, or two of those that locate."""
 
+_TOGETHER = 1024
+"""Elements of so many short rows are reduced along axis 0 side by side."""
 _COMPARISONS = {"<": np.less, ">": np.greater}
 _FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
@@ -56,6 +59,8 @@ class Reducer:
     """Reduces whether values are true."""
     locates: bool = False
     """Gives the place of a value: each partial result is a value and its global index."""
+    place: Callable[..., Any] | None = None
+    """Of those that pick: NumPy's function that finds where, which along short rows is faster."""
     better: str = ""
     """Of those that locate: the comparison by which a value replaces the one found before."""
 
@@ -125,9 +130,33 @@ class Reducer:
         """Each row of a table reduced, into ``out`` of the dtype of the result."""
         if self.locates:
             return self.numpy(rows, axis=1, out=out)  # type: ignore[no-any-return]
-        wide = None if self.picks or self.truth else self.accumulators(rows.dtype.name)[0]
+        if self.place is not None:
+            places = self.place(rows, axis=1)[:, None]
+            out[...] = np.take_along_axis(rows, places, axis=1)[:, 0]
+            return out
+        wide = _wide(self.name, rows.dtype)
+        if self.numpy is np.add and wide == _FLOAT:
+            ones = np.ones(rows.shape[1])
+            np.matmul(rows.astype(wide, copy=False), ones, out=out, casting="same_kind")
+            return out
         self.numpy.reduce(rows, axis=1, dtype=wide, out=out)  # type: ignore[attr-defined]
         return out
+
+    def below(self, rows: np.ndarray) -> np.ndarray:
+        """The columns of a table reduced, in the dtype of the accumulator; not those that locate.
+
+        A sum of floats is a product, as BLAS adds up several times as fast.
+        """
+        wide = _wide(self.name, rows.dtype)
+        if self.numpy is np.add and wide == _FLOAT:
+            return np.matmul(np.ones(len(rows)), rows.astype(wide, copy=False))  # type: ignore[no-any-return]
+        reduce = self.numpy.reduce  # type: ignore[attr-defined]
+        count, width = rows.shape
+        together = _TOGETHER // width
+        if together > 1 and count % together == 0 and rows.flags.c_contiguous:
+            rows = reduce(rows.reshape(-1, together * width), axis=0, dtype=wide)
+            rows = rows.reshape(together, width)
+        return reduce(rows, axis=0, dtype=wide)  # type: ignore[no-any-return]
 
     def combine(self, partials: np.ndarray, where: np.ndarray | None = None) -> Any:
         """The result from its partial results, one per block, in the order of blocks.
@@ -174,6 +203,7 @@ _ROWS = (
         "_minimum({a}, {b})",
         "min({a}, {b})",
         picks=True,
+        place=np.argmin,
         doc="Smallest element; NaN if there is one.",
     ),
     Reducer(
@@ -184,6 +214,7 @@ _ROWS = (
         "_maximum({a}, {b})",
         "max({a}, {b})",
         picks=True,
+        place=np.argmax,
         doc="Largest element; NaN if there is one.",
     ),
     Reducer(
@@ -281,7 +312,14 @@ def _along_rows(row: Reducer) -> RowOp:
     def run(out: Any, place: Place, rows: Any) -> Any:
         return row.along_rows(rows, out)
 
-    return RowOp(f"row_{row.name}", 1, result, run)
+    return RowOp(f"row_{row.name}", 1, result, run, beside=row.numpy is np.add)
+
+
+@cache
+def _wide(name: str, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """What a reduction says to NumPy to accumulate in."""
+    row = REDUCERS[name]
+    return None if row.picks or row.truth else row.accumulators(dtype.name)[0]
 
 
 for _row in _ROWS:

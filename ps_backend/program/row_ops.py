@@ -8,33 +8,37 @@ else; a program that has one of its own gives it to ``register``. The reductions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ps_backend.program import ops
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import Row, ValueType
 
 Values = tuple[ValueType, ...]
 """The types of the arguments of a step."""
 Params = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a row op may know besides its arguments."""
+def _none() -> np.ndarray:
+    return np.empty(0, np.int64)
 
-    params: Params
-    type: ValueType
-    """Of the result."""
-    first: int
+
+@dataclass(slots=True)
+class Place:
+    """What a row op may know besides its arguments: of one chunk after the other."""
+
+    first: int = 0
     """The slot at which the chunk begins."""
-    length: int
+    length: int = 0
     """Slots of the chunk."""
-    entries: np.ndarray
+    params: Params = ()
+    row: Row = ()
+    """Of the result."""
+    entries: np.ndarray = field(default_factory=_none)
     """Of a list of slots: which of its entries are in the chunk, ordered by slot, then by entry."""
-    slots: np.ndarray
+    slots: np.ndarray = field(default_factory=_none)
     """The slots of these entries, from the start of the chunk."""
 
 
@@ -68,7 +72,9 @@ class RowOp:
     whole: bool = False
     """Its one argument is a value for each slot of the space."""
     products: bool = False
-    """It multiplies matrices: worth chunks of many rows."""
+    """It multiplies by a matrix: worth chunks of many rows."""
+    beside: bool = False
+    """The last bits in a row may depend on the rows beside it: as BLAS takes them together."""
 
 
 def _need(holds: bool, what: str) -> None:
@@ -108,8 +114,7 @@ def _any_row(values: Values, params: Params) -> None:
 
 
 def _broadcast(out: None, place: Place, x: Any) -> Any:
-    x = x[:, None] if x.ndim == 1 and place.type.row else x
-    return np.broadcast_to(x, (place.length, *place.type.row))
+    return np.broadcast_to(x[:, None] if x.ndim == 1 else x, (place.length, *place.row))
 
 
 def _one_column(values: Values, params: Params) -> ValueType:
@@ -177,8 +182,8 @@ def _dot_of(values: Values, params: Params) -> ValueType:
 
 def _row_dot(out: Any, place: Place, x: Any, y: Any) -> Any:
     wide = np.float64 if out.dtype.kind == "f" else np.int64
-    out[...] = np.vecdot(x.astype(wide, copy=False), y.astype(wide, copy=False))
-    return out
+    x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
+    return np.vecdot(x, y, out=out, casting="same_kind")
 
 
 def _product_of(values: Values, params: Params) -> ValueType:
@@ -282,7 +287,7 @@ _ROWS = (
     RowOp("join_columns", 2, _both_columns, _join_columns),
     RowOp("take_columns", 2, _chosen_columns, _take_columns, held=1, columns=1),
     RowOp("row_dot", 2, _dot_of, _row_dot),
-    RowOp("matmul", 2, _product_of, _matmul, held=1, products=True),
+    RowOp("matmul", 2, _product_of, _matmul, held=1, products=True, beside=True),
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
     RowOp("row_cumsum", 1, _running, _accumulate(np.add)),

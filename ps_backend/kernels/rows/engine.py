@@ -1,14 +1,14 @@
 """A sweep by NumPy's functions, over chunks of rows that fit the cache.
 
 The blocks of a run are shared out to threads, each of which walks its own ones from the first to
-the last, in slices between which others may go first. A chunk is part of one block, or the whole of
-it, so the bits of a block are the same wherever the run begins and ends.
+the last, in slices between which others may go first. A chunk is part of a block, or some whole
+ones; what depends on more than one row is computed block by block, so that the bits of a block are
+the same wherever the run begins and ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import pairwise
 from math import prod
 
@@ -25,7 +25,7 @@ from ps_backend.kernels.threads import pool, serial_blas, thread_count
 from ps_backend.program.partials import layout_of, partial_types
 from ps_backend.program.sweep import Scalar, Sweep
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 16
 """Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
 _LEAST_ROWS = 512
 """Of a chunk, where matrices are multiplied: by fewer rows a matrix is read too often."""
@@ -50,6 +50,9 @@ class RowsKernel:
         self._multiplies = any(
             one.row_op is not None and one.row_op.products for one in recipe.instructions
         ) or any(r.op == "gram" for r in sweep.reductions)
+        self._by_block = any(
+            one.row_op is not None and one.row_op.beside for one in recipe.instructions
+        )
         self._width = max((prod(row) for row in sweep.rows), default=1)
         self._work = self._width * (len(recipe.instructions) + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
@@ -68,7 +71,7 @@ class RowsKernel:
     ) -> list[npt.NDArray[np.generic]]:
         """Run over one server's range; see ``kernels.Kernel``."""
         place = (offset, length, block_size, self.chunk_rows(block_size))
-        with np.errstate(all="ignore"), serial_blas() if self._multiplies else nullcontext():
+        with np.errstate(all="ignore"), serial_blas():
             job = Job(self._sweep, self._recipe, self._reducing, inputs, scalars, outputs, place)
             walks = self._walks(job)
             self._run(walks, max(1, _SLICE_WORK // (self._work * job.chunk)), pause)
@@ -91,11 +94,13 @@ class RowsKernel:
             pause()
 
     def chunk_rows(self, block_size: int) -> int:
-        """Rows of a chunk: part of a block, or a whole one."""
+        """Rows of a chunk: part of a block, or some whole ones."""
         rows = max(1, _CHUNK // self._width)
         if self._multiplies:
             rows = max(rows, _LEAST_ROWS)
-        return min(block_size, 1 << (rows.bit_length() - 1))
+        if rows < block_size:
+            return 1 << (rows.bit_length() - 1)
+        return block_size if self._by_block else rows // block_size * block_size
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of scratch arrays, and of partial results, of all threads."""

@@ -13,6 +13,9 @@ from ps_backend.program.row_ops import Place
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
 
+_TOGETHER = 4096
+"""Elements of short rows that are computed together: what is the same in each fits the cache."""
+
 Run = Callable[..., Any]
 """As ``RowOp.run``: the result from ``(out, place, *args)``."""
 
@@ -32,6 +35,10 @@ class Instruction:
     """The output that it may be written to at once."""
     listed: int | None
     """The argument that is a list of slots."""
+    constants: tuple[int, ...]
+    """Of a row op: which of the arguments that should have a value in each slot are constant."""
+    tiled: int
+    """How many rows may be taken together, as if they were one: 0 if that is not worth it."""
     late: frozenset[int]
     """The inputs that are read when that is written, or later: it must not lie where they do."""
 
@@ -70,6 +77,8 @@ def recipe_of(sweep: Sweep) -> Recipe:
             scratch,
             sweep.outputs.index(value) if value in sweep.outputs and scratch is not None else None,
             _list_of(step),
+            _constants_of(sweep, step),
+            _tiled(sweep, step, bases),
             late[value],
         )
         for (value, step), scratch in zip(chunked.items(), made, strict=True)
@@ -80,6 +89,25 @@ def recipe_of(sweep: Sweep) -> Recipe:
 def _list_of(step: Step) -> int | None:
     place = row_ops.TABLE[step.op].slots if step.op in row_ops.TABLE else None
     return None if place is None else step.args[place]
+
+
+def _constants_of(sweep: Sweep, step: Step) -> tuple[int, ...]:
+    if step.op not in row_ops.TABLE:
+        return ()
+    own = len(step.args) - row_ops.TABLE[step.op].held
+    return tuple(k for k, arg in enumerate(step.args[:own]) if arg in sweep.constants)
+
+
+def _tiled(sweep: Sweep, step: Step, bases: Mapping[int, int]) -> int:
+    """NumPy runs over the rows one by one where an argument is the same in each of them."""
+    if step.op in row_ops.TABLE or not step.args or not step.type.row:
+        return 0
+    row, types = step.type.row, sweep.types
+    arrays = [arg for arg in step.args if arg not in sweep.constants]
+    repeats = any(types[arg].row == row for arg in step.args if arg in sweep.constants)
+    alike = all(types[arg].row == row and arg not in bases for arg in arrays)
+    rows = _TOGETHER // row[0]
+    return 1 << (rows.bit_length() - 1) if repeats and alike and rows > 1 else 0
 
 
 def _is_view(step: Step) -> bool:
@@ -179,32 +207,32 @@ def _run_of(step: Step) -> Run:
 
 
 def _of_ufunc(ufunc: np.ufunc) -> Run:
-    def run(out: Any, place: Place | None, *args: Any) -> Any:
+    def run(out: Any, place: Place, *args: Any) -> Any:
         return ufunc(*args, out=out)
 
     return run
 
 
 def _of_function(function: Callable[..., Any]) -> Run:
-    def run(out: Any, place: Place | None, *args: Any) -> Any:
+    def run(out: Any, place: Place, *args: Any) -> Any:
         np.copyto(out, function(*args), casting="unsafe")
         return out
 
     return run
 
 
-def _convert(out: Any, place: Place | None, x: Any) -> Any:
+def _convert(out: Any, place: Place, x: Any) -> Any:
     np.copyto(out, x, casting="unsafe")
     return out
 
 
-def _where(out: Any, place: Place | None, condition: Any, first: Any, second: Any) -> Any:
+def _where(out: Any, place: Place, condition: Any, first: Any, second: Any) -> Any:
     np.copyto(out, second)
     np.copyto(out, first, where=np.asarray(condition, np.bool_))
     return out
 
 
-def _iota(out: Any, place: Place, *_: Any) -> Any:
+def _iota(out: Any, place: Place) -> Any:
     """The index of each element: in a table they are counted row by row."""
     width = out.shape[1] if out.ndim > 1 else 1
     first = place.first * width
@@ -212,9 +240,7 @@ def _iota(out: Any, place: Place, *_: Any) -> Any:
     return out
 
 
-def constants_of(
-    recipe: Recipe, sweep: Sweep, scalars: Sequence[Any]
-) -> dict[int, np.ndarray | np.generic]:
+def constants_of(recipe: Recipe, sweep: Sweep, scalars: Sequence[Any]) -> dict[int, Any]:
     """The constants of a run, by value."""
     found: dict[int, Any] = {}
     for value, given in enumerate(scalars, len(sweep.inputs)):
@@ -223,6 +249,6 @@ def constants_of(
     for value, step, run in recipe.constants:
         args = [found[arg] for arg in step.args]
         out = np.empty(np.broadcast_shapes(*(arg.shape for arg in args)), step.type.dtype)
-        run(out, None, *args)
+        run(out, Place(), *args)
         found[value] = out
     return found

@@ -120,7 +120,7 @@ def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
         return _copied
     wide = reducer.accumulators(sweep.types[reduction.args[0]].dtype)[0]
     if reduction.axis == 0:
-        return _locate_below(reducer, wide) if reducer.locates else _below(reducer, wide)
+        return _locate_below(reducer, wide) if reducer.locates else _below(reducer)
     return _locate(reducer, wide) if reducer.locates else _all(reducer, wide)
 
 
@@ -149,12 +149,9 @@ def _locate(reducer: Reducer, wide: np.dtype[Any]) -> Of:
     return of
 
 
-def _below(reducer: Reducer, wide: np.dtype[Any]) -> Of:
-    reduce = reducer.numpy.reduce  # type: ignore[attr-defined]
-    dtype = None if reducer.picks or reducer.truth else wide
-
+def _below(reducer: Reducer) -> Of:
     def of(first: int, values: Any) -> Partial:
-        return (reduce(values, axis=0, dtype=dtype),)
+        return (reducer.below(values),)
 
     return of
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +11,7 @@ Slots = npt.NDArray[np.int64]
 class SlotList:
     """Slots in any order, of which some may be there more than once."""
 
-    def __init__(self, slots: Any) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._entries = np.argsort(slots, kind="stable")
         self._sorted = slots[self._entries]
 

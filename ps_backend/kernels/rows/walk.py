@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,6 @@ from ps_backend.program.row_ops import Place
 from ps_backend.program.sweep import Reduction, Scalar, Sweep
 from ps_backend.program.types import ValueType
 
-_NONE = np.empty(0, np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
@@ -39,6 +37,11 @@ class Reducing:
     types: tuple[ValueType, ...]
     """Of its partial results."""
     reduce: Of
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The arguments that have a value in each slot."""
+        return self.reduction.args[: 1 if self.layout == "listed" else None]
 
 
 class Job:
@@ -54,7 +57,10 @@ class Job:
         outputs: Arrays,
         place: tuple[int, int, int, int],
     ) -> None:
-        """``place``: first slot, slots, slots of a block, most slots of a chunk."""
+        """``place``: first slot, slots, slots of a block, most slots of a chunk.
+
+        A chunk is part of a block, or some whole ones.
+        """
         self.sweep, self.recipe, self.reducing = sweep, recipe, reducing
         self.inputs, self.outputs = inputs, outputs
         self.offset, self.length, self.block_size, self.chunk = place
@@ -70,7 +76,19 @@ class Job:
         self.arrays = [self._arrays_of(k, one) for k, one in enumerate(reducing)]
         """By reduction what its partial results go to, but for those in trees."""
         self.may_skip = not sweep.outputs and len(self.listed) == len(reducing)
-        self.direct = [self._is_direct(one) for one in recipe.instructions]
+        self.types = sweep.types
+        self.direct = [self._direct(one) for one in recipe.instructions]
+        """By instruction the output that it may write to at once."""
+        written = {one.target for one, array in self._placed() if array is not None}
+        first = {value: k for k, value in reversed(list(enumerate(sweep.outputs)))}
+        self.stores = [
+            (outputs[k], value)
+            for k, value in enumerate(sweep.outputs)
+            if value not in written or k != first[value]
+        ]
+        """The other outputs, and their values."""
+        self.tiles = self._tiles()
+        """What is the same in every row, so often as rows are taken together."""
         self.in_place = any(np.may_share_memory(a, b) for a in inputs for b in outputs)
 
     def _arrays_of(self, k: int, one: Reducing) -> list[npt.NDArray[Any]]:
@@ -85,12 +103,26 @@ class Job:
                 entries = -(-self.length // self.block_size)
         return [np.empty((entries, *value.row), value.dtype) for value in one.types]
 
-    def _is_direct(self, one: Instruction) -> bool:
-        """Whether the value may be written to its output at once."""
+    def _placed(self) -> Iterator[tuple[Instruction, npt.NDArray[Any] | None]]:
+        return zip(self.recipe.instructions, self.direct, strict=True)
+
+    def _direct(self, one: Instruction) -> npt.NDArray[Any] | None:
         if one.output is None:
-            return False
+            return None
         out = self.outputs[one.output]
-        return not any(np.may_share_memory(out, self.inputs[k]) for k in one.late)
+        is_free = not any(np.may_share_memory(out, self.inputs[k]) for k in one.late)
+        return out if is_free else None
+
+    def _tiles(self) -> dict[tuple[int, int], npt.NDArray[Any]]:
+        return {
+            (one.tiled, arg): np.tile(self.constants[arg], one.tiled)
+            if self.constants[arg].ndim
+            else self.constants[arg]
+            for one in self.recipe.instructions
+            if one.tiled
+            for arg in one.args
+            if arg in self.constants
+        }
 
     def folds(self, block: int) -> list[Fold]:
         """What a walk from ``block`` on accumulates."""
@@ -127,6 +159,8 @@ class Walk:
         self._end = min(last * job.block_size, job.length)
         rows = min(job.chunk, job.length)
         self._scratch = [np.empty((rows, *t.row), t.dtype) for t in job.recipe.scratch]
+        self._place = Place()
+        self._values: list[Any] = [job.constants.get(value) for value in range(len(job.types))]
         self.folds = job.folds(first)
 
     @property
@@ -136,7 +170,7 @@ class Walk:
 
     def advance(self, chunks: int) -> None:
         """Go on for so many chunks."""
-        size = self._job.block_size
+        size = max(self._job.block_size, self._job.chunk)
         with np.errstate(all="ignore"):  # of this thread
             for _ in range(chunks):
                 if self._job.may_skip:
@@ -144,12 +178,8 @@ class Walk:
                 if self.is_over:
                     return
                 low = self._row
-                block_end = min(low - low % size + size, self._end)
-                self._row = high = min(low + self._job.chunk, block_end)
-                self._chunk(low, high)
-                if high == block_end:
-                    for fold in self.folds:
-                        fold.end_block()
+                self._row = min(low + self._job.chunk, low - low % size + size, self._end)
+                self._chunk(low, self._row)
 
     def _skip(self) -> None:
         """To the next chunk that something is wanted of."""
@@ -157,46 +187,69 @@ class Walk:
         wanted = [one.next(job.offset + self._row) for one in job.listed.values()]
         row = min((slot - job.offset for slot in wanted if slot is not None), default=self._end)
         start = row - row % job.block_size
-        self._row = start + (row - start) // job.chunk * job.chunk
+        self._row = max(self._row, start + (row - start) // job.chunk * job.chunk)
 
     def _chunk(self, low: int, high: int) -> None:
-        job, length = self._job, high - low
-        first = job.offset + low
-        values: dict[int, Any] = dict(enumerate(array[low:high] for array in job.inputs))
-        values |= job.constants
-        left = dict(enumerate(job.sweep.outputs))
-        for one, direct in zip(job.recipe.instructions, job.direct, strict=True):
-            if direct and one.output is not None:
-                out: Any = job.outputs[one.output][low:high]
-                del left[one.output]
+        job, values, length = self._job, self._values, high - low
+        self._place.first, self._place.length = job.offset + low, length
+        for value, array in enumerate(job.inputs):
+            values[value] = array[low:high]
+        for one, output in zip(job.recipe.instructions, job.direct, strict=True):
+            if output is not None:
+                out: Any = output[low:high]
             else:
                 out = None if one.scratch is None else self._scratch[one.scratch][:length]
-            values[one.target] = self._computed(one, values, out, first, length)
-        for reducing, fold in zip(job.reducing, self.folds, strict=True):
-            args = reducing.reduction.args[: 1 if reducing.layout == "listed" else None]
-            fold.add(first, *[self._whole(values, arg, length) for arg in args])
+            args = [values[arg] for arg in one.args]
+            if one.row_op is not None:
+                values[one.target] = self._of_rows(one, out, args)
+            elif one.tiled and length % one.tiled == 0:
+                self._side_by_side(one, out, args)
+                values[one.target] = out
+            else:
+                values[one.target] = one.run(out, self._place, *args)
+        if self.folds:
+            self._reduce(low, high)
         # Last, as an output may lie where an input was, which others may be views of.
-        stored = [(k, values[v].copy() if job.in_place else values[v]) for k, v in left.items()]
-        for k, value in stored:
-            np.copyto(job.outputs[k][low:high], value)
+        for output, given in [(array[low:high], self._last(value)) for array, value in job.stores]:
+            np.copyto(output, given)
 
-    def _computed(
-        self, one: Instruction, values: dict[int, Any], out: Any, first: int, length: int
-    ) -> Any:
-        row_op, step = one.row_op, one.step
-        if row_op is None:
-            place = Place((), step.type, first, length, _NONE, _NONE)
-            return one.run(out, place, *[values[arg] for arg in one.args])
-        entries = slots = _NONE
+    def _of_rows(self, one: Instruction, out: Any, args: list[Any]) -> Any:
+        place = self._place
+        place.params, place.row = one.step.params, one.step.type.row
         if one.listed is not None:
-            entries, slots = self._job.lists[one.listed].within(first, length)
-        place = Place(step.params, step.type, first, length, entries, slots)
-        own = row_op.arity - row_op.held
-        args = [self._whole(values, arg, length) for arg in one.args[:own]]
-        return one.run(out, place, *args, *[values[arg] for arg in one.args[own:]])
+            listed = self._job.lists[one.listed]
+            place.entries, place.slots = listed.within(place.first, place.length)
+        for k in one.constants:
+            args[k] = self._whole(one.args[k], place.length)
+        return one.run(out, place, *args)
 
-    def _whole(self, values: dict[int, Any], value: int, length: int) -> Any:
+    def _side_by_side(self, one: Instruction, out: Any, args: list[Any]) -> None:
+        """Many short rows as one, beside as many copies of what is the same in each of them."""
+        tiles, rows = self._job.tiles, out.shape[0] // one.tiled
+        wide = [
+            tiles[one.tiled, arg] if (one.tiled, arg) in tiles else value.reshape(rows, -1)
+            for arg, value in zip(one.args, args, strict=True)
+        ]
+        one.run(out.reshape(rows, -1), self._place, *wide)
+
+    def _reduce(self, low: int, high: int) -> None:
+        """Take the chunk into the accumulators: part of a block, or some whole ones."""
+        job = self._job
+        for start in range(low, high, job.block_size):
+            end = min(start + job.block_size, high)
+            is_last = end % job.block_size == 0 or end == job.length
+            for reducing, fold in zip(job.reducing, self.folds, strict=True):
+                given = [self._whole(arg, high - low) for arg in reducing.values]
+                fold.add(job.offset + start, *[one[start - low : end - low] for one in given])
+                if is_last:
+                    fold.end_block()
+
+    def _last(self, value: int) -> Any:
+        """What is stored at the end, where nothing that is stored before can change it."""
+        return self._values[value].copy() if self._job.in_place else self._values[value]
+
+    def _whole(self, value: int, length: int) -> Any:
         """A value as an array with a row for each slot, also where it is constant."""
         if value not in self._job.constants:
-            return values[value]
-        return np.broadcast_to(values[value], (length, *self._job.sweep.types[value].row))
+            return self._values[value]
+        return np.broadcast_to(self._values[value], (length, *self._job.types[value].row))
