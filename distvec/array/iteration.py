@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -47,15 +48,20 @@ def blocks(x: Handle, size: int | None = None) -> Iterator[npt.NDArray[Any]]:
         raise TypeError("a rank-0 array has no elements to go through; read it with x.item()")
     if size is not None and operator.index(size) < 1:
         raise ValueError(f"blocks: size must be 1 or more, got {size}")
-    row_bytes = x.type.width * x.dtype.itemsize
+    row_bytes = math.prod(x.shape[1:]) * x.dtype.itemsize
     return _batches(x.copy(), size or max(1, _BATCH_BYTES // row_bytes))
 
 
 def _batches(held: Handle, size: int) -> Iterator[npt.NDArray[Any]]:
-    buffer, client = buffer_of(held), held.session.client
-    for start in range(0, len(held), size):
+    length, client = len(held), held.session.client
+    if held.node.on_client:
+        values = numpy(held)
+        yield from (values[start : start + size] for start in range(0, length, size))
+        return
+    buffer = buffer_of(held)
+    for start in range(0, length, size):
         with measured(held.session.counters):
-            batch = client.read_rows(buffer.id, buffer.type, start, min(start + size, len(held)))
+            batch = client.read_rows(buffer.id, buffer.type, start, min(start + size, length))
         yield batch
 
 

@@ -27,7 +27,7 @@ def as_html(x: Any) -> str:
 def _of_array(x: Any) -> Iterator[Row]:
     node = x.node
     yield "shape", str(node.type.shape)
-    if not node.is_scalar:
+    if isinstance(node.type, ArrayType):
         yield "bytes", _by_server(x.session.client, node.type)
     yield "state", _state(x, node)
     if node.known:
@@ -57,8 +57,8 @@ class _Unknown:
 
 
 def _state(x: Any, node: Node) -> str:
-    if node.known and node.is_scalar:
-        return f"known to the client: {node.value}"
+    if node.known and node.on_client:
+        return f"known to the client: {node.value}" if node.is_scalar else "kept by the client"
     if x.session.client.is_closed:
         return "lost: its session is closed"
     return "stored on the servers" if node.known else "pending: computed when it is asked for"

@@ -54,7 +54,7 @@ def _printed(shown: npt.NDArray[Any], size: int, separator: str, prefix: str = "
 
 def _shown(x: Handle, what: str) -> npt.NDArray[Any]:
     """All of a small array; of others the ends of each axis, with something between them."""
-    if not _is_summarised(x.size):
+    if x.node.on_client or not _is_summarised(x.size):
         x.session.transfer_implicitly(x.node, what, x.size)
         x.session.evaluate_implicitly(x, what)
         return numpy(x)

@@ -24,6 +24,10 @@ ARRAYS: dict[str, Callable[[dv.Session], Any]] = {
     "short": lambda ps: ps.ones(1, np.int32),
     "number": lambda ps: ps.array(3.0),
     "lazy number": lambda ps: ps.arange(5000).sum() + 1,
+    "table": lambda ps: ps.array(np.zeros((5000, 3))) + 1,
+    "kept": lambda ps: ps.array(np.zeros((5000, 3))).sum(axis=0),
+    "known": lambda ps: ps.array(np.zeros((5000, 3))).sum(axis=0).persist(),
+    "selection of rows": lambda ps: selected_rows(ps.array(np.zeros((5000, 3)))),
     "selection": lambda ps: selected(ps.array(np.arange(5000.0))),
     "deep": lambda ps: deep(ps.array(np.arange(5000.0)), 300),
     "session": lambda ps: ps,
@@ -37,6 +41,10 @@ def sent_off(ps: dv.Session, x: Any) -> Any:
 
 def selected(x: Any) -> Any:
     return x[x > 3]
+
+
+def selected_rows(table: Any) -> Any:
+    return table[(table @ np.ones(3)) > 3]
 
 
 def deep(x: Any, operations: int) -> Any:

@@ -39,6 +39,28 @@ def test_blocks_are_the_array_in_order(
     assert np.concatenate([host[:0], *blocks]).tobytes() == host.tobytes()
 
 
+@settings(max_examples=25)
+@given(st.sampled_from([1, 3, 7]), st.sampled_from([0, 1, 1025, 3000]), st.sampled_from([1, 3]))
+def test_rows_of_tables(
+    sessions: dict[int, dv.Session], servers: int, length: int, width: int
+) -> None:
+    host = np.arange(length * width, dtype=np.float64).reshape(length, width)
+    table = sessions[servers].array(host)
+    assert all((ours == theirs).all() for ours, theirs in zip(table, host, strict=True))
+    assert table.tolist() == host.tolist()
+    blocks = list(table.blocks(1000))
+    assert [block.shape for block in blocks[:-1]] == [(1000, width)] * (len(blocks) - 1)
+    np.testing.assert_array_equal(np.concatenate([host[:0], *blocks]), host)
+
+
+def test_what_the_client_keeps(ps: dv.Session) -> None:
+    table = ps.array(np.arange(6.0).reshape(3, 2))
+    totals = table.sum(axis=0)
+    assert list(totals) == totals.tolist() == [6.0, 9.0]
+    assert [block.tolist() for block in totals.blocks(1)] == [[6.0], [9.0]]
+    assert [row.tolist() for row in table.T @ table] == [[20.0, 26.0], [26.0, 35.0]]
+
+
 def test_a_loop_costs_one_read(ps: dv.Session) -> None:
     x = (ps.arange(10_000) * 2).persist()
     ps.counters.reset()
@@ -61,6 +83,8 @@ def test_a_block_costs_one_message_to_who_holds_it(ps: dv.Session) -> None:
     assert ps.counters.messages_per_server == [2, 2]
     assert ps.counters.bytes_sent < 2000
     assert ps.implicit_transfers == 0
+    table = ps.array(np.zeros((1 << 14, 128)))
+    assert [block.shape for block in table.blocks()] == [(1 << 13, 128)] * 2
 
 
 def test_blocks_are_of_one_moment(ps: dv.Session) -> None:

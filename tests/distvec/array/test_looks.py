@@ -20,7 +20,7 @@ def options() -> st.SearchStrategy[Options]:
     return st.fixed_dictionaries(
         {},
         optional={
-            "edgeitems": st.integers(0, 5),
+            "edgeitems": st.integers(1, 5),
             "threshold": st.sampled_from([0, 5, 10, 100]),
             "linewidth": st.sampled_from([30, 75, 200]),
             "precision": st.integers(0, 10),
@@ -40,7 +40,30 @@ def test_vectors_print_as_numpys(
     x = sessions[3].array(host)
     with np.printoptions(**given):
         assert str(x) == str(host)
-        assert elements(repr(x)) == elements(repr(host).replace("\n", "\n    "))
+        assert elements(repr(x)) == elements(repr(host))
+
+
+@settings(max_examples=40)
+@given(
+    st.data(),
+    dtypes(),
+    st.sampled_from([0, 1, 5, 7, 1000, 1500]),
+    st.sampled_from([1, 2, 7, 40]),
+    options(),
+)
+def test_tables_print_as_numpys(
+    sessions: dict[int, dv.Session],
+    data: st.DataObject,
+    dtype: str,
+    length: int,
+    width: int,
+    given: Options,
+) -> None:
+    host = data.draw(vectors(length * width, dtype)).reshape(length, width)
+    table = sessions[3].array(host)
+    with np.printoptions(**given):
+        assert str(table) == str(host)
+        assert elements(repr(table)) == elements(repr(host))
 
 
 def elements(text: str) -> str:
@@ -71,6 +94,24 @@ def test_the_ends_of_a_long_array_come_and_no_more(ps: dv.Session, show: Any) ->
     with np.printoptions(threshold=10**9, edgeitems=10**9):
         show(x)
     assert ps.counters.bytes_received < 85_000, "never the whole vector"
+
+
+def test_the_ends_of_a_table_are_its_first_and_last_rows(ps: dv.Session) -> None:
+    table = ps.array(np.arange(200_000.0).reshape(5000, 40)).persist()
+    ps.counters.reset()
+    repr(table)
+    assert ps.counters.messages_per_server == [1, 1]
+    assert 6 * 40 * 8 < ps.counters.bytes_received < 6 * 40 * 8 + 200
+
+
+def test_what_the_client_keeps_prints_as_numpys(ps: dv.Session) -> None:
+    host = np.random.default_rng(0).normal(size=(3000, 40))
+    gram = ps.array(host)
+    gram = gram.T @ gram
+    assert str(gram) == str(gram.numpy())
+    ps.counters.reset()
+    assert elements(repr(gram)) == elements(repr(gram.numpy()))
+    assert ps.counters.messages == 0
 
 
 def test_what_is_printed_is_evaluated_once(ps: dv.Session) -> None:
