@@ -75,7 +75,7 @@ class _Writer:
     """Writes the parts of one kernel.
 
     Of value ``k``, ``vk`` is an element, ``ink`` the whole input, ``xk`` one chunk: of the input,
-    or of what was computed and is kept.
+    or of what was computed and is kept; ``yk`` are the bytes of a chunk of booleans.
     """
 
     def __init__(self, parts: Split) -> None:
@@ -100,6 +100,7 @@ class _Writer:
         for value, call in zip(self._called, parts.calls, strict=True):
             kept.update(() if value in self._in_place else call.args)
         self._kept = sorted(kept - set(range(self._own)))
+        self._masks = [k for k in range(self._own) if sweep.inputs[k].dtype == "bool"]
 
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Name and type of each parameter."""
@@ -149,6 +150,8 @@ class _Writer:
         # Indices count from the start of the chunk: then the compiler sees that none is negative,
         # which in Python would mean another element.
         yield from (f"x{value} = in{value}[c0:c1]" for value in range(self._own))
+        # Of bytes the compiler makes vector code, but not of what is known to be 0 or 1.
+        yield from (f"y{value} = x{value}.view(np.uint8)" for value in self._masks)
         yield from (f"x{value} = t{value}[:c1 - c0]" for value in self._kept)
         for stage in range(self._stages.last + 1):
             yield from self._calls(stage)
@@ -193,7 +196,8 @@ class _Writer:
                 needed.update(sweep.steps[value - first].args)
         yield "for i in range(c1 - c0):"
         yield "    _index = offset + c0 + i"
-        yield from (f"    v{v} = x{v}[i]" for v in sorted(needed - {*steps, *self._scalars}))
+        for v in sorted(needed - {*steps, *self._scalars}):
+            yield f"    v{v} = y{v}[i] != 0" if v in self._masks else f"    v{v} = x{v}[i]"
         yield from (
             f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps if v in needed
         )
