@@ -13,6 +13,7 @@ check_neighbours(__file__)  # before anything of ps_backend is imported
 
 from distvec.array import functions, hints, reductions
 from distvec.array.closeness import allclose, array_equal, array_equiv, isclose
+from distvec.array.covariance import corrcoef, cov
 from distvec.array.dist_array import DistArray
 from distvec.array.einsum import einsum
 from distvec.array.functions import (
@@ -72,7 +73,9 @@ __all__ = [
     "average",
     "clip",
     "connect",
+    "corrcoef",
     "count_nonzero",
+    "cov",
     "dot",
     "einsum",
     "evaluate",

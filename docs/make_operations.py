@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from distvec.array.namespace import VERSIONS
-from distvec.array.numpy_statistics import COMPARISONS, NAN_FUNCTIONS, STATISTICS
+from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.graph import dtypes
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -70,7 +70,7 @@ def page() -> str:
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
-    made = (*STATISTICS, *NAN_FUNCTIONS, *COMPARISONS[1:])
+    made = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS, *COMPARISONS[1:])
     rest = _REST.format(reductions=_listed(PUBLIC), statistics=_listed(made), version=VERSIONS[-1])
     return "\n".join([*lines, "", rest])
 

@@ -13,7 +13,7 @@ import numpy as np
 from distvec.array import creation as shapes
 from distvec.array import functions, products, reductions, rows, statistics, transposed
 from distvec.array.handle import Home
-from distvec.array.numpy_statistics import COMPARISONS, NAN_FUNCTIONS, STATISTICS
+from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -36,7 +36,15 @@ _DEVICE = "servers"
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
-    composed = (*STATISTICS, *NAN_FUNCTIONS, *COMPARISONS, *_LIKE, *_COMPOSED, "nan_to_num")
+    composed = (
+        *STATISTICS,
+        *COVARIANCES,
+        *NAN_FUNCTIONS,
+        *COMPARISONS,
+        *_LIKE,
+        *_COMPOSED,
+        "nan_to_num",
+    )
     products = (*_PRODUCTS, "dot", "norm", "outer", "einsum")
     return frozenset((*ops.PUBLIC, *PUBLIC, *_REDUCTIONS, *composed, *products))
 

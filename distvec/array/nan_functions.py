@@ -48,7 +48,7 @@ def nanmean(
     if as_array("nanmean", x).dtype.kind != "f":
         return reductions.mean(x, axis, dtype, out, keepdims, where=where)
     kind = _inexact(x, dtype, out)
-    if reductions.has_none(x):
+    if _takes_none(x, axis):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     return stored(out, _mean(x, axis, keepdims, where).astype(kind), "nanmean")
 
@@ -87,7 +87,7 @@ def _mean(x: A, axis: Any, keepdims: Any, where: Any) -> A:
 
 
 def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
-    if reductions.has_none(x):
+    if _takes_none(x, axis):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
     centre = mean if is_said(mean) else _mean(x, axis, statistics.keeps(x, axis), where)
     deviation = elementwise(x, "subtract", x.astype(np.float64), centre)
@@ -96,6 +96,12 @@ def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> 
     freedom = elementwise(x, "subtract", _count(x, axis, keepdims, where), ddof)
     usable = elementwise(x, "greater", freedom, 0)
     return elementwise(x, "where", usable, total / freedom, np.nan)
+
+
+def _takes_none(x: A, axis: Any) -> bool:
+    """Whether there is nothing to reduce, as far as that is known."""
+    count = reductions.count_of(x, axis)
+    return isinstance(count, int) and count == 0
 
 
 def _is_nan(x: A) -> A:

@@ -43,6 +43,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _parts(function, inputs, kwargs)
     if method == "at" and len(inputs) == 3:
         return add_at.at(function, *inputs)
+    if method == "outer":
+        return _outer(function, inputs, kwargs)
     (out,) = kwargs.pop("out", (None,))
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
@@ -60,6 +62,21 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
     return result if out is None else _store(out, result, function.__name__)
+
+
+def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``ufunc.outer`` of vectors: a table, with a row for each element of the first one."""
+    first, second = inputs
+    ranks = [one.ndim if isinstance(one, Arithmetic) else np.ndim(one) for one in inputs]
+    if sum(ranks) > creation.MOST_RANK:
+        raise NotImplementedError(
+            f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
+            f"than {creation.MOST_RANK} axes; take vectors"
+        )
+    if 0 not in ranks:
+        (like,) = _as_arrays((first,))
+        first = creation.reshape(like, (len(like), 1))
+    return function(first, second, **kwargs)
 
 
 def _check_free(function: Any, kwargs: dict[str, Any]) -> None:

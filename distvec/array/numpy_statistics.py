@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import closeness, nan_functions, real_functions, statistics
+from distvec.array import closeness, covariance, nan_functions, real_functions, statistics
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -16,6 +16,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         getattr(np, name): getattr(module, name)
         for module, names in (
             (statistics, STATISTICS),
+            (covariance, COVARIANCES),
             (nan_functions, NAN_FUNCTIONS),
             (closeness, COMPARISONS),
             (real_functions, REAL_FUNCTIONS),
@@ -30,6 +31,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
 
 
 STATISTICS = ("var", "std", "ptp", "average")
+COVARIANCES = ("cov", "corrcoef")
 NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax")
 COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
 REAL_FUNCTIONS = (

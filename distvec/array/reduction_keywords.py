@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.creation import broadcast_to
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic, elementwise, operand_node
+from distvec.graph.expr import Node
 from ps_backend.program import ops
 from ps_backend.program.reducers import Reducer
 
@@ -35,18 +36,23 @@ def is_everywhere(where: Any) -> bool:
 
 def mask_for(x: A, where: Any, name: str) -> A:
     """``where=`` of ``name`` as booleans in the shape of ``x``; errors as NumPy's."""
-    if isinstance(where, bool | np.bool_):
-        where = x.like(x.session.graph.constant(where, _BOOL))
-    if not isinstance(where, type(x)):
+    mask = beside(x, where, f"{name}: where=")
+    if mask.dtype != _BOOL:
         raise TypeError(
-            f"{name}: where= must be a boolean array on the servers, got {type(where).__name__}; "
-            f"put it there with session.array(...)"
+            f"{name}: where= must be boolean, got {mask.dtype}; compare first, as in mask != 0"
         )
-    if where.dtype != _BOOL:
-        raise TypeError(
-            f"{name}: where= must be boolean, got {where.dtype}; compare first, as in mask != 0"
-        )
-    return where if where.shape == x.shape else broadcast_to(where, x.shape)
+    return mask if mask.shape == x.shape else broadcast_to(mask, x.shape)
+
+
+def beside(x: A, operand: Any, name: str) -> A:
+    """``operand`` as an array; one of the client's, if it is small enough to stand beside ``x``."""
+    if isinstance(operand, type(x)):
+        return operand
+    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
+    node = operand_node(x, name, given)
+    if not isinstance(node, Node):
+        node = x.session.graph.constant(node, np.result_type(given))
+    return x.like(node)
 
 
 def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:

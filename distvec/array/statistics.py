@@ -16,7 +16,7 @@ from distvec.array import reductions
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import full_like
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.reduction_keywords import UNSAID, is_said, stored
+from distvec.array.reduction_keywords import UNSAID, beside, is_said, stored
 from distvec.graph.dtypes import check_dtype
 
 A = TypeVar("A", bound=Arithmetic)
@@ -134,13 +134,9 @@ def average(
     return (result, scale.astype(common)) if returned else result
 
 
-def _weights(x: A, axis: Any, weights: Any) -> A:
-    """``weights`` in a shape that can stand beside ``x``; errors as NumPy's."""
-    if not isinstance(weights, type(x)):
-        raise TypeError(
-            f"average: weights must be an array on the servers, got {type(weights).__name__}; "
-            f"put it there with session.array(...)"
-        )
+def _weights(x: A, axis: Any, given: Any) -> A:
+    """Weights in a shape that can stand beside ``x``; errors as NumPy's."""
+    weights = beside(x, given, "average: weights")
     if weights.shape == x.shape:
         return weights
     if axis is None:

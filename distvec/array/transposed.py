@@ -163,8 +163,11 @@ class Transposed(NDArrayOperatorsMixin):
         own: Any = _OWN.get(func)
         if own is not None:
             return own(*args, **kwargs)
-        if func is np.einsum:  # which takes either
+        if func in _OF_EITHER:
             return self.table.__array_function__(func, types, args, kwargs)
+        if func in _ELEMENTWISE:
+            result = func(*map(_flipped, args), **kwargs)
+            return result if isinstance(result, bool) else transpose(result)
         if func not in _WITH_AXIS:
             raise TypeError(
                 f"numpy.{func.__name__} of a transposed table is not available on the servers; "
@@ -177,8 +180,14 @@ class Transposed(NDArrayOperatorsMixin):
         if axis is not None:
             exchanged = tuple(1 - operator.index(k) % 2 for k in np.atleast_1d(axis))
             exchanged = exchanged if isinstance(axis, tuple) else exchanged[0]
+        if "where" in kwargs:
+            kwargs["where"] = _flipped(kwargs["where"])
+        if np.ndim(kwargs.get("weights", 0)) == self.ndim:
+            kwargs["weights"] = kwargs["weights"].T
         result = func(self.table, axis=exchanged, **kwargs)
-        return transpose(result) if kwargs.get("keepdims") else result
+        if not kwargs.get("keepdims"):
+            return result
+        return tuple(map(transpose, result)) if isinstance(result, tuple) else transpose(result)
 
     def sum(self, axis: Any = None, **kwargs: Any) -> Any:
         """As of the table, with axes exchanged."""
@@ -187,6 +196,14 @@ class Transposed(NDArrayOperatorsMixin):
     def mean(self, axis: Any = None, **kwargs: Any) -> Any:
         """As of the table, with axes exchanged."""
         return self._reduced(np.mean, axis, **kwargs)
+
+    def var(self, axis: Any = None, **kwargs: Any) -> Any:
+        """As of the table, with axes exchanged."""
+        return self._reduced(np.var, axis, **kwargs)
+
+    def std(self, axis: Any = None, **kwargs: Any) -> Any:
+        """As of the table, with axes exchanged."""
+        return self._reduced(np.std, axis, **kwargs)
 
     def max(self, axis: Any = None, **kwargs: Any) -> Any:
         """As of the table, with axes exchanged."""
@@ -211,7 +228,14 @@ def _flipped(operand: Any) -> Any:
 
 _WITH_AXIS = {
     np.sum, np.prod, np.min, np.max, np.amin, np.amax, np.any, np.all, np.mean, np.var, np.std,
-    np.argmin, np.argmax, np.count_nonzero, np.linalg.norm, np.ptp,
+    np.argmin, np.argmax, np.count_nonzero, np.linalg.norm, np.ptp, np.average, np.nansum,
+    np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmin, np.nanmax, np.nanargmin, np.nanargmax,
+}  # fmt: skip
+_OF_EITHER = {np.einsum, np.cov, np.corrcoef}
+"""What takes tables and transposes of tables."""
+_ELEMENTWISE = {
+    np.isclose, np.allclose, np.array_equal, np.array_equiv, np.nan_to_num, np.clip, np.round,
+    np.around, np.where,
 }  # fmt: skip
 _OWN = {
     np.transpose: transpose,

@@ -1,0 +1,113 @@
+"""Covariance and correlation of vectors, and of the rows or columns of tables.
+
+The deviations from the means are multiplied and added up by the servers, as ``T.T @ U`` is. Two
+messages: the means, then the products, each of one sweep that reads what it is given once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from distvec.array import reductions
+from distvec.array.creation import reshape, squeeze
+from distvec.array.functions import apply
+from distvec.array.statistics import as_array
+from distvec.array.transposed import Transposed, transpose
+from distvec.graph import shapes
+from distvec.graph.dtypes import check_dtype
+from ps_backend.program.types import client_type
+
+_FLOAT = np.dtype(np.float64)
+
+
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """The covariances of variables, which are vectors, the rows of tables, or with
+    ``rowvar=False`` their columns; those of ``m`` come before those of ``y``. Lazy.
+
+    Of k columns ``(k, k)`` numbers, which the client keeps. Of n rows a table ``(n, n)``, for which
+    all of ``m`` goes through the client. Source: ``numpy.cov``; accumulated in float64.
+    """
+    if fweights is not None or aweights is not None:
+        raise NotImplementedError(
+            "cov: weights are not available on the servers; of a vector: "
+            "numpy.average((x - numpy.average(x, weights=w)) ** 2, weights=w)"
+        )
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    kind = _FLOAT if dtype is None else check_dtype(dtype)
+    given = [_variables(one, rowvar) for one in (m, y) if one is not None]
+    away = [_deviations(one) for one in given]
+    freedom = _freedom(given[0], 1 - bool(bias) if ddof is None else int(ddof))
+    if len(away) == 1:
+        products = away[0] @ transpose(away[0])
+        return squeeze(products / freedom).astype(kind)
+    return (_blocks(away) / freedom).astype(kind)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """The correlations of variables: their covariances, as of ``cov``, over their deviations."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c  # NaN of what does not vary
+    deviations = apply("sqrt", _diagonal(c))
+    ratio = c / reshape(deviations, (-1, 1)) / deviations
+    return apply("minimum", apply("maximum", ratio, -1.0), 1.0)
+
+
+def _diagonal(c: Any) -> Any:
+    is_diagonal = np.eye(len(c), dtype=np.bool_)
+    with c.session.holders.lock:
+        chosen = c.like(c.session.graph.client_value(is_diagonal, is_diagonal.dtype))
+    return reductions.sum(apply("where", chosen, c, 0.0), 1)
+
+
+def _variables(x: Any, rowvar: bool) -> Any:
+    """``x`` in float64 with observations along its last axis."""
+    if not isinstance(x, Transposed) and as_array("cov", x).ndim < 2:
+        return reshape(x.astype(_FLOAT), (1,)) if x.ndim == 0 else x.astype(_FLOAT)
+    return x.astype(_FLOAT) if rowvar else transpose(x.astype(_FLOAT))
+
+
+def _deviations(x: Any) -> Any:
+    """``x`` less its mean over the observations."""
+    if isinstance(x, Transposed):
+        return transpose(x.table - reductions.sum(x.table, 0) / len(x.table))
+    if x.ndim == 1:
+        return x - reductions.sum(x) / reductions.count_of(x)
+    return x - reductions.sum(x, 1, keepdims=True) / x.shape[1]
+
+
+def _freedom(x: Any, ddof: int) -> Any:
+    count = reductions.count_of(x) if x.ndim == 1 else x.shape[1]
+    if isinstance(count, int) and count <= ddof:
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+    left = count - ddof
+    return max(left, 0) if isinstance(count, int) else apply("maximum", left, 0)
+
+
+def _blocks(away: list[Any]) -> Any:
+    """The products of the variables of two arrays with each other, as the client keeps them."""
+    if any(x.ndim == 2 and not isinstance(x, Transposed) for x in away):
+        raise NotImplementedError(
+            "cov: of two arrays the variables must be vectors or columns; "
+            "put the observations into the rows of the tables and say rowvar=False"
+        )
+    first, second = away
+    across = first @ transpose(second)
+    parts = (first @ transpose(first), across, transpose(across), second @ transpose(second))
+    sizes = [len(x) if x.ndim == 2 else 1 for x in away]
+    extents = [(row, column) for row in sizes for column in sizes]
+    session = across.session
+    with session.holders.lock:
+        graph, type = session.graph, client_type(_FLOAT, (sum(sizes), sum(sizes)))
+        blocks = [
+            shapes.reshaped(graph, part.node, extent)
+            for part, extent in zip(parts, extents, strict=True)
+        ]
+        return across.like(shapes.on_client(graph, "client.block", blocks, type))
