@@ -25,7 +25,7 @@ from benchmarks.harness import Ratio, Report, Timing, main
 from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
 from benchmarks.spark import start_spark
 from distvec.spark import LogisticLoss, PSContext, run
-from distvec.spark.loops.worker import LoopVector, Worker
+from distvec.spark.loops.worker import LoopArray, Worker
 from distvec.spark.objectives.kernels import logistic
 from optim import LBFGS, OWLQN, GradientDescent
 
@@ -114,7 +114,7 @@ def solvers(iterations: int) -> Mapping[str, Callable[[], Any]]:
 def sgd(ps: PSContext, plain: PlainLoss, steps: int) -> tuple[list[float], np.ndarray]:
     """Seconds of each step but the first of a worker, and the weights after all."""
 
-    def train(worker: Worker, w: LoopVector) -> list[float]:
+    def train(worker: Worker, w: LoopArray) -> list[float]:
         (block,) = worker.rows
         times = []
         for batch in islice(_batches(block), steps):

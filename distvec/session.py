@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distvec.array import hints
-from distvec.array.creation import filled, length_of, put, reshape, shape_of, type_of
+from distvec.array.creation import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import where
 from distvec.array.handle import Home, check_session
@@ -71,11 +71,15 @@ class Session(Home):
     # --- making arrays ------------------------------------------------------------------------
 
     def array(self, values: Any, dtype: Any = None) -> DistArray:
-        """A copy of ``values`` (rank 0 or 1) on the servers. One message per server, at once."""
+        """A copy of ``values`` (rank 0, 1 or 2) on the servers. One message per server, at once.
+
+        Of an array of this session a lazy copy; of one that the client keeps, one on the servers.
+        """
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
         check_session(self, values, "array")
-        return values.astype(values.dtype if dtype is None else dtype)
+        copy = values.like(on_servers(values))
+        return copy.astype(values.dtype if dtype is None else dtype)
 
     def select(self, values: DistArray, mask: DistArray) -> Selection:
         """As ``Home.select``."""

@@ -66,6 +66,17 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
     return session.graph.leaf(buffer)
 
 
+def on_servers(x: Handle) -> Node:
+    """The node of ``x``; where the client keeps a small array, one of a copy on the servers; lazy.
+
+    It travels with the program that needs it.
+    """
+    with x.session.holders.lock:
+        if not x.ndim or not x.node.on_client:
+            return x.node
+        return shapes.spread(x.session.graph, x.node, DenseSpace(x.shape[0]))
+
+
 def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node:
     """``fill_value`` everywhere, in ``dtype`` or its own."""
     value = np.asarray(fill_value)

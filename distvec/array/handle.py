@@ -137,7 +137,7 @@ class Handle:
                 f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
                 f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
             )
-        if value.shape != self.shape and not _broadcasts(value.shape, self.shape):
+        if value.shape != self.shape and not broadcasts(value.shape, self.shape):
             raise ValueError(
                 f"non-broadcastable output operand with shape {self.shape} doesn't match "
                 f"the broadcast shape {value.shape}"
@@ -148,7 +148,7 @@ class Handle:
             return self.become(build.cast(graph, node, self.dtype))
 
 
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Whether an array of ``shape`` can be stretched to another one."""
     return len(shape) <= len(to) and all(
         extent in (1, wanted) for extent, wanted in zip(shape[::-1], to[::-1], strict=False)

@@ -1,4 +1,4 @@
-"""Single elements of vectors, by index: a message to each server that holds some of them."""
+"""Single elements and rows, by index: a message to each server that holds some of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.creation import put
-from distvec.array.handle import Handle
+from distvec.array.handle import Handle, broadcasts
 from distvec.array.operators import elementwise
 from distvec.array.values import buffer_of, numpy, persist
 from distvec.diagnostics.profile import measured
@@ -20,13 +20,17 @@ H = TypeVar("H", bound=Handle)
 
 
 def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
-    """The elements at ``indices`` (any order, repeats allowed), or all of them.
+    """The elements of a vector, or rows of a table, at ``indices``, or all of them.
 
-    Evaluation if need be, then one message to each server that holds some.
+    In any order, repeats allowed: shape ``(m,)`` or ``(m, k)``. Evaluation if need be, then one
+    message to each server that holds some; none for a small array that the client keeps.
     """
     if indices is None:
         return numpy(x)
     wanted = as_indices(indices, _length(x))
+    if x.node.on_client:
+        found: npt.NDArray[Any] = numpy(x)[wanted]
+        return found
     held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
     source = buffer_of(held)
     with measured(x.session.counters):
@@ -36,31 +40,56 @@ def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
 def push(x: H, indices: Any, values: Any) -> H:
     """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
 
-    Returns the array. One message to each server. Other arrays that share the old values keep them.
+    ``values`` has a number an index, or a row of a table; or it is stretched to that, as NumPy
+    does, from a number or one row. Returns the array. One message to each server, none for a small
+    array that the client keeps. Other arrays that share the old values keep them.
     """
     where = None if indices is None else as_indices(indices, _length(x))
-    shape = (_length(x),) if where is None else where.shape
+    shape = x.shape if where is None else (len(where), *x.shape[1:])
     given = np.asarray(values)
-    if given.shape not in ((), shape):
-        what = "elements" if where is None else "indices"
-        raise ValueError(f"push: {shape[0]} {what} but values of shape {given.shape}")
+    if not broadcasts(given.shape, shape):
+        raise ValueError(_misfit(x, where, given))
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
         raise TypeError(
             f"push: cannot add {given.dtype} values to a {x.dtype} array; "
             f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
         )
+    given = np.asarray(given, x.dtype)
+    if x.node.on_client and x.ndim:
+        return _add_on_client(x, where, given)
     if where is None:
-        everywhere = x.like(put(x.session, given, x.dtype))
+        whole = given.shape == shape or given.shape[:1] == shape[:1]
+        everywhere = x.like(put(x.session, given, x.dtype)) if whole else given
         with x.turn:
             return x.assign(elementwise(x, "add", x, everywhere), "push")
     if not len(where):
         return persist(x)
-    added = np.ascontiguousarray(np.broadcast_to(given, where.shape), x.dtype)
+    added = np.ascontiguousarray(np.broadcast_to(given, shape))
     with x.turn:
         source = buffer_of(x)
         with measured(x.session.counters), uninterrupted():
             _add(x, source, where, added)
     return x
+
+
+def _misfit(x: Handle, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> str:
+    """Why ``given`` cannot be added there."""
+    row, count = x.shape[1:], len(x) if where is None else len(where)
+    what = "elements" if where is None else "indices"
+    allowed = f"; allowed are {(count, *row)}, {row} and one number" if row else ""
+    return f"push: {count} {what} but values of shape {given.shape}{allowed}"
+
+
+def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> H:
+    """Let a small array that the client keeps have ``given``."""
+    with x.turn:
+        changed = numpy(x)
+        if where is None:
+            changed += given
+        else:
+            np.add.at(changed, where, given)
+        with x.session.holders.lock:
+            return x.become(x.session.graph.client_value(changed, x.dtype))
 
 
 def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
@@ -107,5 +136,5 @@ def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
     low, high = int(result.min()), int(result.max())
     if low < -length or high >= length:
         bad = low if low < -length else high
-        raise IndexError(f"index {bad} is out of bounds for a vector of length {length}")
+        raise IndexError(f"index {bad} is out of bounds for an array of length {length}")
     return np.where(result < 0, result + length, result) if low < 0 else result

@@ -26,12 +26,16 @@ def persist(x: H) -> H:
 
 
 def buffer_of(x: Handle) -> Buffer:
-    """The buffer that holds the vector; evaluates it first if need be.
+    """The buffer that holds the elements; evaluates the array first if need be.
 
-    It is there as long as an array stands for it: ``x.copy()``, where others may change ``x``.
+    ``TypeError`` for a number or a small array, which the client keeps. The buffer is there as long
+    as an array stands for it: ``x.copy()``, where others may change ``x``.
     """
     (node,) = x.session.compute(x)
     if not isinstance(node.value, Buffer):
+        what = f"an array of shape {x.shape} that the client keeps has no buffer"
+        if x.ndim:
+            raise TypeError(f"{what}; put it on the servers: session.array(x).buffer")
         raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
     return node.value
 

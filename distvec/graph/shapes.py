@@ -137,7 +137,10 @@ def broadcast_to(graph: Graph, node: Node, type: NodeType) -> Node:
     if node.type.shape == type.shape and node.on_client == type.on_client:
         return node
     if type.on_client:
-        return on_client(graph, "client.broadcast", (node,), type.of(node.dtype), type.shape)  # type: ignore[arg-type]
+        kept = collected(graph, node)
+        if kept.type.shape == type.shape:
+            return kept
+        return on_client(graph, "client.broadcast", (kept,), type.of(node.dtype), type.shape)  # type: ignore[arg-type]
     fitted = fit(graph, node, type.space, type.shape)
     if fitted.is_scalar:
         return graph.make("fill", (fitted,), type.of(node.dtype))

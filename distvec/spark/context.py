@@ -21,8 +21,8 @@ from distvec.spark.interpreter import use_this_python
 from distvec.spark.jobs.application import context_of, has_stopped
 from distvec.spark.rounds.block import Block
 from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.rounds.round import check_vectors, open_round
-from distvec.spark.rounds.shared import SharedVector, open_share
+from distvec.spark.rounds.round import check_arrays, open_round
+from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import Client
 from ps_backend.errors import PSError
@@ -215,8 +215,8 @@ class PSContext(TaskSession):
         """
         return Block(open_round(self, arrays, op), "with ps.round(g) as r: ... r.push(...)")
 
-    def share(self, array: DistArray) -> AbstractContextManager[SharedVector]:
-        """Let Spark tasks read ``array`` (a vector) and add to it at any time, as HogWild does.
+    def share(self, array: DistArray) -> AbstractContextManager[TaskArray]:
+        """Let Spark tasks read ``array`` and add to it at any time, as HogWild does.
 
             with ps.share(w) as shared:
                 rdd.foreachPartition(lambda rows: shared.push(indices, step(shared.pull(indices))))
@@ -226,7 +226,7 @@ class PSContext(TaskSession):
         them. An exception in the block leaves the array as it was. ``shared.snapshot()`` gives the
         values in between. Costs one message a server at the beginning and at the end.
         """
-        check_vectors(self, [array])
+        check_arrays(self, [array])
         return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
 
     def make_way(self) -> None:

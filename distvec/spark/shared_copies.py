@@ -1,4 +1,4 @@
-"""What tasks change in place: copies of a driver's vectors, which stay as they are meanwhile."""
+"""What tasks change in place: copies of a driver's arrays, which stay as they are meanwhile."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ps_backend.client import SharedArray
 
 
 class SharedCopies:
-    """Shared arrays that begin as copies of vectors, and are freed with this object."""
+    """Shared arrays that begin as copies of others, and are freed with this object."""
 
-    def __init__(self, ps: TaskSession, vectors: Sequence[DistArray]) -> None:
-        """Evaluates the vectors; one more message a server."""
+    def __init__(self, ps: TaskSession, arrays: Sequence[DistArray]) -> None:
+        """Evaluates them; one more message a server."""
         self.session = ps
         self.arrays: list[SharedArray] = []
-        held = [vector.copy() for vector in vectors]  # so that what is read stays meanwhile
+        held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
         ps.evaluate(*held)  # at once, in common messages
-        sources = [vector.buffer for vector in held]
+        sources = [array.buffer for array in held]
         self.arrays += [SharedArray(ps.client.new_id(), source.type) for source in sources]
         ps.client.share([source.id for source in sources], self.arrays)
 

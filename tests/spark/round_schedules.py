@@ -26,7 +26,9 @@ from ps_backend.errors import RoundClosed
 from ps_backend.processes.launcher import launch_local
 from tests.conftest import QUICK_START
 
-SIZES = (2500, 40)
+SHAPES = ((2500,), (40, 3))
+"""Of the arrays of a round: a vector and a table."""
+
 PARTITIONS = 3
 COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
 KILLS = {12: "plain", 25: "reduce"}
@@ -82,9 +84,11 @@ def contributions(seed: int, partition: int) -> list[Contribution]:
     rng = np.random.default_rng((seed, partition))
     made = []
     for _ in range(rng.integers(1, 4)):
-        slot, dense = int(rng.integers(len(SIZES))), rng.random() < 0.3
-        indices = None if dense else rng.integers(0, SIZES[slot], 30)
-        values = rng.normal(size=SIZES[slot] if dense else 30) * 10.0 ** rng.integers(-8, 8)
+        slot, dense = int(rng.integers(len(SHAPES))), rng.random() < 0.3
+        length, *row = SHAPES[slot]
+        indices = None if dense else rng.integers(0, length, 30)
+        shape = SHAPES[slot] if dense else (30, *row)
+        values = rng.normal(size=shape) * 10.0 ** rng.integers(-8, 8)
         made.append(Contribution(slot, indices, values))
     return made
 
@@ -92,7 +96,7 @@ def contributions(seed: int, partition: int) -> list[Contribution]:
 def start_values(seed: int) -> list[np.ndarray]:
     """The arrays before the round."""
     rng = np.random.default_rng(seed)
-    return [rng.normal(size=size) for size in SIZES]
+    return [rng.normal(size=shape) for shape in SHAPES]
 
 
 def expected(schedule: Schedule) -> list[np.ndarray]:

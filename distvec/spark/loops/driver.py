@@ -33,7 +33,7 @@ _START_SECONDS = 30.0
 
 
 class Driver:
-    """One loop: its vectors, its Spark job, and what the driver does while it runs."""
+    """One loop: its arrays, its Spark job, and what the driver does while it runs."""
 
     def __init__(
         self,

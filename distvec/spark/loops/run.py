@@ -14,7 +14,7 @@ from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.driver import Driver
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
-from distvec.spark.rounds.round import check_vectors
+from distvec.spark.rounds.round import check_arrays
 from distvec.spark.shared_copies import SharedCopies
 from ps_backend.client import uninterrupted
 
@@ -27,7 +27,7 @@ def run(
     patience: float = 60.0,
     progress: Progress = None,
 ) -> list[Any]:
-    """Run ``train(worker, *vectors)`` in long tasks over the partitions of ``rdd``, one a worker.
+    """Run ``train(worker, *arrays)`` in long tasks over the partitions of ``rdd``, one a worker.
 
         def train(worker, w):
             for t in range(worker.now, 100):
@@ -61,7 +61,7 @@ def run(
     ps = arrays[0].session if arrays and isinstance(arrays[0], DistArray) else PSContext.active()
     if not isinstance(ps, PSContext):
         raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
-    check_vectors(ps, arrays)
+    check_arrays(ps, arrays)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; each is trained once")
     ps.make_way()

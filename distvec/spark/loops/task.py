@@ -13,19 +13,19 @@ from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
 from distvec.spark.loops.reports import LineWriter, Reporter, WorkerReport
-from distvec.spark.loops.worker import LoopVector, Stopwatch, Worker
+from distvec.spark.loops.worker import LoopArray, Stopwatch, Worker
 from ps_backend.client import LoopRank, SharedArray
 from ps_backend.errors import LoopClosed, SessionUnknown
 
 _MOST_UNREAD = 10_000
 
 Train = Callable[..., Any]
-"""A training function: gets a ``Worker`` and a ``LoopVector`` for each array."""
+"""A training function: gets a ``Worker`` and a ``LoopArray`` for each array."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What each task is told: the session, the loop, its vectors, and where to report."""
+    """What each task is told: the session, the loop, its arrays, and where to report."""
 
     access: Access
     loop: str
@@ -56,7 +56,7 @@ def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iter
     watch, done = Stopwatch(), False
     rows = iter(rows)
     worker = Worker(loop_rank, assignment.size, rows, watch)
-    vectors = [LoopVector(loop_rank, target, watch) for target in assignment.targets]
+    arrays = [LoopArray(loop_rank, target, watch) for target in assignment.targets]
 
     def tell(lines: Sequence[str]) -> WorkerReport:
         return WorkerReport(
@@ -70,7 +70,7 @@ def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iter
         redirect_stdout(out),
         redirect_stderr(out),
     ):
-        result = train(worker, *vectors)
+        result = train(worker, *arrays)
         loop_rank.leave()
         done = True
     # Spark uses a Python process again only if it has read all its input.

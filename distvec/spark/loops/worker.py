@@ -1,4 +1,4 @@
-"""What a training function gets in its task: a worker with a clock, and vectors to pull and push.
+"""What a training function gets in its task: a worker with a clock, and arrays to pull and push.
 
     def train(worker, w):
         data = load(worker.rows)
@@ -92,11 +92,11 @@ class Worker:
 
     def prefetch(
         self,
-        w: LoopVector,
+        w: LoopArray,
         batches: Iterable[Batch],
         indices: Callable[[Batch], npt.ArrayLike | None] | None = None,
     ) -> Iterator[tuple[Batch, npt.NDArray[Any]]]:
-        """Each batch with the elements of ``w`` at ``indices(batch)``, or all of them without.
+        """Each batch with the elements (rows) of ``w`` at ``indices(batch)``, or all without.
 
         The elements for the next batch are pulled while the loop's body works on this one, for the
         next clock: call ``clock()`` once in the body. (Where it was not, or more often, they are
@@ -126,21 +126,24 @@ def _all_of(batch: object) -> None:
     """The indices that stand for all."""
 
 
-class LoopVector:
-    """A vector in a training function: pull what a batch needs, push what it adds."""
+class LoopArray:
+    """An array in a training function: pull what a batch needs, push what it adds."""
 
     def __init__(self, loop_rank: LoopRank, target: SharedArray, watch: Stopwatch) -> None:
         self.target = target
-        """The vector as servers know it."""
+        """The array as servers know it."""
         self.dtype = target.type.dtype
+        self.shape = target.type.shape
+        """``(n,)``, or ``(n, k)`` of a table."""
         self._loop_rank, self._watch = loop_rank, watch
 
     def __len__(self) -> int:
-        return self.target.type.space.length
+        return self.shape[0]
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """The elements at ``indices`` (shape ``(k,)``, in their order), or all.
+        """The elements or rows at ``indices`` (in their order), or all.
 
+        Of shape ``(m,)``, or ``(m, k)`` of a table.
         They contain what all others pushed up to ``staleness`` clocks ago, for which the call may
         wait, maybe more, and all that this worker pushed. One message to each server that holds
         some.
@@ -148,14 +151,14 @@ class LoopVector:
         return self.receive(None, self.check(indices))
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
+        """Add ``values`` at ``indices``; None: at all.
 
+        A number an index, to a table a row; or one number or row for all.
         Repeated indices add up. The servers get it with ``clock()``, merged with what else was
         pushed in the clock; ``values`` are copied, and may be overwritten at once. No message.
         """
         where = self.check(indices)
-        shape = (len(self),) if where is None else where.shape
-        self._loop_rank.push(self.target, where, as_values(values, shape, self.dtype))
+        self._loop_rank.push(self.target, where, as_values(values, self.target.type, where))
 
     def check(self, indices: npt.ArrayLike | None) -> Indices | None:
         """``indices`` from 0 to the length, or ``IndexError``."""

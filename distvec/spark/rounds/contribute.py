@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
+from distvec.array.handle import broadcasts
 from distvec.array.indexing import as_indices
 from distvec.spark.access import Access, join
 from ps_backend.program.types import ArrayType
@@ -64,14 +65,14 @@ class Contributor:
         self._sender, self._slot = sender, slot
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Contribute ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
+        """Contribute ``values`` at ``indices``; None: at all.
 
-        Indices may come in any order and repeatedly, and count from the end if negative.
+        A number an index, to a table a row; or one number or row for all. Indices may come in any
+        order and repeatedly, and count from the end if negative.
         """
         slot = self._sender.slots[self._slot]
         where = None if indices is None else as_indices(indices, slot.space.length)
-        shape = slot.shape if where is None else where.shape
-        self._sender.send(self._slot, where, as_values(values, shape, slot.dtype))
+        self._sender.send(self._slot, where, as_values(values, slot, where))
 
 
 class Sender:
@@ -159,12 +160,17 @@ def _unpickled(
 
 
 def as_values(
-    values: npt.ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]
+    values: npt.ArrayLike, type: ArrayType, where: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[Any]:
-    """``values`` in ``shape`` and ``dtype``; ValueError or TypeError where they do not fit."""
-    given = np.asarray(values)
-    if given.shape not in ((), shape):
-        raise ValueError(f"values have shape {given.shape}; allowed are {shape} and one number")
+    """``values`` as what is added to an array of ``type`` at the indices ``where``, or at all.
+
+    Stretched as NumPy does. ValueError or TypeError where they do not fit.
+    """
+    given, dtype = np.asarray(values), type.dtype
+    shape = type.shape if where is None else (len(where), *type.row)
+    if not broadcasts(given.shape, shape):
+        allowed = f"{shape}, one row of shape {type.row}" if type.row else f"{shape}"
+        raise ValueError(f"values have shape {given.shape}; allowed are {allowed} and one number")
     if not np.can_cast(given.dtype, dtype, "same_kind"):
         raise TypeError(
             f"values are {given.dtype}, the array is {dtype}; convert them first: "

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
+from distvec.array.creation import on_servers
+from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from distvec.spark.task_session import TaskSession
@@ -40,7 +42,7 @@ def open_round(
         raise ValueError(f"op={op!r}; allowed are {', '.join(map(repr, OPERATIONS))}")
     if not arrays:
         raise TypeError("a round needs at least one array: ps.round(g)")
-    check_vectors(ps, arrays)
+    check_arrays(ps, arrays)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; a round makes one total for each")
     slots = [array.type for array in arrays]
@@ -126,12 +128,21 @@ def _drop(client: Client, name: str) -> None:
         return
 
 
-def check_vectors(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
-    """TypeError or ValueError unless all are vectors of ``ps`` that tasks can contribute to."""
+def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
+    """TypeError or ValueError unless all are vectors or tables of ``ps``, for tasks to add to.
+
+    Small ones that the client keeps are on the servers from here on.
+    """
     for array in arrays:
         if not isinstance(array, DistArray):
-            raise TypeError(f"{type(array).__name__} is no DistArray; make one: ps.array(values)")
+            table = isinstance(array, Transposed)
+            hint = "give the table, x.T" if table else "make one: ps.array(values)"
+            raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
         if array.session is not ps:
             raise ValueError("the array belongs to another session than this PSContext")
-        if array.ndim != 1:
-            raise TypeError("tasks share vectors only; for a number use one of length 1")
+        if array.ndim == 0:
+            raise TypeError("tasks share vectors and tables; for a number use one of length 1")
+    for array in arrays:
+        if array.node.on_client:
+            with array.turn:
+                array.become(on_servers(array))

@@ -1,4 +1,4 @@
-"""A vector that tasks read and add to at any time, as asynchronous SGD (HogWild) wants it."""
+"""An array that tasks read and add to at any time, as asynchronous SGD (HogWild) wants it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ps_backend.errors import BufferLost
 _OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or share again"
 
 
-class SharedVector:
+class TaskArray:
     """``with ps.share(w) as shared``: ``pull`` and ``push`` for tasks; it travels in closures.
 
     It begins as a copy of ``w``. A push takes effect at once, for everybody, and at least once:
@@ -35,23 +35,25 @@ class SharedVector:
         """``copies``: on the driver, ``array`` alone; tasks join by ``access``."""
         self._access, self._array, self._copies = access, array, copies
         self.dtype = array.type.dtype
+        self.shape = array.type.shape
+        """``(n,)``, or ``(n, k)`` of a table."""
         self.is_over = False
         """Whether the block has ended, on the driver."""
 
-    def __reduce__(self) -> tuple[Callable[..., SharedVector], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., TaskArray], tuple[Any, ...]]:
         self._check_open()
-        return SharedVector, (self._access, self._array)
+        return TaskArray, (self._access, self._array)
 
     def __len__(self) -> int:
-        return self._array.type.space.length
+        return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"<SharedVector: length {len(self)}, {self.dtype}{', over' * self.is_over}>"
+        return f"<TaskArray: shape {self.shape}, {self.dtype}{', over' * self.is_over}>"
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """The elements at ``indices`` (in their order), or all; others may push meanwhile.
+        """The elements or rows at ``indices`` (in their order), or all; others may push meanwhile.
 
-        One message to each server that holds some.
+        Of shape ``(m,)``, or ``(m, k)`` of a table. One message to each server that holds some.
         """
         self._check_open()
         with self._explained():
@@ -59,14 +61,15 @@ class SharedVector:
             return self._client.pull(self._array, wanted)
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Add ``values`` (shape ``(k,)``, or one for all) at ``indices``; None: at all.
+        """Add ``values`` at ``indices``; None: at all.
 
+        A number an index, to a table a row; or one number or row for all.
         Repeated indices add up. One message to each server that holds some; at least once, see the
         class.
         """
         self._check_open()
         where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
-        given = as_values(values, where.shape, self.dtype)
+        given = as_values(values, self._array.type, where)
         with self._explained():
             self._client.update(self._array, where, given)
 
@@ -102,11 +105,11 @@ class SharedVector:
 
 
 @contextmanager
-def open_share(ps: TaskSession, array: DistArray) -> Iterator[SharedVector]:
+def open_share(ps: TaskSession, array: DistArray) -> Iterator[TaskArray]:
     """Share a copy of ``array``, which has its values of then at the end; see PSContext.share."""
     before = array.copy()
     copies = SharedCopies(ps, [before])
-    shared = SharedVector(ps.access, copies.arrays[0], copies)
+    shared = TaskArray(ps.access, copies.arrays[0], copies)
     try:
         yield shared
         (result,) = copies.snapshot(last=True)  # what a late task still pushes is refused
@@ -117,7 +120,7 @@ def open_share(ps: TaskSession, array: DistArray) -> Iterator[SharedVector]:
         if array.node is not before.node:
             raise RuntimeError(
                 "the array was changed inside of 'with ps.share(...)', and has that value now; "
-                "what was pushed is not in it: push to the shared vector instead, or take its "
+                "what was pushed is not in it: push to the shared array instead, or take its "
                 "snapshot()"
             )
         array.become(result)
