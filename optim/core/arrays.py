@@ -8,12 +8,13 @@ where a decision is taken, together with the vectors needed later, by one call o
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = Any  # a rank-1 floating array of any array API library
+Array: TypeAlias = Any  # a floating array of any array API library, of rank 1 or more
 Scalar: TypeAlias = Any  # a rank-0 array, a NumPy scalar or a Python number
 Namespace: TypeAlias = Any  # a module that follows the array API standard
 
@@ -72,6 +73,20 @@ def max_norm(x: Array) -> Scalar:
     return xp.max(xp.abs(x))
 
 
+def vdot(x: Array, y: Array) -> Scalar:
+    """The sum of the products of all elements of two arrays of one shape, as a rank-0 array."""
+    if len(x.shape) == 1:
+        return x @ y
+    if isinstance(x, np.ndarray):
+        return np.vdot(x, y)
+    return namespace(x).tensordot(x, y, axes=len(x.shape))
+
+
+def size(x: Array) -> int:
+    """The number of elements of `x`."""
+    return math.prod(x.shape)
+
+
 def machine_epsilon(x: Array) -> float:
     """The spacing of floating-point numbers next to 1 in the dtype of `x`."""
     return float(namespace(x).finfo(x.dtype).eps)
@@ -80,6 +95,25 @@ def machine_epsilon(x: Array) -> float:
 def smallest_normal(x: Array) -> float:
     """The smallest positive number of full precision in the dtype of `x`: no divisor is less."""
     return float(namespace(x).finfo(x.dtype).smallest_normal)
+
+
+def fitted(values: Any, x: Array) -> Array | None:
+    """`values` in the library, dtype and shape of `x`; None where the shape does not fit.
+
+    Beside a table a row or a column is repeated; beside a vector there is one value an element.
+    """
+    given, wanted = tuple(np.shape(values)), tuple(x.shape)
+    if given != wanted and (len(wanted) == 1 or not _repeats(given, wanted)):
+        return None
+    xp = namespace(x)
+    array = xp.astype(xp.asarray(values), x.dtype)
+    return array if given == wanted else xp.broadcast_to(array, wanted)
+
+
+def _repeats(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of shape `given` is broadcast to `wanted`."""
+    pairs = zip(reversed(given), reversed(wanted), strict=False)
+    return len(given) <= len(wanted) and all(a in (1, b) for a, b in pairs)
 
 
 def quiet() -> np.errstate:
@@ -91,17 +125,17 @@ def quiet() -> np.errstate:
 
 
 def as_start(x0: Any) -> Array:
-    """`x0` as a rank-1 floating array that no caller's later write can change.
+    """`x0` as a floating array of rank 1 or more that no caller's later write can change.
 
     Sequences become NumPy arrays; integers become float64; anything else is refused.
     """
     known = hasattr(x0, "__array_namespace__") or _is_tensor(x0)
     x: Any = x0 if known else np.asarray(x0)
     xp = namespace(x)
-    if len(x.shape) != 1 or x.shape[0] == 0:
+    if len(x.shape) == 0 or size(x) == 0:
         raise ValueError(
-            f"x0 must be a vector with at least one element, but has shape {tuple(x.shape)}; "
-            "give x0.reshape(-1), and reshape inside the objective"
+            f"x0 must be an array with at least one element, but has shape {tuple(x.shape)}; "
+            "give a number as [number]"
         )
     if isinstance(x, np.ndarray) and x.dtype.kind not in "fiub":
         raise _wrong_dtype(x)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, vdot
 from optim.core.outcome import Outcome
 from optim.core.plateau import rounding_of
 from optim.core.problem import Point, Problem
@@ -72,9 +72,9 @@ def straight_ray(
             number, norm, slope, sy, yy, *measured = fetch(
                 value,
                 max_norm(gradient),
-                gradient @ d,
-                s @ y,
-                y @ y,
+                vdot(gradient, d),
+                vdot(s, y),
+                vdot(y, y),
                 *measure(new, gradient, y),
                 also=(new, gradient),
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from optim.core.arrays import Array, fetch, max_norm, quiet
+from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced, straight_ray
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -60,7 +60,7 @@ class ConjugateGradient(ToleranceSolver):
         memory: ConjugateMemory = state.memory
         for previous in (memory.direction, None) if memory.beta else (None,):
             direction, squared = _descent(state, previous)
-            ray = straight_ray(problem, state, direction, measure=lambda x, g, y: (g @ y,))
+            ray = straight_ray(problem, state, direction, measure=lambda x, g, y: (vdot(g, y),))
             trial = self.search(ray) if direction.slope < 0.0 else None
             if trial is not None:
                 return advanced(
@@ -80,7 +80,9 @@ def _descent(state: State, previous: Array | None) -> tuple[Direction, float]:
     x, g, memory = state.x, state.gradient, state.memory
     with quiet():
         d = -g if previous is None else memory.beta * previous - g
-        slope, d_norm, x_norm, squared = fetch(d @ g, max_norm(d), max_norm(x), d @ d, also=(d,))
+        slope, d_norm, x_norm, squared = fetch(
+            vdot(d, g), max_norm(d), max_norm(x), vdot(d, d), also=(d,)
+        )
     return Direction(d, slope, d_norm, x_norm, _first_step(memory, slope)), squared
 
 

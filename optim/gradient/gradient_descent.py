@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from optim.core.arrays import Array, fetch, max_norm, quiet
+from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -47,7 +47,7 @@ class GradientDescent(SpectralSolver):
         with quiet():
             value, gradient = problem(x)
             number, norm, squared, x_norm = fetch(
-                value, max_norm(gradient), gradient @ gradient, max_norm(x), also=(x, gradient)
+                value, max_norm(gradient), vdot(gradient, gradient), max_norm(x), also=(x, gradient)
             )
         point = Point(x, number, gradient, norm)
         reference = self.search.reference.after(number)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from optim.core.arrays import Array, machine_epsilon, max_norm
+from optim.core.arrays import Array, machine_epsilon, max_norm, vdot
 from optim.core.descent import Direction, straight_ray
 from optim.core.outcome import Outcome
 from optim.core.plateau import rounding_of
@@ -95,5 +95,5 @@ def measured_ray(
 ) -> Ray:
     """As `straight_ray`; `Trial.measured` has the max norm of x and the squared 2-norm of g."""
     return straight_ray(
-        problem, state, direction, where=where, measure=lambda x, g, y: (max_norm(x), g @ g)
+        problem, state, direction, where=where, measure=lambda x, g, y: (max_norm(x), vdot(g, g))
     )

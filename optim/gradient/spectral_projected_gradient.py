@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, vdot
 from optim.core.descent import Direction, advanced
 from optim.core.far_out import residual_is_hidden
 from optim.core.outcome import Outcome
@@ -117,7 +117,7 @@ class SpectralProjectedGradient(SpectralSolver):
             target = self.projection(x - step * g)
             d = target - x
             norm, slope, squared, d_norm, x_norm, size = fetch(
-                residual, d @ g, d @ d, max_norm(d), max_norm(x), step, also=(target, d)
+                residual, vdot(d, g), vdot(d, d), max_norm(d), max_norm(x), step, also=(target, d)
             )
         way = Direction(d, slope, d_norm, x_norm, first=1.0)
         return replace(point, gradient_norm=norm), Approach(target, way, squared, size)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from optim.core.arrays import Array, fetch, quiet
+from optim.core.arrays import Array, fetch, quiet, size, vdot
 
 Matvec = Callable[[Array], Array]
 
@@ -75,7 +75,7 @@ def conjugate_gradient(
     """
     if not max_norm > 0.0:
         raise ValueError(f"conjugate_gradient(max_norm={max_norm}): give a positive length, or inf")
-    limit = 10 * b.shape[0] if max_iterations is None else max_iterations
+    limit = 10 * size(b) if max_iterations is None else max_iterations
     with quiet():
         system = _System(matvec, preconditioner, max_norm)
         iterate, b_norm = system.start(b, x0)
@@ -125,7 +125,9 @@ class _System:
         x = 0.0 * b if x0 is None else x0
         residual = b if x0 is None else b - self.matvec(x0)
         z = self.preconditioner(residual)
-        bb, rr, rz, xx = fetch(b @ b, residual @ residual, residual @ z, x @ x, also=(x, residual))
+        bb, rr, rz, xx = fetch(
+            vdot(b, b), vdot(residual, residual), vdot(residual, z), vdot(x, x), also=(x, residual)
+        )
         if math.sqrt(xx) > self.max_norm:
             raise ValueError(
                 f"conjugate_gradient: x0 has norm {math.sqrt(xx)}, beyond max_norm="
@@ -139,14 +141,19 @@ class _System:
             return replace(it, outcome=LinearOutcome.BREAKDOWN)
         x, r, p = it.x, it.residual, it.direction
         product = self.matvec(p)
-        curvature = p @ product
+        curvature = vdot(p, product)
         alpha = it.rz / curvature
         new_x, new_r = x + alpha * p, r - alpha * product
         z = self.preconditioner(new_r)
         bend, pp, xp, xx, rr, rz = fetch(
-            curvature, p @ p, x @ p, new_x @ new_x, new_r @ new_r, new_r @ z,
+            curvature,
+            vdot(p, p),
+            vdot(x, p),
+            vdot(new_x, new_x),
+            vdot(new_r, new_r),
+            vdot(new_r, z),
             also=(p, product, new_x, new_r),
-        )  # fmt: skip
+        )
         counted = replace(
             it,
             iterations=it.iterations + 1,
@@ -174,7 +181,7 @@ class _System:
         # The form without cancellation.
         t = missing / (xp + root) if xp > 0.0 else (root - xp) / pp
         x, residual = it.x + t * it.direction, it.residual - t * product
-        (rr,) = fetch(residual @ residual, also=(x, residual))
+        (rr,) = fetch(vdot(residual, residual), also=(x, residual))
         return replace(
             it,
             x=x,

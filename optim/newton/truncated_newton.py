@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, quiet
+from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, quiet, vdot
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
@@ -54,7 +54,7 @@ class TruncatedNewton(ToleranceSolver):
         """Evaluate at the start; the first region reaches as far as the gradient."""
         point = problem.at(x)
         with quiet():
-            (squared,) = fetch(point.gradient @ point.gradient)
+            (squared,) = fetch(vdot(point.gradient, point.gradient))
         return State.start(point, NewtonMemory(math.sqrt(squared), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
@@ -121,9 +121,9 @@ def _tried(problem: Problem, state: State, solved: LinearResult, step_size: floa
         number, norm, slope, bend, squared, max_change, x_norm = fetch(
             value,
             max_norm(gradient),
-            s @ g,
-            -(s @ (solved.residual + g)),  # s.H s, as the residual is -g - H s
-            s @ s,
+            vdot(s, g),
+            -vdot(s, solved.residual + g),  # s.H s, as the residual is -g - H s
+            vdot(s, s),
             max_norm(s),
             max_norm(x),
             also=(new, gradient),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from optim.core.arrays import Array, as_start, machine_epsilon, namespace
+from optim.core.arrays import Array, as_start, machine_epsilon, namespace, vdot
 from optim.core.problem import Problem
 
 
@@ -36,10 +36,10 @@ def difference_hessian(
     of the gradients against the Hessian's change; about half of the digits are good.
     """
     xp = namespace(x)
-    length = math.sqrt(machine_epsilon(x)) * (1.0 + xp.sqrt(x @ x))
+    length = math.sqrt(machine_epsilon(x)) * (1.0 + xp.sqrt(vdot(x, x)))
 
     def product(v: Array) -> Array:
-        step = length / xp.sqrt(v @ v)
+        step = length / xp.sqrt(vdot(v, v))
         return (gradient(x + step * v) - at_x) / step
 
     return product

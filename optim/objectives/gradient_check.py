@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.arrays import Array, as_start, fetch, machine_epsilon, max_norm, namespace, quiet
+from optim.core.arrays import (
+    Array,
+    as_start,
+    fetch,
+    machine_epsilon,
+    max_norm,
+    namespace,
+    quiet,
+    vdot,
+)
 from optim.core.plateau import rounding_of
 from optim.core.problem import Problem
 
@@ -76,7 +85,7 @@ def check_gradient(
     """Compare the gradient at `x` with central differences of the value.
 
     coordinates  partial derivatives to check, drawn at random where x has more elements
-    directions   derivatives along random vectors of +1 and -1, which see all elements at once
+    directions   derivatives along random arrays of +1 and -1, which see all elements at once
     rtol         relative error allowed, beside the rounding of the differences
 
     `fun`, `args` and `jac` are as for `minimize`. Two evaluations, one message and one vector sent
@@ -94,11 +103,11 @@ def check_gradient(
         step = epsilon ** (1.0 / 3.0) * max(x_norm, 1.0)
         noise = rounding_of(number, epsilon) / step
         found = []
-        for name, values in _directions(x.shape[0], coordinates, directions, rng):
+        for name, values in _directions(tuple(x.shape), coordinates, directions, rng):
             xp = namespace(x)
             v = xp.astype(xp.asarray(values), x.dtype)
             above, below = problem(x + step * v)[0], problem(x - step * v)[0]
-            slope, high, low = fetch(gradient @ v, above, below)
+            slope, high, low = fetch(vdot(gradient, v), above, below)
             difference = (high - low) / (2.0 * step)
             allowed = rtol * max(abs(slope), abs(difference)) + noise
             found.append(Derivative(name, slope, difference, allowed))
@@ -106,12 +115,13 @@ def check_gradient(
 
 
 def _directions(
-    n: int, coordinates: int, directions: int, rng: np.random.Generator
+    shape: tuple[int, ...], coordinates: int, directions: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and vectors of the derivatives to check."""
+    """Names and arrays of the derivatives to check."""
+    n = math.prod(shape)
     for i in np.sort(rng.choice(n, min(n, coordinates), replace=False)):
-        unit = np.zeros(n)
-        unit[i] = 1.0
-        yield f"x[{i}]", unit
+        unit = np.zeros(shape)
+        unit.flat[i] = 1.0
+        yield f"x[{', '.join(map(str, np.unravel_index(i, shape)))}]", unit
     for k in range(directions):
-        yield f"random {k}", rng.choice([-1.0, 1.0], n)
+        yield f"random {k}", rng.choice([-1.0, 1.0], shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from optim.core.arrays import Array, Scalar
+from optim.core.arrays import Array, Scalar, vdot
 from optim.quasi_newton.l1 import L1
 
 Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
@@ -21,7 +21,7 @@ def with_l2(fun: Objective, weight: Any) -> Objective:
     def penalised(x: Array, *args: Any) -> tuple[Scalar, Array]:
         value, gradient = fun(x, *args)
         slope = weight * x
-        return value + 0.5 * (slope @ x), gradient + slope
+        return value + 0.5 * vdot(slope, x), gradient + slope
 
     return penalised
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, size, vdot
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
@@ -133,13 +133,17 @@ class ADMM(ToleranceSolver):
             point, smooth, numbers = self._evaluated(
                 problem,
                 new,
-                *(_total((x - new) @ (x - new) for x in answers), (new - z) @ (new - z)),
-                *(_total(x @ x for x in answers), new @ new, _total(u @ u for u in multipliers)),
+                *(_total(vdot(x - new, x - new) for x in answers), vdot(new - z, new - z)),
+                *(
+                    _total(vdot(x, x) for x in answers),
+                    vdot(new, new),
+                    _total(vdot(u, u) for u in multipliers),
+                ),
                 *(error, max_norm(new - z), max_norm(new)),
                 also=multipliers,
             )
         *squares, length, x_norm = numbers
-        residuals = self._residuals(squares, rho, count, z.shape[0])
+        residuals = self._residuals(squares, rho, count, size(z))
         plateau = memory.plateau.after(point, rounding_of(point.value, machine_epsilon(z)))
         factor, least_rho = adapted(state.iteration, memory.least_rho, plateau, residuals, rho)
         plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
@@ -181,7 +185,7 @@ class ADMM(ToleranceSolver):
         allowed = None if min(limits) == math.inf else int(min(limits))
         inner = replace(self.inner, max_evaluations=allowed)
         last = last_of(inner.iterations(fun, z))
-        return [last.x], last.gradient @ last.gradient
+        return [last.x], vdot(last.gradient, last.gradient)
 
     def _evaluated(
         self, problem: Problem, z: Array, *scalars: Scalar, also: tuple[Array, ...]

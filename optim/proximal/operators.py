@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, namespace, smallest_normal
+from optim.core.arrays import Array, Scalar, fetch, namespace, smallest_normal, vdot
 from optim.core.checks import check_positive
 
 
@@ -66,7 +66,7 @@ class L2Norm(Proximal):
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""
-        return self.weight * (x @ x) ** 0.5
+        return self.weight * vdot(x, x) ** 0.5
 
     def prox(self, x: Array, step: float) -> Array:
         """Block soft thresholding (Parikh and Boyd, section 6.5.1)."""
@@ -146,7 +146,7 @@ class GroupLasso(Proximal):
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""
         parts = [self._part(x, group) for group in range(self.groups)]
-        return self.weight * sum((part @ part) ** 0.5 for part in parts)
+        return self.weight * sum(vdot(part, part) ** 0.5 for part in parts)
 
     def prox(self, x: Array, step: float) -> Array:
         """Block soft thresholding of each group (Parikh and Boyd, section 6.5.4)."""
@@ -167,7 +167,7 @@ def _soft_threshold(x: Array, threshold: Any) -> Array:
 def _kept_part(x: Array, threshold: float) -> Scalar:
     """max(1 - threshold / |x|, 0), and 0 for x = 0."""
     xp = namespace(x)
-    norm = (x @ x) ** 0.5
+    norm = vdot(x, x) ** 0.5
     return xp.maximum(norm - threshold, 0.0) / xp.maximum(norm, smallest_normal(x))
 
 

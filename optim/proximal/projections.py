@@ -13,7 +13,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace, vdot
 from optim.core.checks import check_positive
 from optim.proximal.operators import Proximal
 
@@ -147,11 +147,11 @@ class L2Ball(ConvexSet):
 
     def __call__(self, x: Array) -> Array:
         """`x` scaled down to the radius if it is longer."""
-        return (self.radius / namespace(x).maximum((x @ x) ** 0.5, self.radius)) * x
+        return (self.radius / namespace(x).maximum(vdot(x, x) ** 0.5, self.radius)) * x
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
         """By how much the norm exceeds the radius; on the scale of the radius."""
-        return (x @ x) ** 0.5 - self.radius, self.radius
+        return vdot(x, x) ** 0.5 - self.radius, self.radius
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,12 @@ class Hyperplane(ConvexSet):
     def __call__(self, x: Array) -> Array:
         """`x` moved along the normal."""
         a = self.normal
-        return x - ((a @ x - self.offset) / (a @ a)) * a
+        return x - ((vdot(a, x) - self.offset) / vdot(a, a)) * a
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
         """The distance from the plane; on the scale of x."""
         xp, a = namespace(x), self.normal
-        return xp.abs(a @ x - self.offset) / (a @ a) ** 0.5, (x @ x) ** 0.5
+        return xp.abs(vdot(a, x) - self.offset) / vdot(a, a) ** 0.5, vdot(x, x) ** 0.5
 
 
 def _with_sum(total: float, x: Array, peak: float) -> Array:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet
+from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, vdot
 from optim.core.far_out import residual_is_hidden
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau, rounding_of
@@ -112,7 +112,7 @@ class ProximalGradient(ToleranceSolver):
                 value,
                 self.penalty.value(x),
                 self._residual(x, gradient),
-                gradient @ gradient,
+                vdot(gradient, gradient),
                 also=(x, gradient),
             )
         point = Point(x, smooth + added, gradient, norm)
@@ -167,11 +167,11 @@ class ProximalGradient(ToleranceSolver):
                     smooth,
                     self.penalty.value(new),
                     self._residual(new, gradient),
-                    base.gradient @ d,
-                    d @ d,
-                    (gradient - base.gradient) @ d,
-                    -(d @ moved),
-                    moved @ moved,
+                    vdot(base.gradient, d),
+                    vdot(d, d),
+                    vdot(gradient - base.gradient, d),
+                    -vdot(d, moved),
+                    vdot(moved, moved),
                     max_norm(moved),
                     max_norm(new),
                     also=(new, gradient),

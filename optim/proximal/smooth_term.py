@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from optim.core.arrays import Array, Scalar
+from optim.core.arrays import Array, Scalar, vdot
 from optim.core.solver import Solver
 from optim.core.state import State
 from optim.proximal.operators import Proximal
@@ -43,7 +43,7 @@ def near(fun: Function, centre: Array, weight: float) -> Function:
     def pulled(x: Array) -> tuple[Scalar, Array]:
         value, gradient = fun(x)
         d = x - centre
-        return value + 0.5 * weight * (d @ d), gradient + weight * d
+        return value + 0.5 * weight * vdot(d, d), gradient + weight * d
 
     return pulled
 

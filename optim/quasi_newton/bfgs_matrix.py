@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optim.core.arrays import Array, Scalar, persist
+from optim.core.arrays import Array, Scalar, persist, vdot
 from optim.quasi_newton.history import CurvaturePair, History
 
 
@@ -29,7 +29,7 @@ class BFGSMatrix:
         matrix = cls(1.0 / history.scale if history else scale)
         for pair in history.pairs:
             image = matrix @ pair.s
-            a = image / (pair.s @ image) ** 0.5
+            a = image / vdot(pair.s, image) ** 0.5
             matrix = cls(matrix.scale, (*matrix.pairs, pair), (*matrix.images, a))
         if history:
             persist(*matrix.images, *history.newest)
@@ -38,5 +38,5 @@ class BFGSMatrix:
     def __matmul__(self, v: Array) -> Array:
         product = self.scale * v
         for pair, a in zip(self.pairs, self.images, strict=True):
-            product = product + ((pair.y @ v) / pair.sy) * pair.y - (a @ v) * a
+            product = product + (vdot(pair.y, v) / pair.sy) * pair.y - vdot(a, v) * a
         return product

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.arrays import Array, namespace, quiet
+from optim.core.arrays import Array, fitted, namespace, quiet
 from optim.proximal.projections import Box
 
 # Relative to the width of the box, and absolute: nearer to a bound, it can hold a coordinate.
@@ -18,11 +18,12 @@ def box_like(bounds: Any, x: Array) -> Box:
     """A box that fits `x`, of what SciPy's users write.
 
     bounds  a `Box`; or an object with `lb` and `ub`, as `scipy.optimize.Bounds`; or one pair
-            (lower, upper) for each element of x, with None for no bound
+            (lower, upper) for each element of x (of a table: for each column), with None for no
+            bound
     """
     lower, upper = _ends(bounds)
     with quiet():
-        return Box(_fitted("lower", lower, x), _fitted("upper", upper, x))
+        return Box(_bound("lower", lower, x), _bound("upper", upper, x))
 
 
 def _ends(bounds: Any) -> tuple[Any, Any]:
@@ -47,18 +48,18 @@ def _single(bound: Any) -> Any:
     return bound[0] if getattr(bound, "shape", ()) == (1,) else bound
 
 
-def _fitted(name: str, bound: Any, x: Array) -> Any:
-    """A number as it is; an array in the library and dtype of `x`."""
+def _bound(name: str, bound: Any, x: Array) -> Any:
+    """A number as it is; an array in the library, dtype and shape of `x`."""
     shape = tuple(getattr(bound, "shape", ()))
     if not shape:
         return float(bound)
-    if shape != tuple(x.shape):
+    own = fitted(bound, x)
+    if own is None:
         raise ValueError(
-            f"bounds: {name} has shape {tuple(bound.shape)}, but x has {tuple(x.shape)}; give one "
+            f"bounds: {name} has shape {shape}, but x has {tuple(x.shape)}; give one "
             "bound for each element of x, or one number for all"
         )
-    xp = namespace(x)
-    return xp.astype(xp.asarray(bound), x.dtype)
+    return own
 
 
 def projected_gradient(box: Box, x: Array, gradient: Array) -> Array:

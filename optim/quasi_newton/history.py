@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from optim.core.arrays import Array, fetch
+from optim.core.arrays import Array, fetch, vdot
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class History:
         Pairs without positive curvature there are left out.
         """
         vectors = [(part(pair.s), part(pair.y)) for pair in self.pairs]
-        dots = [dot for s, y in vectors for dot in (s @ y, y @ y)]
+        dots = [dot for s, y in vectors for dot in (vdot(s, y), vdot(y, y))]
         numbers = iter(fetch(*dots, also=tuple(v for pair in vectors for v in pair)))
         history = History(self.capacity)
         for (s, y), sy, yy in zip(vectors, numbers, numbers, strict=False):
@@ -72,11 +72,11 @@ class History:
         """
         alphas = []
         for pair in reversed(self.pairs):
-            alpha = (pair.s @ q) / pair.sy
+            alpha = vdot(pair.s, q) / pair.sy
             q = q - alpha * pair.y
             alphas.append(alpha)
         r = self.scale * restrict(q) if self.pairs else restrict(q)
         for pair, alpha in zip(self.pairs, reversed(alphas), strict=True):
-            beta = (pair.y @ r) / pair.sy
+            beta = vdot(pair.y, r) / pair.sy
             r = r + (alpha - beta) * pair.s
         return r

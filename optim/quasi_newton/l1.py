@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, namespace
+import numpy as np
+
+from optim.core.arrays import Array, Scalar, fetch, fitted, namespace
 
 
 @dataclass(frozen=True)
@@ -24,22 +26,24 @@ class L1:
 
     @classmethod
     def like(cls, weights: Any, x: Array) -> L1:
-        """With weights made to fit `x`: a number >= 0 or one such number per element."""
+        """With weights made to fit `x`: a number >= 0 or one such number per element.
+
+        Of a table one for each column, of shape (k,), or for each row, of shape (n, 1), will do.
+        """
         if isinstance(weights, (int, float)):
             return cls(float(weights), weights == 0)
-        xp = namespace(x)
-        weights = xp.astype(xp.asarray(weights), x.dtype)
-        if tuple(weights.shape) == ():
+        if np.shape(weights) == ():
             return cls.like(float(weights), x)
-        if tuple(weights.shape) != tuple(x.shape):
+        own = fitted(weights, x)
+        if own is None:
             raise ValueError(
-                f"l1 has shape {tuple(weights.shape)}, but x has {tuple(x.shape)}; give a number, "
+                f"l1 has shape {np.shape(weights)}, but x has {tuple(x.shape)}; give a number, "
                 "or one weight per element of x (0 for an unpenalised intercept)"
             )
-        (least,) = fetch(xp.min(weights), also=(weights,))
+        (least,) = fetch(namespace(x).min(own), also=(own,))
         if not least >= 0.0:
             raise ValueError(f"l1 holds {least}; weights must be 0 or more")
-        return cls(weights, weights == 0.0)
+        return cls(own, own == 0.0)
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""

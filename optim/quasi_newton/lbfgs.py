@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from optim.core.arrays import Array, fetch, max_norm, quiet
+from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced, straight_ray
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -54,6 +54,6 @@ def _descent(state: State, history: History) -> Direction:
         d = -history.inverse_hessian_times(g)
         # The newest pair is materialised together with the direction, in the same message.
         also = (d, *history.newest)
-        slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=also)
+        slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=also)
     first = first_step(slope, history, state.memory.history, state.step_size)
     return Direction(d, slope, d_norm, x_norm, first)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, vdot
 from optim.core.descent import Direction, advanced, ray_along
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -103,7 +103,7 @@ def _descent(state: State, free: History) -> Direction:
         d = xp.where(memory.held, box(x - (free.scale if free else 1.0) * g) - x, newton)
         d = xp.where(outward(box, x, d), 0.0, d)
         also = (d, *memory.history.newest, *memory.free.newest)
-        slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=also)
+        slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=also)
     first = first_step(slope, free, memory.history, state.step_size)
     return Direction(d, slope, d_norm, x_norm, first)
 
@@ -133,15 +133,15 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
             number, norm, slope, bend, foretold, changed, kept, *dots = fetch(
                 value,
                 max_norm(projected_gradient(box, new, gradient)),
-                gradient @ d,
+                vdot(gradient, d),
                 max_norm(new - straight),
-                s @ g,
+                vdot(s, g),
                 _count(mask != memory.held, x),
                 _count(mask, x),
-                s @ y,
-                y @ y,
-                free_s @ free_y,
-                free_y @ free_y,
+                vdot(s, y),
+                vdot(y, y),
+                vdot(free_s, free_y),
+                vdot(free_y, free_y),
                 also=(new, gradient, mask),
             )
         pair = CurvaturePair(s, y, *dots[:2])

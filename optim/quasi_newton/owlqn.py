@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from optim.core.arrays import Array, fetch, max_norm, quiet
+from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced, ray_along
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -92,7 +92,7 @@ def _descent(state: State, history: History) -> Direction:
         newton = history.inverse_hessian_times(pseudo, lambda v: penalty.movable(v, x, pseudo))
         d = penalty.aligned(-newton, x, pseudo)
         also = (d, *history.newest)
-        slope, d_norm, x_norm = fetch(d @ pseudo, max_norm(d), max_norm(x), also=also)
+        slope, d_norm, x_norm = fetch(vdot(d, pseudo), max_norm(d), max_norm(x), also=also)
     first = first_step(slope, history, state.memory.history, state.step_size)
     return Direction(d, slope, d_norm, x_norm, first)
 
@@ -112,10 +112,10 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
                 value,
                 penalty.value(new),
                 max_norm(new_pseudo),
-                new_pseudo @ d,
-                s @ pseudo,
-                s @ y,
-                y @ y,
+                vdot(new_pseudo, d),
+                vdot(s, pseudo),
+                vdot(s, y),
+                vdot(y, y),
                 also=(new, gradient, new_pseudo),
             )
         point = PenalisedPoint(new, smooth + added, new_pseudo, norm, gradient)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet
+from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau
@@ -83,12 +83,12 @@ class ProjectedQuasiNewton(ToleranceSolver):
             length = 1.0  # at first; then longer than the last step, which has given no pair
             if state.iteration and not state.memory.history:
                 length = GROWTH * state.step_length * max(float(max_norm(x)), 1.0)
-            hessian = BFGSMatrix.of(history, scale=(g @ g) ** 0.5 / length)
+            hessian = BFGSMatrix.of(history, scale=vdot(g, g) ** 0.5 / length)
 
         def model(z: Array) -> tuple[Scalar, Array]:
             d = z - x
             curved = hessian @ d
-            return g @ d + 0.5 * (d @ curved), g + curved
+            return vdot(g, d) + 0.5 * vdot(d, curved), g + curved
 
         inner = SpectralProjectedGradient(
             projection=self.projection,
@@ -99,7 +99,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
         target = inner.minimize(model, x).x
         with quiet():
             d = target - x
-            slope, d_norm, x_norm = fetch(d @ g, max_norm(d), max_norm(x), also=(d,))
+            slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=(d,))
         return target, Direction(d, slope, d_norm, x_norm, first=1.0)
 
     def _measured(self, point: Point) -> Point:

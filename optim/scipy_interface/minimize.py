@@ -29,6 +29,7 @@ from optim.scipy_interface.results import (
     NEAREST,
     NumPyObjective,
     adapted_callback,
+    hessian_products,
     own_options,
 )
 from optim.stochastic.adadelta import AdaDelta
@@ -82,13 +83,15 @@ def minimize(
 ) -> OptimizeResult:
     """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
 
+    x0          an array of any shape, which is that of the result's x and of the gradient as well
     method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
                 that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
                 options, for instance method="OWL-QN", options={"l1": 0.1}
     jac         True: fun returns (value, gradient); or a callable jac(x, *args). On NumPy arrays
                 also "2-point", "3-point" or "cs", for differences of values; and None, for True
                 where fun returns a pair and "2-point" where it returns a number
-    hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args)
+    hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args),
+                for a table x of shape x.shape + x.shape
     bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class takes
     tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
     callback    as callback(intermediate_result=OptimizeResult) or callback(state) if its parameter
@@ -105,7 +108,7 @@ def minimize(
     cls = _solver_class(method)
     rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if callable(hess) and hessp is None and "hessp" in _fields(cls):
-        hess, hessp = None, lambda x, v, *rest, hess=hess: hess(x, *rest) @ v
+        hess, hessp = None, hessian_products(hess)
     _refuse(cls, method, hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
     given: dict[str, Any] = {} if tol is None else {"gradient_tolerance": tol}
     if bounds is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -13,6 +13,8 @@ from optim.core.arrays import Array
 from optim.core.driver import Callback
 from optim.core.state import State
 from optim.proximal.projections import Box
+
+Index: TypeAlias = tuple[int, ...]
 
 DIFFERENCES = ("2-point", "3-point", "cs")
 
@@ -86,9 +88,10 @@ class NumPyObjective:
         steps = np.finfo(x.dtype).eps ** power * np.maximum(np.abs(x), 1.0)
         if self.eps is not None:
             steps = np.broadcast_to(np.asarray(self.eps, x.dtype), x.shape)
-        return np.array([self._derivative(kind, x, value, i, steps[i]) for i in range(x.size)])
+        slopes = [self._derivative(kind, x, value, i, steps[i]) for i in np.ndindex(x.shape)]
+        return np.reshape(slopes, x.shape)
 
-    def _derivative(self, kind: str, x: Array, value: Any, i: int, step: float) -> Any:
+    def _derivative(self, kind: str, x: Array, value: Any, i: Index, step: float) -> Any:
         def at(change: complex) -> Any:
             moved = x.astype(complex) if kind == "cs" else x.copy()
             moved[i] += change
@@ -104,12 +107,23 @@ class NumPyObjective:
         step = (x[i] + step) - x[i]  # as far as x really moves
         return (at(step) - value) / step
 
-    def _room(self, x: Array, i: int) -> tuple[float, float]:
+    def _room(self, x: Array, i: Index) -> tuple[float, float]:
         lower, upper = (
             np.broadcast_to(bound, x.shape)[i]
             for bound in (self.box.lower, self.box.upper)  # type: ignore[union-attr]
         )
         return float(x[i] - lower), float(upper - x[i])
+
+
+def hessian_products(hess: Callable[..., Any]) -> Callable[..., Array]:
+    """Products with the Hessian, for a function that returns all of it."""
+
+    def product(x: Array, v: Array, *args: Any) -> Array:
+        hessian = hess(x, *args)
+        # A matrix beside a vector, of any kind: sparse, or scipy.sparse.linalg.LinearOperator.
+        return hessian @ v if v.ndim == 1 else np.tensordot(hessian, v, v.ndim)
+
+    return product
 
 
 def _number(value: Any) -> Any:
@@ -121,7 +135,8 @@ def _vector(gradient: Any, x: Array) -> Any:
     """Lists and numbers as arrays."""
     if isinstance(gradient, (list, tuple, int, float)):
         gradient = np.asarray(gradient, dtype=x.dtype)
-    return gradient.reshape(-1) if getattr(gradient, "shape", None) == () else gradient
+    whole = getattr(gradient, "shape", None) == ()
+    return gradient.reshape((1,) * x.ndim) if whole else gradient
 
 
 def adapted_callback(callback: Callback | None) -> Callback | None:

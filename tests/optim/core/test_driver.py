@@ -205,7 +205,7 @@ def test_what_fun_returns_is_checked(returned, error, message):
 @pytest.mark.parametrize(
     ("x0", "error", "message"),
     [
-        (np.ones((2, 1)), ValueError, r"shape \(2, 1\)"),
+        (np.ones((2, 0)), ValueError, r"at least one element, but has shape \(2, 0\)"),
         (1.0, ValueError, r"shape \(\)"),
         ([], ValueError, "at least one element"),
         ([1j], TypeError, "complex128"),

@@ -80,3 +80,16 @@ def test_the_same_path_on_tensors(case):
     assert theirs.outcome is ours.outcome
     assert theirs.fun == pytest.approx(ours.fun, rel=1e-9)
     np.testing.assert_allclose(theirs.x.numpy(), ours.x, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_tensors_of_rank_2(case):
+    def fun(x):
+        value, gradient = ill_conditioned(x.reshape(-1))
+        return value, gradient.reshape(x.shape)
+
+    solver = case.make(max_iterations=6)
+    ours = solver.minimize(fun, START.reshape(4, 3))
+    theirs = solver.minimize(fun, torch.tensor(START.reshape(4, 3)))
+    assert isinstance(theirs.x, torch.Tensor)
+    np.testing.assert_allclose(theirs.x.numpy(), ours.x, rtol=1e-6, atol=1e-7)
