@@ -12,7 +12,7 @@ import numpy as np
 from distvec.array import hints
 from distvec.array.creation import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dist_array import DistArray
-from distvec.array.functions import where
+from distvec.array.functions import apply, where
 from distvec.array.handle import Home, check_session
 from distvec.array.looks import summary
 from distvec.array.namespace import Namespace, shared_names
@@ -124,11 +124,14 @@ class Session(Home):
         if not math.isfinite((stop - start) / step):
             raise ValueError(f"arange: needs finite numbers, got {start}, {stop} and {step}")
         length = length_of(max(0, math.ceil((stop - start) / step)), "length")
-        index = self._iota(length).astype(kind)
-        # The step that NumPy takes is the difference of its first two values.
-        first = kind.type(start)
-        result: DistArray = first + index * (kind.type(start + step) - first)
-        return result
+        # The step that NumPy takes is the difference of its first two values; of float16 it is
+        # taken in float32, and so is what follows.
+        work = np.dtype(np.float32) if kind == np.float16 else kind
+        first, second = kind.type(start), kind.type(start + step)
+        with np.errstate(over="ignore"):
+            difference = work.type(second) - work.type(first)
+        result: DistArray = work.type(first) + self._iota(length).astype(work) * difference
+        return result.astype(kind)
 
     def linspace(
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
@@ -140,12 +143,12 @@ class Session(Home):
         index = self._iota(num).astype(np.float64)
         low, high = float(start), float(stop)
         if gaps <= 0:
-            return (index * (high - low) + low).astype(kind)
+            return _rounded_down(index * (high - low) + low, kind)
         step = (high - low) / gaps
         values = index * step + low if step != 0 else index / float(gaps) * (high - low) + low
         if endpoint:
             values = where(index == float(num - 1), high, values)
-        return values.astype(kind)
+        return _rounded_down(values, kind)
 
     def _iota(self, length: int) -> DistArray:
         node = self.graph.make("iota", (), type_of((length,), np.dtype(np.int64)))
@@ -183,6 +186,12 @@ class Session(Home):
 
     def __repr__(self) -> str:
         return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"
+
+
+def _rounded_down(values: DistArray, kind: np.dtype[Any]) -> DistArray:
+    """Floats in ``kind``, where that is one of integers the next smaller ones."""
+    whole: DistArray = apply("floor", values) if kind.kind in "iu" else values
+    return whole.astype(kind)
 
 
 def local(

@@ -43,10 +43,15 @@ functions of what is not NaN take one sweep for each of NumPy's passes. `allclos
 and `array_equiv` give a `bool`, so they evaluate; so do `nanargmin` and `nanargmax`, which raise
 where all is NaN, and `average` with weights, which raises where these sum to zero.
 
-Floats accumulate in float64, integers in int64, and what comes out is rounded once. So a float32
-sum, mean, dot or norm is float32 as NumPy's, but mostly closer to the exact value: NumPy adds
-float32 in float32. Its last bits differ from NumPy's therefore; a sum that leaves float32 on the
-way, not at its end, is finite here.
+Floats accumulate in float64, integers in int64 or, if unsigned, uint64, and what comes out is
+rounded once. So a float32 sum, mean, dot or norm is float32 as NumPy's, but mostly closer to the
+exact value: NumPy adds float32 in float32, and float16 too. Its last bits differ from NumPy's
+therefore; a sum that leaves float32 on the way, not at its end, is finite here. Sums of integers
+are those of NumPy, modulo 2^64.
+
+float16 is rounded after each operation, integers wrap around, and a Python integer that the dtype
+of the array cannot hold is an `OverflowError`, as in NumPy 2. What has a float16 in it runs NumPy's
+own loops, never compiled ones: it takes less memory, not less time. Complex numbers are refused.
 
 `x[mask] = number` sets where a boolean vector is true, `x[:] = y` sets all; both are lazy.
 

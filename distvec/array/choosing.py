@@ -59,7 +59,8 @@ def compress(condition: Any, x: Any, axis: Any = None) -> Any:
 def putmask(x: Any, mask: Any, values: Any) -> None:
     """``values`` where ``mask`` is not zero, each at its own place: ``numpy.putmask``."""
     array_among("putmask", (x,))
-    given = _beside(x, values)
+    is_whole = type(values) is int and x.dtype.kind in "iu"
+    given = x.session.array(values, x.dtype) if is_whole else _beside(x, values)
     if given.shape not in ((), (1,), x.shape):
         raise NotImplementedError(
             f"putmask: values of shape {given.shape} would be repeated over {x.shape}; "
@@ -79,10 +80,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         raise TypeError(
             f"copyto: dst is a {type(dst).__name__} on the client; write dst[...] = src.numpy()"
         )
-    source = _beside(dst, src)
-    is_number = type(src) in (int, float)  # whatever its size: its kind alone decides
-    fits = source.dtype.kind == "i" and dst.dtype.kind == "f"
-    if not (is_number and fits) and not np.can_cast(source.dtype, dst.dtype, casting):
+    # Of a Python number its kind alone decides, and an integer takes the dtype where it goes.
+    is_whole = type(src) is int and dst.dtype.kind in "iuf"
+    source = dst.session.array(src, dst.dtype) if is_whole else _beside(dst, src)
+    if not np.can_cast(source.dtype, dst.dtype, casting):
         raise TypeError(
             f"Cannot cast array data from {source.dtype!r} to {dst.dtype!r} according to the rule "
             f"{casting!r}"

@@ -55,7 +55,8 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = False) -> Any:
     _check_extents(terms)
     split = next((t.labels[0] for t in terms if t.on_servers and t.labels), "")
     result = _contracted(terms, split, output) if split else _on_client(terms, output)
-    return result
+    # Sums of integers are wide until here; NumPy adds them up in their own dtype.
+    return result.astype(np.result_type(*(term.array.dtype for term in terms)))
 
 
 def _parsed(subscripts: str, count: int) -> tuple[list[str], str]:

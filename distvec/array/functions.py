@@ -63,7 +63,7 @@ def round(x: A, decimals: int = 0) -> A:
     """
     array_among("round", (x,))
     decimals = operator.index(decimals)
-    if x.dtype.kind == "i" and decimals >= 0:
+    if x.dtype.kind in "iu" and decimals >= 0:
         return x.copy()
     if decimals == 0:
         return elementwise(x, "round", x)
@@ -84,7 +84,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def clip(x: A, min: Any = None, max: Any = None) -> A:
     """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
     array_among("clip", (x,))
-    if x.dtype.kind == "i":  # as NumPy, whatever cannot be exceeded is no limit
+    if x.dtype.kind in "iu":  # as NumPy, whatever cannot be exceeded is no limit
         limits = np.iinfo(x.dtype)
         min = None if type(min) is int and min <= limits.min else min
         max = None if type(max) is int and max >= limits.max else max

@@ -46,7 +46,7 @@ def push(x: H, indices: Any, values: Any) -> H:
     """
     where = None if indices is None else as_indices(indices, _length(x))
     shape = x.shape if where is None else (len(where), *x.shape[1:])
-    given = np.asarray(values)
+    given = as_given(values, x.dtype)
     if not broadcasts(given.shape, shape):
         raise ValueError(_misfit(x, where, given))
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
@@ -90,6 +90,16 @@ def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray
             np.add.at(changed, where, given)
         with x.session.holders.lock:
             return x.become(x.session.graph.client_value(changed, x.dtype))
+
+
+def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """``values``, to be added to integers or floats of ``dtype``, in which Python's integers are.
+
+    ``OverflowError`` for one that it does not hold.
+    """
+    given: npt.NDArray[Any] = np.asarray(values)
+    are_weak = given.dtype.kind in "iuO" and not hasattr(values, "dtype") and dtype.kind in "iu"
+    return np.asarray(values, dtype) if are_weak else given
 
 
 def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:

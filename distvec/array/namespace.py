@@ -140,13 +140,13 @@ class Namespace:
 
     __name__ = "distvec"  # array-api-compat, and so SciPy, tells libraries apart by it
     __array_api_version__ = VERSIONS[-1]
-    float64, float32 = np.dtype(np.float64), np.dtype(np.float32)
-    int64, int32, bool = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.bool_)
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
     linalg = _Linalg()
 
     def __init__(self, session: Home) -> None:
         self._session = session
+        for name in DTYPES:
+            setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
             setattr(self, name, functions.of_op(name))
         for name in PUBLIC:

@@ -207,6 +207,6 @@ class Arithmetic(Handle):
         return int(self.scalar("int()"))
 
     def __index__(self) -> int:
-        if self.dtype.kind != "i":
+        if self.dtype.kind not in "iu":
             raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
         return int(self.scalar("index()"))

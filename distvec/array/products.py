@@ -20,7 +20,7 @@ from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Graph, Node
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.types import array_type, client_type
+from ps_backend.program.types import array_type, client_type, summed
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -31,8 +31,8 @@ _BOOL = np.dtype(np.bool_)
 def dot(x: Any, y: Any) -> Any:
     """``numpy.dot``: a scalar operand multiplies, else as ``@``; lazy.
 
-    The inner product of two vectors is one pass without a temporary, accumulated in float64
-    (int64).
+    The inner product of two vectors is one pass without a temporary, accumulated wide as
+    their sum is.
     """
     first, second = both(x, y, "dot")
     if first.ndim == 0 or second.ndim == 0:
@@ -102,12 +102,10 @@ def _product(x: A, y: A, name: str) -> A:
     if x.ndim == y.ndim == 1 and not (x.node.on_client and y.node.on_client):
         return inner(x, y, _result(x, y))
     dtype = _result(x, y)
-    wide = np.dtype(np.int64) if dtype == _BOOL else dtype
     with x.session.holders.lock:
         graph = x.session.graph
-        first, second = (build.cast(graph, one.node, wide) for one in (x, y))
-        product = x.like(_matrix_product(graph, first, second))
-    return elementwise(product, "not_equal", product, 0) if dtype == _BOOL else product
+        first, second = (build.cast(graph, one.node, dtype) for one in (x, y))
+        return x.like(_matrix_product(graph, first, second))
 
 
 def _result(x: Arithmetic, y: Arithmetic) -> np.dtype[Any]:
@@ -171,17 +169,19 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
 
 def _row_products(x: A, y: A) -> A:
     dtype = _result(x, y)
+    wide = summed(dtype.name)
     with x.session.holders.lock:
         graph = x.session.graph
-        rows = [build.cast(graph, one.node, dtype) for one in (x, y)]
-        return x.like(graph.make("row_dot", tuple(rows), array_type(x.space, dtype)))
+        rows = [build.cast(graph, one.node, wide) for one in (x, y)]
+        products = graph.make("row_dot", tuple(rows), array_type(x.space, wide))
+        return x.like(build.cast(graph, products, dtype))
 
 
 def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 
     Of a table: along ``axis``, or over all elements without one, where ``ord`` is None or "fro".
-    float32 stays float32 (accumulated in float64), other dtypes give float64.
+    Floats stay in their dtype (accumulated in float64), other dtypes give float64.
     """
     over = axis_of(x, "norm", axis)
     if x.ndim == 0:

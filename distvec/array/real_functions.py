@@ -89,7 +89,8 @@ def sinc(x: A) -> A:
 def i0(x: A) -> A:
     """Modified Bessel function of order 0: SciPy's, some units in the last place off NumPy's."""
     kind = as_array("i0", x).dtype
-    return elementwise(x, "i0", x if kind.kind == "f" else x.astype(np.float64))
+    kind = kind if kind.kind == "f" else np.dtype(np.float64)
+    return elementwise(x, "i0", x.astype(kind)).astype(kind)
 
 
 def _equals(x: A, value: float) -> A:

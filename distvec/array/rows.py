@@ -19,7 +19,7 @@ from distvec.array.reductions import axis_of, max, sum
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.shapes import on_client
-from ps_backend.program.types import array_type, client_type
+from ps_backend.program.types import array_type, client_type, summed
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -75,14 +75,15 @@ def cumulative_prod(
 
 def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:
     over = _own_axis(x, name, axis)
-    kind = _accumulated(x.dtype) if dtype is None else check_dtype(dtype)
+    kind = summed(x.dtype.name) if dtype is None else check_dtype(dtype)
     with x.session.holders.lock:
         graph, node = x.session.graph, build.cast(x.session.graph, x.node, kind)
         if node.on_client:
             type = client_type(kind, node.type.shape)
             result = on_client(graph, "client.cumulative", (node,), type, (name, over))
         else:
-            result = graph.make(f"row_{name}", (node,), node.type)
+            node = build.cast(graph, node, summed(kind.name))
+            result = build.cast(graph, graph.make(f"row_{name}", (node,), node.type), kind)
         found = x.like(result)
     if not include_initial:
         return found
@@ -90,12 +91,6 @@ def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -
         graph.make("fill", (graph.constant(name == "cumprod", kind),), _of_width(found, 1))
     )
     return concatenate([first, found], axis=1)
-
-
-def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind == "f":
-        return dtype
-    return _UNSIGNED if dtype.kind == "u" else _INT
 
 
 def cumsum(x: A, axis: Any = None, dtype: Any = None) -> A:

@@ -24,12 +24,13 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     if ops.TABLE[name].compares:
         operands, kinds = _clamp_out_of_range(list(operands), kinds)
     op, resolved = dtypes.resolve(name, kinds)
-    if op == "int_pow":
+    if op == "int_pow" and resolved[-1].kind == "i":
         _check_integer_exponent(operands[1])
     args = []
     for operand, dtype in zip(operands, resolved, strict=False):  # the last one is the result's
         if not isinstance(operand, Node):
-            operand = graph.constant(operand, dtype)
+            # np.where takes the numbers as arrays: what is out of range wraps around.
+            operand = graph.constant(np.asarray(operand) if op == "where" else operand, dtype)
         elif operand.dtype is not dtype:
             operand = cast(graph, operand, dtype)
         args.append(operand)
@@ -76,7 +77,7 @@ def _are_aligned(a: NodeType, b: NodeType) -> bool:
 
 def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[Any], Any]:
     """Compare with a Python integer that the other dtype cannot hold as NumPy does: exactly."""
-    integers = [kind for kind in kinds if isinstance(kind, np.dtype) and kind.kind == "i"]
+    integers = [kind for kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iu"]
     for position, node in enumerate(nodes):
         if type(node) is int and integers:
             limits = np.iinfo(integers[0])
@@ -90,7 +91,7 @@ def _check_integer_exponent(exponent: Any) -> None:
     """NumPy refuses negative exponents of integers; only a known exponent can be checked."""
     value = exponent.value if isinstance(exponent, Node) and exponent.op == "const" else exponent
     if isinstance(value, Node):
-        if value.dtype.kind == "b":
+        if value.dtype.kind in "bu":
             return
         raise NotImplementedError(
             "integer ** integer array: the exponents, which must not be negative, are not known "

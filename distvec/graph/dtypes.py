@@ -17,7 +17,7 @@ Operand = np.dtype[Any] | type
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
-    """``dtype`` as one of the five supported ones, or ``TypeError`` saying which those are."""
+    """``dtype`` as one of those that servers have, or ``TypeError`` saying which those are."""
     try:
         resolved: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
@@ -35,7 +35,7 @@ def resolve(name: str, operands: tuple[Operand, ...]) -> tuple[str, tuple[np.dty
     """The op that runs, and the dtypes its arguments are cast to followed by that of the result.
 
     NumPy's promotion, NEP 50 included. ``TypeError`` as NumPy's where it has no loop, and where the
-    loop works in a dtype that the servers do not have (such as float16).
+    loop works in a dtype that the servers do not have (such as complex128).
     """
     if not any(isinstance(operand, np.dtype) for operand in operands):
         operands = tuple(np.dtype(operand) for operand in operands)

@@ -16,7 +16,14 @@ import numpy as np
 from distvec.graph.client_values import MOST_ELEMENTS, value_of
 from distvec.graph.expr import Graph, Node
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import ArrayType, ClientType, NodeType, array_type, client_type
+from ps_backend.program.types import (
+    ArrayType,
+    ClientType,
+    NodeType,
+    array_type,
+    client_type,
+    widest,
+)
 
 Shape = tuple[int, ...]
 
@@ -81,7 +88,7 @@ def scalar_of(graph: Graph, node: Node) -> Node:
         return reshaped(graph, node, ())
     if node.op == "fill":  # not computed yet, and then that of which it is made will do
         return node.args[0]
-    accumulator = np.dtype(np.float64 if node.dtype.kind == "f" else np.int64)
+    accumulator = widest(node.dtype.name)
     largest = graph.make("max", (node,), client_type(accumulator))
     return (
         largest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import hypothesis.strategies as st
 import numpy as np
@@ -24,6 +24,9 @@ SPECIAL = (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 5e-324, 1e308, 0
 
 _ORDINARY = 1e6
 
+_WIDTHS: dict[int, Literal[16, 32, 64]] = {2: 16, 4: 32, 8: 64}
+"""By bytes of a float its bits."""
+
 
 def server_counts() -> st.SearchStrategy[int]:
     """How many servers hold the data."""
@@ -40,8 +43,8 @@ def spaces(min_length: int = 0) -> st.SearchStrategy[DenseSpace]:
     return lengths(min_length).map(DenseSpace)
 
 
-def dtypes(kinds: str = "fib") -> st.SearchStrategy[str]:
-    """Names of dtypes that servers have: floats, integers and booleans, or some of these kinds."""
+def dtypes(kinds: str = "fiub") -> st.SearchStrategy[str]:
+    """Names of dtypes that servers have: floats, integers and booleans, or of some kinds."""
     return st.sampled_from([name for name in DTYPES if np.dtype(name).kind in kinds])
 
 
@@ -50,8 +53,9 @@ def vectors(
 ) -> st.SearchStrategy[npt.NDArray[Any]]:
     """Vectors of shape ``(length,)``: a few drawn elements, repeated.
 
-    Floats lie in ``[-scale, scale]``, integers in ``[-20, 20]``; with ``special`` there are also
-    infinities, NaN, zeros of both signs, the least and the greatest, and the limits of integers.
+    Floats lie in ``[-scale, scale]``, integers in ``[-20, 20]``, unsigned ones from 0 on; with
+    ``special`` there are also infinities, NaN, zeros of both signs, the least and the greatest, and
+    the limits of integers.
     """
     kind = np.dtype(dtype)
     few = st.lists(_elements(kind, special, scale), min_size=1, max_size=17)
@@ -74,17 +78,17 @@ def scalars(dtype: str | None = None) -> st.SearchStrategy[Any]:
 def _elements(kind: np.dtype[Any], special: bool, scale: float) -> st.SearchStrategy[Any]:
     if kind.kind == "b":
         return st.booleans()
-    if kind.kind == "i":
+    if kind.kind in "iu":
         limits = np.iinfo(kind)
-        ordinary = st.integers(-20, 20)
+        ordinary = st.integers(max(-20, int(limits.min)), 20)
         return ordinary | st.sampled_from((limits.min, limits.max)) if special else ordinary
-    limit = float(kind.type(scale))
-    numbers = st.floats(-limit, limit, width=32 if kind.itemsize == 4 else 64)
+    limit = float(kind.type(min(scale, float(np.finfo(kind).max))))
+    numbers = st.floats(-limit, limit, width=_WIDTHS[kind.itemsize])
     return _special_floats(kind) | numbers if special else numbers
 
 
 def _special_floats(kind: np.dtype[Any]) -> st.SearchStrategy[float]:
-    greatest = 1e38 if kind.itemsize == 4 else math.inf
+    greatest = math.inf if kind.itemsize == 8 else float(np.finfo(kind).max) / 4
 
     def fitting(value: float) -> float:
         return value if math.isinf(value) else float(kind.type(np.clip(value, -greatest, greatest)))

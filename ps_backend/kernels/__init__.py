@@ -9,7 +9,7 @@ mixed    numexpr with compiled loops for linear combinations and inner products,
          share; for arrays of middle length, and for very long sweeps
 numba    one loop compiled for the structure, at the speed of memory; for long arrays
 rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are not flat, such as
-         those with rows of several shapes, or reductions along axis 0
+         those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
@@ -42,6 +42,8 @@ length that is a hundred passes of the other engine."""
 LINEAR_FROM_LENGTH = 1 << 18
 """Global length from which the compiled loops of inner products and linear combinations are used,
 of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
+_NEVER_COMPILED = frozenset({"float16"})
+"""Dtypes that numba has no arithmetic of; NumPy has."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 
@@ -51,7 +53,7 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     """
-    if not sweep.is_flat:
+    if not sweep.is_flat or any(value.dtype in _NEVER_COMPILED for value in sweep.types):
         return "rows"
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
         return "numexpr"

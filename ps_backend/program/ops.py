@@ -123,9 +123,9 @@ def _logical(name: str, numpy: np.ufunc, text: str) -> Op:
     return Op(name, numpy.nin, numpy, text, separate=True, error="truth")
 
 
-def _of_ints(name: str, numpy: np.ufunc, text: str) -> Op:
-    """The kind for integers of another op."""
-    return Op(name, numpy.nin, numpy, text, integral=True, internal=True)
+def _of_ints(name: str, numpy: np.ufunc, text: str = "") -> Op:
+    """The kind for integers of another op; without a text its own loop computes it."""
+    return Op(name, numpy.nin, numpy, text, loop=not text, integral=True, internal=True)
 
 
 def _select(condition: Any, first: Any, second: Any) -> Any:
@@ -154,9 +154,9 @@ _ROWS = (
         on_int="int_floor_divide",
         costly=True,
     ),
-    _of_ints("int_floor_divide", np.floor_divide, "_int_floor_divide({0}, {1})"),
+    _of_ints("int_floor_divide", np.floor_divide),
     Op("remainder", 2, np.remainder, "_remainder({0}, {1})", on_int="int_remainder", costly=True),
-    _of_ints("int_remainder", np.remainder, "_int_remainder({0}, {1})"),
+    _of_ints("int_remainder", np.remainder),
     _loop("fmod", np.fmod),
     Op("pow", 2, np.power, "{0} ** {1}", on_int="int_pow", costly=True, ulps=_LIBM_ULPS),
     _of_ints("int_pow", np.power, "_int_pow({0}, {1})"),
@@ -169,7 +169,7 @@ _ROWS = (
     Op("sign", 1, np.sign, "_sign({0})", error="step"),
     Op("signbit", 1, np.signbit, on_bool="false", loop=True),
     _loop("copysign", np.copysign),
-    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", on_bool="copy", error="square"),
+    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", error="square"),
     Op(
         "reciprocal",
         1,
@@ -179,7 +179,7 @@ _ROWS = (
         on_int="int_reciprocal",
         error="inverse",
     ),
-    _of_ints("int_reciprocal", np.reciprocal, "{0} if -2 < {0} < 2 else 0"),
+    _of_ints("int_reciprocal", np.reciprocal),
     Op("maximum", 2, np.maximum, "_maximum({0}, {1})", on_bool="logical_or", error="contraction"),
     Op("minimum", 2, np.minimum, "_minimum({0}, {1})", on_bool="logical_and", error="contraction"),
     _loop("fmax", np.fmax),
@@ -344,6 +344,6 @@ def specialise(name: str, dtype: str) -> str:
     op = TABLE[name]
     if dtype == "bool" and op.on_bool:
         return op.on_bool
-    if dtype in ("int32", "int64") and op.on_int:
+    if np.dtype(dtype).kind in "iu" and op.on_int:
         return op.on_int
     return name

@@ -50,10 +50,16 @@ def partial_types(sweep: Sweep, reduction: Reduction) -> tuple[ValueType, ...]:
     value, layout = types[reduction.args[0]], layout_of(reduction)
     if layout in ("slots", "listed"):
         return (value,)
-    row = value.row if layout else ()
+    row, found = value.row if layout else (), accumulators(sweep, reduction)
     if reducer.arity == 2 and layout:
         row += types[reduction.args[1]].row
-    return tuple(ValueType(dtype.name, row) for dtype in reducer.accumulators(value.dtype))
+    return tuple(ValueType(dtype.name, row) for dtype in found)
+
+
+def accumulators(sweep: Sweep, reduction: Reduction) -> tuple[np.dtype[Any], ...]:
+    """Dtypes of what a reduction leaves; of two factors, those for the dtype of their products."""
+    kinds = [np.dtype(sweep.types[arg].dtype) for arg in reduction.args]
+    return REDUCERS[reduction.op].accumulators(np.result_type(*kinds).name)
 
 
 def entries(call: SweepCall, reduction: Reduction, first: int, length: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from ps_backend.errors import NothingToReduce
 from ps_backend.program import ops, row_ops
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import ValueType, widest
 
 Partial = tuple[Any, ...]
 """A partial result: an array, or two of those that locate."""
@@ -31,8 +31,8 @@ _FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """One reduction. Floats accumulate in float64, everything else in int64, if nothing else is
-    said.
+    """One reduction. Floats accumulate in float64, unsigned integers in uint64, everything else in
+    int64, if nothing else is said.
     """
 
     name: str
@@ -106,10 +106,7 @@ class Reducer:
 
     def accumulators(self, dtype: str) -> tuple[np.dtype[Any], ...]:
         """Dtypes of the arrays of partial results, one element a block, of values of ``dtype``."""
-        if self.accumulator:
-            wide = np.dtype(self.accumulator)
-        else:
-            wide = _FLOAT if dtype.startswith("float") else _INT
+        wide = np.dtype(self.accumulator) if self.accumulator else widest(dtype)
         return (wide, _INT) if self.locates else (wide,)
 
     def over_rows(self, rows: np.ndarray) -> np.ndarray:
@@ -178,11 +175,11 @@ _ROWS = (
         "_int_sum({})",
         "{a} + {b}",
         identity=0,
-        doc="Sum of the elements: floats in their dtype, integers and booleans as int64.",
+        doc="Sum of the elements: floats in their dtype, integers and booleans as int64 or uint64.",
     ),
     Reducer("dot", np.add, "_sum({})", join="{a} + {b}", identity=0, arity=2),
     # T.T @ U, of tables or vectors T and U
-    Reducer("gram", np.add, identity=0, accumulator="float64", arity=2, layout="tree"),
+    Reducer("gram", np.add, identity=0, arity=2, layout="tree"),
     # the values themselves, and those at some slots: the second value is a list of them
     Reducer("collect", np.concatenate, picks=True, layout="slots"),
     Reducer("take", np.take, picks=True, arity=2, layout="listed"),

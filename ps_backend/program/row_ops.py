@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import ops
-from ps_backend.program.types import Row, ValueType
+from ps_backend.program.types import Row, ValueType, summed, widest
 
 Values = tuple[ValueType, ...]
 """The types of the arguments of a step."""
@@ -177,11 +177,11 @@ def _one_dtype(values: Values) -> str:
 def _dot_of(values: Values, params: Params) -> ValueType:
     dtype = _one_dtype(values)
     _need(width(values[0]) == width(values[1]), "needs rows of one length")
-    return ValueType(dtype if dtype.startswith("float") else "int64")
+    return ValueType(summed(dtype).name)
 
 
 def _row_dot(out: Any, place: Place, x: Any, y: Any) -> Any:
-    wide = np.float64 if out.dtype.kind == "f" else np.int64
+    wide = widest(out.dtype.name)
     x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
     return np.vecdot(x, y, out=out, casting="same_kind")
 
@@ -213,8 +213,7 @@ def _places_in_rows(values: Values, params: Params) -> ValueType:
 
 def _running(values: Values, params: Params) -> ValueType:
     width(values[0])
-    dtype = values[0].dtype
-    return ValueType(dtype if dtype.startswith("float") else "int64", values[0].row)
+    return ValueType(summed(values[0].dtype).name, values[0].row)
 
 
 def _row_sort(out: Any, place: Place, x: Any) -> Any:
@@ -239,8 +238,7 @@ def _row_argsort(out: Any, place: Place, x: Any) -> Any:
 
 def _accumulate(ufunc: np.ufunc) -> Callable[..., Any]:
     def run(out: Any, place: Place, x: Any) -> Any:
-        wide = np.float64 if out.dtype.kind == "f" else out.dtype
-        ufunc.accumulate(x, axis=1, dtype=wide, out=out)
+        ufunc.accumulate(x, axis=1, dtype=widest(out.dtype.name), out=out)
         return out
 
     return run

@@ -101,7 +101,7 @@ def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
         return args[1] == args[2] == result
     if not row.has_loops:  # of our own, on floats
         return {*args, result} in ({"float64"}, {"float32"})
-    if row.integral and not result.startswith("int"):
+    if row.integral and np.dtype(result).kind not in "iu":
         return False
     kinds = tuple(map(np.dtype, (*args, result)))
     try:

@@ -14,9 +14,22 @@ import numpy.typing as npt
 from ps_backend.limits import MOST_LENGTH, MOST_ROW_EXTENTS
 from ps_backend.program.spaces import Space, decode_space
 
-DTYPES = ("float64", "float32", "int64", "int32", "bool")
-FLOATS = DTYPES[:2]
+FLOATS = ("float64", "float32")
+"""Those that linear combinations and inner products are of."""
+DTYPES = (
+    *FLOATS,
+    "float16",
+    *("int64", "int32", "int16", "int8"),
+    *("uint64", "uint32", "uint16", "uint8"),
+    "bool",
+)
 _KINDS = {name: np.dtype(name) for name in DTYPES}
+_WIDEST = {
+    "f": np.dtype(np.float64),
+    "u": np.dtype(np.uint64),
+    "i": np.dtype(np.int64),
+    "b": np.dtype(np.int64),
+}
 
 Row = tuple[int, ...]
 """The shape of what an array has in one slot: ``()`` of vectors, ``(k,)`` of tables."""
@@ -28,6 +41,17 @@ def dtype_of(name: str) -> np.dtype[Any]:
     if found is None:
         raise TypeError(f"dtype {name!r} is not supported; use one of {', '.join(DTYPES)}")
     return found
+
+
+def widest(name: str) -> np.dtype[Any]:
+    """In what sums of values of dtype ``name`` are exact modulo 2^64, or as exact as can be."""
+    return _WIDEST[dtype_of(name).kind]
+
+
+def summed(name: str) -> np.dtype[Any]:
+    """The dtype of NumPy's sums of values of dtype ``name``: floats stay what they are."""
+    wide = widest(name)
+    return dtype_of(name) if wide.kind == "f" else wide
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ps_backend import errors
 from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
-from ps_backend.program.types import ArrayType, ValueType
+from ps_backend.program.types import ArrayType, ValueType, dtype_of
 from ps_backend.program.views import View
 from ps_backend.wire import ps_pb2 as pb
 
@@ -102,23 +103,34 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
     )
 
 
-def _scalar_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
-    """How scalars travel, and which of them are int32."""
+_Narrow = tuple[tuple[int, int, int], ...]
+"""Of integers narrower than they travel: which scalar, the least value and the greatest."""
+
+
+def _scalar_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, _Narrow]:
+    """How scalars travel, and which of them may not have all values that do."""
     few = len(types) <= _MOST_REMEMBERED_SCALARS  # else what is remembered would be large
     return _remembered_format(types) if few else _new_format(types)
 
 
-def _new_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
-    text = "".join("d" if value.dtype.startswith("float") else "q" for value in types)
-    narrow = tuple(k for k, value in enumerate(types) if value.dtype == "int32")
-    return struct.Struct("<" + text), narrow
+def _new_format(types: tuple[ValueType, ...]) -> tuple[struct.Struct, _Narrow]:
+    kinds = [dtype_of(value.dtype) for value in types]
+    limits = [(k, np.iinfo(kind)) for k, kind in enumerate(kinds) if kind.kind in "iu"]
+    narrow = tuple((k, int(one.min), int(one.max)) for k, one in limits if one.bits < 64)
+    return struct.Struct("<" + "".join(map(_letter, kinds))), narrow
+
+
+def _letter(kind: np.dtype[Any]) -> str:
+    """What ``struct`` calls the eight bytes of a scalar."""
+    return {"f": "d", "u": "Q"}.get(kind.kind, "q")
 
 
 _remembered_format = lru_cache(maxsize=4096)(_new_format)
 
 
 def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> bytes:
-    """Eight bytes per number: floats as float64, so NaN and inf pass, the rest as int64.
+    """Eight bytes per number: floats as float64, so NaN and inf pass, unsigned integers as uint64,
+    the rest as int64.
 
     Raises ``ValueError`` for a value its type cannot hold, or if there are too many or too few.
     """
@@ -137,9 +149,9 @@ def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, .
         )
     form, narrow = _scalar_format(types)
     values = form.unpack(data)
-    for k in narrow:
-        if not -(1 << 31) <= values[k] < 1 << 31:
-            raise errors.InvalidProgram(f"scalar {values[k]} is no int32")
+    for k, least, greatest in narrow:
+        if not least <= values[k] <= greatest:
+            raise errors.InvalidProgram(f"scalar {values[k]} is no {types[k].dtype}")
     return tuple(
         bool(value) if type_.dtype == "bool" else value
         for type_, value in zip(types, values, strict=True)

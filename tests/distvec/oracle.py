@@ -8,4 +8,16 @@ from ps_backend.program.types import DTYPES
 
 OPERATIONS = ELEMENTWISE
 
-__all__ = ["DTYPES", "LENGTHS", "OPERATIONS", "Operation", "assert_close", "outcome", "vectors"]
+WIDE = tuple(name for name in DTYPES if name != "float16")
+"""Those in which NumPy's own sums neither overflow nor lose most digits on the way."""
+
+__all__ = [
+    "DTYPES",
+    "LENGTHS",
+    "OPERATIONS",
+    "WIDE",
+    "Operation",
+    "assert_close",
+    "outcome",
+    "vectors",
+]

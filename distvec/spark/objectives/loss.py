@@ -199,7 +199,7 @@ class LogisticLoss:
             raise ValueError("w belongs to another session than this loss")
         if w.shape != (self.dimension,):
             raise ValueError(f"w has shape {w.shape}, this loss needs ({self.dimension},)")
-        if w.dtype.kind != "f":
+        if w.dtype.name not in _DTYPES:
             raise TypeError(f"w has dtype {w.dtype}; allowed are float64 and float32")
 
     def _evaluate(self, w: DistArray) -> tuple[float, DistArray]:

@@ -20,7 +20,7 @@ from distvec.spark.data.rows import BadRow, features_of
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.kernels import margins
 from distvec.spark.objectives.partition import WholeVectors
-from ps_backend.program.types import ArrayType
+from ps_backend.program.types import FLOATS, ArrayType
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def scores(
         raise RuntimeError(STOPPED)
     if df.sparkSession.sparkContext is not session.spark_context:
         raise ValueError("the data belongs to another SparkContext than the weights")
-    if weights.dtype.kind != "f":
+    if weights.dtype.name not in FLOATS:
         raise TypeError(f"weights have dtype {weights.dtype}; allowed are float64 and float32")
     adopt(df)
     weights = weights.persist()

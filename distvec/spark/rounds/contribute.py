@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from distvec.array.handle import broadcasts
-from distvec.array.indexing import as_indices
+from distvec.array.indexing import as_given, as_indices
 from distvec.spark.access import Access, join
 from ps_backend.program.types import ArrayType
 
@@ -164,9 +164,10 @@ def as_values(
 ) -> npt.NDArray[Any]:
     """``values`` as what is added to an array of ``type`` at the indices ``where``, or at all.
 
-    Stretched as NumPy does. ValueError or TypeError where they do not fit.
+    Stretched as NumPy does. ValueError, TypeError or OverflowError where they do not fit.
     """
-    given, dtype = np.asarray(values), type.dtype
+    dtype = type.dtype
+    given = as_given(values, dtype)
     shape = type.shape if where is None else (len(where), *type.row)
     if not broadcasts(given.shape, shape):
         allowed = f"{shape}, one row of shape {type.row}" if type.row else f"{shape}"

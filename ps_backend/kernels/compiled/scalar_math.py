@@ -263,30 +263,19 @@ def _floor_divide(a, b):  # type: ignore[no-untyped-def]
 
 
 @_inline
-def _int_floor_divide(a, b):  # type: ignore[no-untyped-def]
-    if b == 0:
-        return a * 0
-    if b == -1:
-        return -a
-    return a // b
-
-
-@_inline
-def _int_remainder(a, b):  # type: ignore[no-untyped-def]
-    if b == 0 or b == -1:
-        return a * 0
-    return a % b
-
-
-@_inline
 def _int_pow(a, b):  # type: ignore[no-untyped-def]
-    result = a * 0 + 1
+    result = type(a)(1)
     while b > 0:
         if b & 1:
             result *= a
         a *= a
         b >>= 1
     return result
+
+
+@_inline
+def _to_uint64(a):  # type: ignore[no-untyped-def]
+    return np.uint64(a) if a >= 2.0**63 else np.uint64(np.int64(a))
 
 
 @_inline

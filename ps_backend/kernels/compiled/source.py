@@ -16,31 +16,24 @@ from ps_backend.kernels.compiled import reductions
 from ps_backend.kernels.lowering.split import Split
 from ps_backend.program import ops
 from ps_backend.program.combination import OP as COMBINE
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Step, partial_dtypes
+from ps_backend.program.sweep import partial_dtypes
+from ps_backend.program.types import FLOATS
 
 _CHUNK = 512
 
 _HEADER = """\
 import math
 import numpy as np
-from numba import boolean, float32, float64, int32, int64, njit
+from numba import (
+    boolean, float32, float64, int8, int16, int32, int64, njit, uint8, uint16, uint32, uint64,
+)
 from ps_backend.kernels.compiled.scalar_math import (
     _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
-    _int_floor_divide, _int_pow, _int_remainder, _int_sum, _isinf, _largest, _least_number, _log,
-    _max, _maximum, _min, _minimum, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,
-    _uniform,
+    _int_pow, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min, _minimum,
+    _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum, _to_uint64, _uniform,
 )
 """
 _LINEAR = "from distvec_linear import combine, multi_dot\n"
-
-_CONVERT = {
-    "float64": "float64({})",
-    "float32": "float32({})",
-    "int64": "int64({})",
-    "int32": "int32({})",
-    "bool": "boolean({})",
-}
 
 
 _TOTALS = ("if skip:", "    totals[:] = products[:, b]", "else:", "    totals[:] = 0.0")
@@ -120,7 +113,7 @@ class _Writer:
         for value in range(self._own):
             yield f"in{value}", _array(sweep.inputs[value].dtype)
         for value, scalar in enumerate(sweep.scalars, len(sweep.inputs)):
-            yield f"v{value}", "boolean" if scalar.dtype == "bool" else scalar.dtype
+            yield f"v{value}", _numba(scalar.dtype)
         for k, value in enumerate(sweep.outputs):
             yield f"out{k}", _array(sweep.types[value].dtype)
         for k, reduction in enumerate(sweep.reductions):
@@ -198,19 +191,35 @@ class _Writer:
         yield "    _index = offset + c0 + i"
         for v in sorted(needed - {*steps, *self._scalars}):
             yield f"    v{v} = y{v}[i] != 0" if v in self._masks else f"    v{v} = x{v}[i]"
-        yield from (
-            f"    v{v} = {_expression(sweep.steps[v - first])}" for v in steps if v in needed
-        )
+        yield from (f"    v{v} = {self._expression(v)}" for v in steps if v in needed)
         yield from (f"    {store}" for store, _ in stores)
+
+    def _expression(self, value: int) -> str:
+        """The text of one step."""
+        sweep = self._sweep
+        step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
+        result = step.type.dtype
+        text = ops.TABLE[step.op].numba.format(*(f"v{arg}" for arg in step.args))
+        if step.op == "cast":
+            if result == "bool":
+                text = f"{text} != 0"
+            elif sweep.types[step.args[0]].dtype in FLOATS and result in _BY_WAY_OF:
+                text = _BY_WAY_OF[result].format(text)
+        return f"{_numba(result)}({text})"
+
+
+_BY_WAY_OF = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32({})"),
+    "uint32": "int64({})",
+    "uint64": "_to_uint64({})",
+}
+"""What floats become before they become these integers, as in NumPy: so -1.0 wraps around."""
 
 
 def _array(dtype: str) -> str:
-    return f"{'boolean' if dtype == 'bool' else dtype}[::1]"
+    return f"{_numba(dtype)}[::1]"
 
 
-def _expression(step: Step | Combination) -> str:
-    template = ops.TABLE[step.op].numba
-    expression = template.format(*(f"v{arg}" for arg in step.args))
-    if step.op == "cast" and step.type.dtype == "bool":
-        expression = f"{expression} != 0"
-    return _CONVERT[step.type.dtype].format(expression)
+def _numba(dtype: str) -> str:
+    """What numba calls it."""
+    return "boolean" if dtype == "bool" else dtype

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.rows.slot_lists import Listed
-from ps_backend.program.partials import Arrays
+from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
 from ps_backend.program.sweep import Reduction, Sweep
 from ps_backend.program.tree import Tree
@@ -113,12 +113,12 @@ class ListedRows:
 
 def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
     """How a chunk is reduced, if its values are not just copied."""
-    if reduction.op == "gram":
-        return _square if reduction.args[0] == reduction.args[1] else _product
     reducer = REDUCERS[reduction.op]
-    if reducer.layout:
+    if reducer.layout and reduction.op != "gram":
         return _copied
-    wide = reducer.accumulators(sweep.types[reduction.args[0]].dtype)[0]
+    wide = accumulators(sweep, reduction)[0]
+    if reduction.op == "gram":
+        return _gram(wide, is_square=reduction.args[0] == reduction.args[1])
     if reduction.axis == 0:
         return _locate_below(reducer, wide) if reducer.locates else _below(reducer)
     return _locate(reducer, wide) if reducer.locates else _all(reducer, wide)
@@ -165,18 +165,20 @@ def _locate_below(reducer: Reducer, wide: np.dtype[Any]) -> Of:
     return of
 
 
-def _wide(values: Any) -> npt.NDArray[np.float64]:
-    wide: npt.NDArray[np.float64] = values.astype(np.float64, copy=False)
-    return wide
+def _gram(wide: np.dtype[Any], *, is_square: bool) -> Of:
+    def of(first: int, left: Any, right: Any) -> Partial:
+        # BLAS has floats alone; sums over a chunk of products of short integers are exact in them.
+        is_short = max(left.dtype.itemsize, right.dtype.itemsize) <= _SHORT
+        work = np.dtype(np.float64) if is_short else wide
+        a = left.astype(work, copy=False)
+        b = a if is_square else right.astype(work, copy=False)
+        return (np.matmul(a.T, b).astype(wide, copy=False),)
+
+    return of
 
 
-def _square(first: int, values: Any, _: Any) -> Partial:
-    wide = _wide(values)
-    return (np.matmul(wide.T, wide),)
-
-
-def _product(first: int, left: Any, right: Any) -> Partial:
-    return (np.matmul(_wide(left).T, _wide(right)),)
+_SHORT = 2
+"""Bytes of integers of which a product has 32 bits at most."""
 
 
 def joined_tree(folds: Sequence[Fold]) -> Tree[Partial]:

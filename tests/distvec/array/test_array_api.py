@@ -90,7 +90,10 @@ def test_dtypes_are_understood_in_every_form(ps: dv.Session) -> None:
     assert xp.result_type(x, np.float64(1.0), ps.ones(2, np.int64)) == np.float64
     assert xp.can_cast(x, np.float64) and not xp.can_cast(np.float64, xp.float32)
     info = xp.__array_namespace_info__()
-    assert info.dtypes(kind="integral") == {"int64": xp.int64, "int32": xp.int32}
+    integers = [f"{sign}int{bits}" for sign in ("", "u") for bits in (64, 32, 16, 8)]
+    assert info.dtypes(kind="integral") == {name: getattr(xp, name) for name in integers}
+    assert info.dtypes(kind="real floating")["float16"] == xp.float16 == np.float16
+    assert xp.isdtype(xp.uint8, "unsigned integer") and xp.iinfo(xp.int8).max == 127
     assert info.default_dtypes()["real floating"] == xp.zeros(1).dtype
     assert info.devices() == [info.default_device()] == [x.device]
 

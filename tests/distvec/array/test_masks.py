@@ -14,7 +14,7 @@ from hypothesis import given, settings
 import distvec as dv
 from distvec.testing import assert_plan
 from tests.distvec.conftest import SERVER_COUNTS
-from tests.distvec.oracle import DTYPES, LENGTHS, outcome, vectors
+from tests.distvec.oracle import LENGTHS, WIDE, outcome, vectors
 
 Call = Callable[[Any, Any, Any], Any]
 
@@ -113,8 +113,8 @@ CHANGED: dict[str, Call] = {
 def _operands(draw: st.DrawFn) -> tuple[Any, Any, Any]:
     length = draw(st.sampled_from(LENGTHS))
     tame = {"special": False, "scale": 100.0}
-    a = draw(vectors(length, draw(st.sampled_from(DTYPES)), **tame))
-    b = draw(vectors(length, draw(st.sampled_from(DTYPES)), **tame))
+    a = draw(vectors(length, draw(st.sampled_from(WIDE)), **tame))
+    b = draw(vectors(length, draw(st.sampled_from(WIDE)), **tame))
     return a, b, draw(vectors(length, "bool") | st.just(np.zeros(length, np.bool_)))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import distvec as dv
 from tests.distvec.conftest import SERVER_COUNTS
-from tests.distvec.oracle import DTYPES, LENGTHS, assert_close, outcome, vectors
+from tests.distvec.oracle import DTYPES, LENGTHS, WIDE, assert_close, outcome, vectors
 
 Call = Callable[..., Any]
 
@@ -52,7 +52,7 @@ STATISTICS: dict[str, Call] = {
 
 @settings(max_examples=8)
 @pytest.mark.parametrize("call", STATISTICS.values(), ids=STATISTICS)
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS), dtype=st.sampled_from(DTYPES))
+@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS), dtype=st.sampled_from(WIDE))
 def test_statistics(
     sessions: dict[int, dv.Session], call: Call, data: st.DataObject, count: int, dtype: str
 ) -> None:
@@ -115,13 +115,12 @@ def test_functions_of_real_arrays(
 ) -> None:
     length = data.draw(st.sampled_from(LENGTHS))
     special = name not in LOOSE
+    if not special and dtype == "float16":  # NumPy rounds to three digits on the way
+        return
     x, y = (data.draw(vectors(length, dtype, special=special, scale=100)) for _ in range(2))
     call = ELEMENTWISE.get(name) or LOOSE[name]
     theirs, their_error = outcome(call, x, y)
     ours, error = outcome(call, *map(sessions[count].array, (x, y)))
-    if error is TypeError and their_error is None:
-        assert dtype == "bool"  # float16, or int8
-        return
     assert (error is None) == (their_error is None)
     if error is None:
         assert_close(ours.numpy(), np.asarray(theirs), 0 if special else 64, name)

@@ -13,6 +13,7 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.in_process import connect_in_process
 from ps_backend.program import row_ops
 from ps_backend.program.reducers import PUBLIC, REDUCERS
+from ps_backend.program.types import widest
 from tests.ps_backend.rows import Rows
 
 SERVERS = (1, 2, 3, 7)
@@ -381,8 +382,9 @@ def test_gram_matrices(clients, n, k, dtype):
     _, found = run(clients, rows, (), [("gram", pair, None) for pair in pairs])
     a, b = x.astype(float), u.astype(float)
     for got, expected in zip(found, (a.T @ a, a.T @ b, a.T @ y, y @ b), strict=True):
-        assert got.dtype == np.float64 and got.shape == expected.shape
+        assert got.shape == expected.shape
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-8, equal_nan=True)
+    assert [got.dtype for got in found] == [widest(dtype)] * 2 + [np.float64] * 2
     assert (found[0] == found[0].T).all()
 
 

@@ -59,8 +59,8 @@ def scalar_of(type_: ValueType):
         return st.booleans()
     if type_.dtype.startswith("float"):
         return st.floats(allow_nan=True, allow_infinity=True)
-    bits = 32 if type_.dtype == "int32" else 64
-    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    limits = np.iinfo(type_.dtype)
+    return st.integers(limits.min, limits.max)
 
 
 @st.composite
