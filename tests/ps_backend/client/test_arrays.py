@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ps_backend.client import Client
+from ps_backend.client import Client, SharedArray
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
@@ -212,3 +212,23 @@ def test_an_update_goes_to_whom_it_concerns():
             client.update(shared._replace(number=99), [4999], [1.0])
         with pytest.raises(IndexError, match="5000"):
             client.update(shared, [5000], [1.0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:-1])
+def test_tasks_add_in_every_dtype(dtype):
+    """In shared arrays and in rounds, in that dtype: integers wrap around."""
+    x, kind = (np.arange(5000) % 100).astype(dtype), array_type(SPACE, dtype)
+    indices, added = np.array([1, 1, 5]), np.full(3, 100, dtype)
+    expected = x.copy()
+    np.add.at(expected, indices, added)
+    with connect_in_process(2) as client:
+        shared = SharedArray(client.new_id(), kind)
+        client.share([put(client, SPACE, x)], [shared])
+        client.update(shared, indices, added)
+        client.snapshot([shared], [copy := client.new_id()])
+        client.stage("r", 0, 0, SPACE, indices, added)
+        client.stage("r", 1, 0, SPACE, None, x)
+        client.commit("r", [(0, 0), (1, 0)], kind, total := client.new_id())
+        for found in (client.pull(shared), client.read(copy, kind), client.read(total, kind)):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
