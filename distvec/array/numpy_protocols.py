@@ -218,6 +218,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.inner: products.inner_product,
         np.outer: products.outer,
         np.einsum: einsum,
+        np.tensordot: lambda a, b, axes=2: products.tensordot(a, b, axes=axes),
         np.reshape: lambda x, shape, order="C", *, copy=None: creation.reshape(x, shape),
         np.ravel: lambda x, order="C": creation.reshape(x, -1),
         np.squeeze: creation.squeeze,

@@ -36,7 +36,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "argmin keepdims": lambda t: np.argmin(t, axis=1, keepdims=True),
     "count_nonzero 0": lambda t: np.count_nonzero(t, axis=0),
     "count_nonzero 1": lambda t: np.count_nonzero(t, axis=1),
-    "sum of nothing": lambda t: np.sum(t, axis=()),
+    "sum of nothing": lambda t: np.sum(np.abs(t), axis=()),
     "axis 2": lambda t: np.sum(t, axis=2),
     "axis twice": lambda t: np.sum(t, axis=(0, 0)),
     "sort 1": lambda t: np.sort(t, axis=1),
@@ -44,11 +44,9 @@ EXACT: dict[str, Callable[..., Any]] = {
     "transpose": lambda t: np.abs(t).T,
     "row beside": lambda t: np.maximum(t, t.max(axis=0)),
     "column beside": lambda t: np.minimum(t, np.max(t, axis=1, keepdims=True)),
-    "where a row": lambda t: np.where(t == t.max(axis=0), t, t.min(axis=0)),
+    "where a row": lambda t: np.where(t == t.max(axis=0), t, t.min(axis=0) + 0),
     "squeeze": lambda t: np.squeeze(np.max(t, axis=1, keepdims=True)),
     "expand a vector": lambda t: np.expand_dims(np.max(t, axis=1), 1),
-    "ravel": lambda t: np.ravel(np.abs(t)),
-    "reshape": lambda t: np.reshape(t, (-1, 1)),
     "reshape wrong": lambda t: np.reshape(t, (7, 11)),
     "columns beside": lambda t: np.concatenate([t, np.abs(t)], axis=1),
     "column stack": lambda t: np.column_stack([np.max(t, axis=1), t]),
@@ -123,6 +121,7 @@ def test_bits_are_numpys(
     sessions: dict[int, dv.Session], name: str, data: st.DataObject, count: int, dtype: str
 ) -> None:
     host = data.draw(tables(dtype, special=True))
+    host += host.dtype.type(0)  # of two zeros of different signs NumPy's loops take either
     theirs, their_error = outcome(EXACT[name], host)
     ours, error = outcome(lambda t: value_of(EXACT[name](t)), sessions[count].array(host))
     if error is NotImplementedError and not host.size:
@@ -321,7 +320,7 @@ def test_assigned_in_place(ps: dv.Session) -> None:
     np.add(t, 1, out=t)
     np.testing.assert_array_equal(t.numpy(), host + 1)
     with pytest.raises(ValueError, match="non-broadcastable output"):
-        alias += ps.ones((1000, 1)) * np.ones(3)[:2]
+        ps.ones((1000, 1)).assign(alias)
 
 
 @pytest.mark.parametrize(
