@@ -141,27 +141,26 @@ def inner(x: A, y: A, result: np.dtype[Any]) -> A:
     if result == _BOOL:
         return along(elementwise(x, "logical_and", x, y), "any", None, _BOOL)
     (wide,) = REDUCERS["sum"].accumulators(result.name)
+    if x.node.on_client or y.node.on_client:
+        product = elementwise(x, "multiply", x.astype(wide), y.astype(wide))
+        return along(product, "sum", None, result)
     with x.session.holders.lock:
         graph = x.session.graph
         first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
-        if x.node.on_client or y.node.on_client:
-            product = build.apply(graph, "multiply", (first, second), wide)
-            total = graph.make("sum", (product,), client_type(wide))
-        else:
-            total = graph.inner(first, second)
-        return x.like(build.cast(graph, total, result))
+        return x.like(build.cast(graph, graph.inner(first, second), result))
 
 
 def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     """Inner products along ``axis`` (array API): of two vectors, or of the rows of two tables."""
-    for operand in (x, y):
-        if axis_of(operand, "vecdot", None) is None and operand.ndim == 0:
-            raise ValueError("vecdot: both operands must have at least one dimension")
+    x, y = both(x, y, "vecdot")
+    if x.ndim == 0 or y.ndim == 0:
+        raise ValueError("vecdot: both operands must have at least one dimension")
     over = axis_of(x if x.ndim >= y.ndim else y, "vecdot", operator.index(axis))
     axis_of(x, "vecdot", axis), axis_of(y, "vecdot", axis)
     if x.ndim == y.ndim == 1:
         return inner(x, y, _result(x, y)) if x.shape == y.shape else _product(x, y, "vecdot")
-    if x.ndim == y.ndim and x.shape == y.shape and over == 1 and not x.node.on_client:
+    on_servers = not (x.node.on_client or y.node.on_client)
+    if x.shape == y.shape and over == 1 and on_servers:
         return _row_products(x, y)
     dtype = _result(x, y)
     return along(elementwise(x, "multiply", x, y), "sum", over, dtype)  # type: ignore[arg-type]
@@ -231,9 +230,11 @@ def _magnitude(x: A) -> A:
 
 
 def vdot(x: A, y: A) -> A:
-    """The inner product of all elements of two arrays; lazy."""
-    for operand in (x, y):
-        axis_of(operand, "vdot", None)
+    """The inner product of all elements of two arrays; lazy.
+
+    Beside a table, a small operand may be a NumPy array.
+    """
+    x, y = both(x, y, "vdot")
     if x.size != y.size:
         raise ValueError(f"vdot: shapes {x.shape} and {y.shape} not aligned")
     if x.shape != y.shape:
@@ -246,7 +247,7 @@ def inner_product(x: A, y: A) -> Any:
     x, y = both(x, y, "inner")
     if x.ndim == 0 or y.ndim == 0:
         return elementwise(x, "multiply", x, y)
-    return matmul(x, y.T if y.ndim == 2 else y)  # type: ignore[attr-defined]
+    return x @ (y.T if y.ndim == 2 else y)  # type: ignore[operator, attr-defined]
 
 
 def outer(x: A, y: Any, /) -> A:
