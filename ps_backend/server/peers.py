@@ -104,7 +104,7 @@ class Neighbours:
         self.messages += 1
         self.bytes += len(into) + sum(map(len, payload))
         asked = Asked(keep)
-        arguments = (asked.answer, addresses[server], request, payload, into)
+        arguments = (asked, addresses[server], request, payload, into)
         if self._peers.apart:
             thread = threading.Thread(target=self._fetch, args=arguments, name="distvec-fetch")
             thread.daemon = True
@@ -119,7 +119,7 @@ class Neighbours:
 
     def _fetch(
         self,
-        answer: Future[None],
+        asked: Asked,
         address: str,
         request: pb.Request,
         payload: Parts,
@@ -127,9 +127,9 @@ class Neighbours:
     ) -> None:
         try:
             self._deliver(address, request, payload, into)
-            answer.set_result(None)
+            asked.answer.set_result(None)
         except Exception as error:  # noqa: BLE001 - handed over to who waits
-            answer.set_exception(error)
+            asked.answer.set_exception(error)
 
     def _deliver(self, address: str, request: pb.Request, payload: Parts, into: memoryview) -> None:
         deadline, pause = float("inf"), _FIRST_PAUSE
@@ -152,7 +152,7 @@ class Neighbours:
 
 
 class Asked:
-    """An answer on its way."""
+    """An answer on its way, which keeps the memory that it comes into until it has come."""
 
     def __init__(self, keep: object) -> None:
         self.answer: Future[None] = Future()

@@ -138,7 +138,7 @@ class Viewed(Source):
         super().__init__(value)
         self._view, self._number, self._memory = view, number, session.store.memory
         self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
-        self._held: dict[Span, tuple[MemoryBlock, Array]] = {}
+        self._held: dict[Span, tuple[Asked, Array]] = {}
         sizes: Counter[int] = Counter()
         for span in self._spans(here.low, here.high):
             if span.server != session.index:
@@ -169,9 +169,9 @@ class Viewed(Source):
         """What the slots read from these."""
         return (span for span in self._spans(low, high) if span.server in self._few)
 
-    def hold(self, span: Span, block: MemoryBlock, low: int, high: int) -> None:
-        """These bytes of ``block`` are, or will be, what ``span`` names."""
-        self._held[span] = block, block.bytes[low:high].view(self.dtype)
+    def hold(self, span: Span, asked: Asked, memory: npt.NDArray[np.uint8]) -> None:
+        """What ``span`` names will be in ``memory``, which ``asked`` keeps."""
+        self._held[span] = asked, memory.view(self.dtype)
 
     def describe(self, span: Span) -> pb.Pieces:
         """It, in a request to who has it."""
@@ -196,7 +196,9 @@ class Viewed(Source):
             if span.server == self._home.here:
                 ready.append((target, self._local(span)))
             elif span in self._held:
-                ready.append((target, self._held[span][1].reshape(target.shape)))
+                answer, found = self._held[span]
+                asked.append(answer)
+                later.append((target, found.reshape(target.shape)))
             else:
                 into, block = target, scratch.block
                 if not target.flags.c_contiguous:

@@ -17,7 +17,7 @@ from ps_backend.kernels import Kernel
 from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
 from ps_backend.program.views import Span
-from ps_backend.server.peers import Asked, Neighbours, wait_for_all
+from ps_backend.server.peers import Asked, Neighbours
 from ps_backend.server.session import ServerSession
 from ps_backend.server.sources import (
     Aligned,
@@ -107,6 +107,7 @@ class Staging:
                 pause()
                 if len(self._sets) == 1:
                     begun = self._begin(following[0], neighbours)
+        done.sort(key=lambda run: run.first)
         return partials.concatenate(call, done)
 
     def _begin(self, run: _Run, neighbours: Neighbours) -> _Begun:
@@ -126,7 +127,10 @@ class Staging:
         return _Begun(run, inputs, finishes)
 
     def _cut(self) -> Iterator[tuple[int, int]]:
-        """The first slot, and that past the last, of each run: one in place, and batches."""
+        """The first slot, and that past the last, of each run: that in place, then batches.
+
+        So what is fetched for the borders has the time of the rest.
+        """
         here, size = self._here, self._here.block_size
         low = max([here.low, *(source.extent[0] for source in self._sources)])
         high = min([here.high, *(source.extent[1] for source in self._sources)])
@@ -135,9 +139,9 @@ class Staging:
             high = high // size * size
         if low >= high:
             low = high = here.high
-        yield from self._batches(here.low, low)
         if low < high or here.low == here.high:  # a run of nothing leaves partial results, too
             yield low, high
+        yield from self._batches(here.low, low)
         yield from self._batches(high, here.high)
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -195,10 +199,10 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
     return Staging(call, sources, here, session.store.memory)
 
 
-def fetch_small(
-    stagings: Iterable[Staging], memory: Memory, neighbours: Neighbours, look: Look
-) -> None:
-    """Fetch the little that they need, by one message to each server that has some of it."""
+def fetch_little(
+    stagings: Iterable[Staging], memory: Memory, neighbours: Neighbours
+) -> list[Asked]:
+    """Ask for the little that they need, by one message to each server that has some of it."""
     wanted: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
     for staging in stagings:
         for source, span in staging.little():
@@ -209,9 +213,10 @@ def fetch_small(
         what = "reading from another server"
         (block,) = memory.allocate([sum(sizes)], what, force=sum(sizes) <= _SMALL_BYTES)
         body = pb.Fetch(pieces=[source.describe(span) for source, span in some])
-        asked.append(neighbours.ask(server, "fetch", body, block.bytes.data, keep=block))
+        answer = neighbours.ask(server, "fetch", body, block.bytes.data, keep=block)
         low = 0
         for (source, span), size in zip(some, sizes, strict=True):
-            source.hold(span, block, low, low + size)
+            source.hold(span, answer, block.bytes[low : low + size])
             low += size
-    wait_for_all(asked, look)
+        asked.append(answer)
+    return asked

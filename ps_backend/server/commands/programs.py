@@ -14,9 +14,9 @@ from ps_backend.program.rules import verify_call, verify_sources
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.checks import verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.peers import Neighbours
+from ps_backend.server.peers import Neighbours, wait_for_all
 from ps_backend.server.session import ServerSession
-from ps_backend.server.staging import Staging, fetch_small, stage
+from ps_backend.server.staging import Staging, fetch_little, stage
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
@@ -117,7 +117,9 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     neighbours = Neighbours(session.host.peers, request) if stagings else None
     try:
         if neighbours is not None:
-            fetch_small(stagings, session.store.memory, neighbours, look)
+            asked = fetch_little(stagings, session.store.memory, neighbours)
+            if donors:  # as long as the others can still fail
+                wait_for_all(asked, look)
         with turns.taken(session.name, look) as turn:
             if donors:  # from here on they are lost, whatever happens
                 session.store.give_up(donors)
