@@ -224,7 +224,7 @@ def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
 
 
 def _decode_views(messages: Sequence[pb.View], inputs: int) -> tuple[View | None, ...]:
-    views: list[View | None] = [None] * inputs if messages else []
+    views: list[View | None] = [None] * inputs
     for message in messages:
         if message.input >= inputs or views[message.input] is not None:
             raise errors.InvalidProgram(
@@ -259,5 +259,5 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
         scalars=decode(sweep.scalars, message.scalars),
         outputs=tuple(message.outputs),
         donors=tuple(message.donors),
-        views=_decode_views(message.views, len(message.inputs)),
+        views=_decode_views(message.views, len(message.inputs)) if message.views else (),
     )
