@@ -33,7 +33,8 @@ def problem(spark):
         for k, row in enumerate(x[k] for k in range(ROWS))
     ]
     frame = spark.createDataFrame(spark.sparkContext.parallelize(rows, 2), ["label", "features"])
-    with LogisticLoss(frame, l2=L2, ps=PSContext.get_or_create(spark, servers=2)) as loss:
+    ps = PSContext.get_or_create(spark, servers=2)
+    with LogisticLoss(frame, l2=L2, mode="resident", ps=ps) as loss:
         yield loss, on_numpy
 
 
