@@ -45,3 +45,11 @@ def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("threads.md")
     assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "100.0", "refused: True"]
+
+
+def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("tables.md")
+    shapes, explained, result = capsys.readouterr().out.splitlines()
+    assert shapes == "(100000, 8) 100000.0 (8, 8)"
+    assert explained.startswith("1 programs (messages per server), 1 sweeps, 1 vectors read (6,4")
+    assert result == "True (8, 3)"
