@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ps_backend.program.types import ArrayType, ValueType, array_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
-from ps_backend.server.pieces import pieces_of
+from ps_backend.server.pieces import copy, pieces_of
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.store import Buffer, Part
@@ -212,10 +212,10 @@ class Viewed(Source):
 
         def finish(look: Look) -> None:
             for target, source in ready:
-                np.copyto(target, source)
+                copy(target, source)
             wait_for_all(asked, look)
             for target, source in later:
-                np.copyto(target, source)
+                copy(target, source)
 
         return finish
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ps_backend.kernels import Kernel
+from ps_backend.kernels.threads import thread_count
 from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
 from ps_backend.program.views import Span
@@ -34,7 +35,7 @@ from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 
 _BATCH_BYTES = 2 << 20
-"""What is staged for a batch, unless one block has more: it stays in the cache of a core."""
+"""What is staged for a batch by each thread, unless one block has more: it stays in the cache."""
 _FETCHED_BYTES = 8 << 20
 """The same where some of it comes from other servers: fewer messages, larger ones."""
 _SHARE = 32
@@ -75,9 +76,10 @@ class Staging:
         """Takes the scratch memory; raises ``OutOfBudget``."""
         self._call, self._sources, self._here = call, sources, here
         self._streams = any(source.streams for source in sources)
-        self._batch_bytes = _BATCH_BYTES
+        self._batch_bytes = _BATCH_BYTES * thread_count()
         if self._streams:
-            self._batch_bytes = max(_BATCH_BYTES, min(_FETCHED_BYTES, memory.budget // _SHARE))
+            most = min(_FETCHED_BYTES, memory.budget // _SHARE)
+            self._batch_bytes = max(self._batch_bytes, most)
         self._runs = [_Run(number, *ends) for number, ends in enumerate(self._cut())]
         self._sets = self._scratch(memory)
 

@@ -19,7 +19,7 @@ from ps_backend.program.views import View
 from tests.ps_backend.helpers import in_process, put
 from tests.ps_backend.rows import Rows
 
-F8, I8 = ValueType("float64"), ValueType("int64")
+F8, BOOL = ValueType("float64"), ValueType("bool")
 DIFFERENCE = Sweep(
     (F8, F8),
     (),
@@ -427,3 +427,30 @@ def test_compiled_kernels_over_runs_of_blocks(monkeypatch, engine):
                 assert first == second
                 found.append(first)
     assert found[:3] == found[3:6] == found[6:]
+
+
+def test_an_assignment_takes_over_the_memory_of_the_array():
+    """``x[1::2] = v`` where nobody else holds ``x``, in batches and over the border."""
+    length = 400_001
+    x, v, where = values(length), values(length // 2, 1), np.zeros(length, bool)
+    where[1::2] = True
+    sweep = Sweep((BOOL, F8, F8), (), (Step("where", (0, 1, 2), F8),), (3,), ())
+    space, source = DenseSpace(length), DenseSpace(len(v))
+    with connect_in_process(3, memory=1 << 26) as client:
+        m, a, b = (
+            put(client, over, one) for over, one in ((space, where), (space, x), (source, v))
+        )
+        call = SweepCall(
+            sweep,
+            space,
+            (m, b, a),
+            (),
+            (out := client.new_id(),),
+            (a,),
+            (None, View(source, (), 1, 2, spread=True), None),
+        )
+        used = sum(server.used for server in client.status())
+        client.run(Program((call,)))
+        assert sum(server.used for server in client.status()) < used + 65536
+        x[1::2] = v
+        assert client.read(out, array_type(space, float)).tobytes() == x.tobytes()
