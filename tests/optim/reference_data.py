@@ -33,6 +33,13 @@ def optimum(name: str, kind: str, lam: float) -> dict[str, Any]:
 @cache
 def load(name: str) -> tuple[csr_array, np.ndarray]:
     """The train part of a binary problem: features as a sparse matrix, labels +1 and -1."""
+    features, labels = load_classes(name)
+    return features, signs(labels, read_json("datasets.json")[name])
+
+
+@cache
+def load_classes(name: str) -> tuple[csr_array, np.ndarray]:
+    """The train part of a problem: features as a sparse matrix, labels as they are."""
     about = read_json("datasets.json")[name]
     text = bz2.decompress((DATA / name / about["files"]["train"]).read_bytes()).decode()
     lines = [line.split() for line in text.splitlines()]
@@ -42,7 +49,7 @@ def load(name: str) -> tuple[csr_array, np.ndarray]:
     values = np.array([float(value) for _, value in entries])
     starts = np.cumsum([0] + [len(words) - 1 for words in lines])
     shape = (len(lines), about["n_features"])
-    return csr_array((values, indices, starts), shape=shape), signs(labels, about)
+    return csr_array((values, indices, starts), shape=shape), labels
 
 
 def signs(labels: np.ndarray, about: dict[str, Any]) -> np.ndarray:
