@@ -99,7 +99,7 @@ def cumsum(x: A, axis: Any = None, dtype: Any = None) -> A:
 
 
 def sort(x: A, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> A:
-    """Each row of a table in order, ``axis=1``; NaN comes last; lazy."""
+    """Each row of a table in order, ``axis=1``; NaN is the largest; lazy."""
     return _sorted(x, "sort", axis, descending, x.dtype)
 
 

@@ -32,16 +32,13 @@ def _reduce(x: Any, op: str, axis: int | None, dtype: str) -> Any:
 
 
 def _sort(x: Any, op: str, axis: int, descending: bool) -> Any:
-    """``sort`` or ``argsort``, stable; descending, NaN comes last too, and ties stay in order."""
+    """``sort`` or ``argsort``, stable: descending, ties stay in order, and NaN comes first."""
     if not descending:
         return getattr(np, op)(x, axis=axis, stable=True)
-    order = np.flip(np.argsort(np.flip(x, axis), axis=axis, stable=True), axis)
-    order = x.shape[axis] - 1 - order
-    if x.dtype.kind == "f":  # NaN, first now, goes last
-        missing = np.take_along_axis(np.isnan(x), order, axis)
-        last = np.argsort(missing, axis=axis, stable=True)
-        order = np.take_along_axis(order, last, axis)
-    return order if op == "argsort" else np.take_along_axis(x, order, axis)
+    if op == "sort":
+        return np.flip(np.sort(x, axis=axis), axis)
+    backwards = np.argsort(np.flip(x, axis), axis=axis, stable=True)
+    return x.shape[axis] - 1 - np.flip(backwards, axis)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(

@@ -341,3 +341,19 @@ def test_assigned_in_place(ps: dv.Session) -> None:
 def test_refused_with_what_to_type(ps: dv.Session, expression: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         expression(ps.ones((5000, 3)))
+
+
+@pytest.mark.parametrize("stays", ["servers", "client"])
+def test_sorted_downwards(ps: dv.Session, stays: str) -> None:
+    host = np.array([[3.0, np.nan, 1.0, 3.0], [0.0, 2.0, 2.0, -1.0]])
+    xp, t = ps.namespace, ps.array(host)
+    if stays == "client":
+        t, host = t.max(axis=0) * np.ones((2, 1)), np.tile(host.max(axis=0), (2, 1))
+    assert t.node.on_client == (stays == "client")
+    down = xp.sort(t, axis=1, descending=True).numpy()
+    np.testing.assert_array_equal(down, np.sort(host, axis=1)[:, ::-1])
+    order = xp.argsort(t, axis=1, descending=True).numpy()
+    np.testing.assert_array_equal(np.take_along_axis(host, order, 1), down)
+    finite = ~np.isnan(host).any(axis=1)  # in these, ties stay in order
+    expected = np.argsort(-host, axis=1, stable=True)
+    np.testing.assert_array_equal(order[finite], expected[finite])
