@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,12 @@ def _take_columns(out: Any, place: Place, x: Any, chosen: Any) -> Any:
     return np.take(x, chosen, axis=1, out=out, mode="clip")  # they were checked; "raise" copies
 
 
+@cache
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In what values of ``dtype`` are added up. (Its name takes longer than a chunk.)"""
+    return widest(dtype.name)
+
+
 # --- products -------------------------------------------------------------------------------------
 
 
@@ -181,7 +188,7 @@ def _dot_of(values: Values, params: Params) -> ValueType:
 
 
 def _row_dot(out: Any, place: Place, x: Any, y: Any) -> Any:
-    wide = widest(out.dtype.name)
+    wide = _wide(out.dtype)
     x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
     return np.vecdot(x, y, out=out, casting="same_kind")
 
@@ -238,7 +245,7 @@ def _row_argsort(out: Any, place: Place, x: Any) -> Any:
 
 def _accumulate(ufunc: np.ufunc) -> Callable[..., Any]:
     def run(out: Any, place: Place, x: Any) -> Any:
-        ufunc.accumulate(x, axis=1, dtype=widest(out.dtype.name), out=out)
+        ufunc.accumulate(x, axis=1, dtype=_wide(out.dtype), out=out)
         return out
 
     return run

@@ -166,8 +166,8 @@ class Sweep:
 
     @cached_property
     def row(self) -> Row:
-        """The shape of one row of its arrays: ``()`` of vectors."""
-        return next((value.row for value in self.types if value.row), ())
+        """The shape of one row of its arrays, if all are alike: ``()`` of vectors."""
+        return next((row for row in self.rows if row), ())
 
     @cached_property
     def digest(self) -> str:

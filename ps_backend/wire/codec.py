@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend import errors
+from ps_backend.limits import MOST_OPERAND_BYTES
 from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
@@ -162,6 +163,13 @@ def _encode_each(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> byte
     """Numbers as above, arrays as they lie in memory."""
     if len(types) != len(values):
         raise ValueError(f"{len(types)} scalars are wanted, got {len(values)}")
+    size = sum(value.row_bytes for value in types)
+    if size > MOST_OPERAND_BYTES:
+        raise ValueError(
+            f"the small arrays that a program takes along are {size:,} bytes, and a message has "
+            f"room for {MOST_OPERAND_BYTES:,}: put the large ones on the servers, or take fewer "
+            f"columns at once"
+        )
     return b"".join(map(_encode_scalar, types, values))
 
 

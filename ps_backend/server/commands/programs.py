@@ -175,8 +175,9 @@ def _prepare(
     parts: dict[int, Part] = {}
     donors: dict[int, int] = {}
     for call in calls:
-        for row in call.sweep.rows:  # also of what is not stored
-            session.part_of(call.space, "bool", row)
+        if not call.sweep.is_flat:  # else its one row is looked at below
+            for row in call.sweep.rows:
+                session.part_of(call.space, "bool", row)
         donors |= zip(call.outputs, call.donors, strict=False)
         for number, value in zip(call.outputs, call.sweep.stored, strict=True):
             parts[number] = session.part_of(call.space, value.dtype, value.row)
@@ -202,7 +203,7 @@ def _prepare(
     ready = []
     for call, (inputs, outputs) in zip(calls, arguments, strict=True):
         kernel = session.kernel(call.sweep, call.space)  # compiled last: it may take long
-        here = session.part_of(call.space, "bool", ())
+        here = session.part_of(call.space, "bool", call.sweep.row)
         staging = stage(session, call, inputs) if call.views else None
         ready.append(_Ready(call, kernel, inputs, outputs, here, staging))
     return made, ready

@@ -475,6 +475,13 @@ def test_slots_and_columns_that_are_not_there(clients, place):
     assert "a row for each slot" in refused(clients[2], short, [held])
 
 
+def test_what_a_program_takes_along_is_small(clients):
+    rows = Rows([np.zeros((2, 700))], [np.zeros((700, 700))])
+    product = rows.step("matmul", 0, 1)
+    with pytest.raises(ValueError, match="are 3,920,000 bytes, and a message has room for"):
+        rows.run(clients[1], [product])
+
+
 def test_names_of_row_ops_are_their_own():
     for name in ("matmul", "row_sum", "add"):
         with pytest.raises(ValueError, match=f"an op '{name}' already"):

@@ -68,8 +68,21 @@ def test_a_long_program_keeps_no_other_sessions_programs_out(service, sender):
     assert not thread.is_alive()
 
 
-def test_closing_a_session_ends_its_programs(service, sender):
-    thread, done = in_thread(lambda: sender.send(run=run(call(IOTA_SUM, LONG))))
+PAIRS = Sweep(
+    (),
+    (ValueType("float64", (2,)),),
+    (Step("fill", (0,), ValueType("float64", (2,))),),
+    (),
+    (Reduction("sum", (1,), 0),),
+)
+"""By the engine of rows, any length as well."""
+
+
+@pytest.mark.parametrize(
+    "long", [call(IOTA_SUM, LONG), call(PAIRS, LONG, scalars=(np.ones(2),))], ids=["flat", "rows"]
+)
+def test_closing_a_session_ends_its_programs(service, sender, long):
+    thread, done = in_thread(lambda: sender.send(run=run(long)))
     begun(service)
     Sender(service, client="d").send(close=pb.Close(session=True))
     thread.join(60)
@@ -161,9 +174,11 @@ def test_a_program_has_so_many_partial_results(sender):
 
 
 def test_what_a_program_takes_along_has_so_many_bytes(sender):
-    row = ValueType("float64", (500_000,))
+    row = ValueType("float64", (5,))
     sweep = Sweep((), (row,), (Step("fill", (0,), row),), (1,), ())
-    error = sender.error(run=run(call(sweep, 1, (), (2,), (), (np.zeros(500_000),))))
+    message = run(call(sweep, 1, (), (2,), (), (np.zeros(5),)))
+    message.calls[0].scalars = bytes(4_000_000)
+    error = sender.error(run=message)
     assert error.message == "bytes of scalars of a program must be 0 .. 3145728, got 4000000"
 
 

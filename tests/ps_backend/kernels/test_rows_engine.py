@@ -1,0 +1,132 @@
+"""The engine of rows on its own: how it cuts its work changes no bit, and what it need not do."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from ps_backend.kernels.rows import engine
+from ps_backend.kernels.rows.engine import RowsKernel
+from ps_backend.kernels.threads import serial_blas
+from ps_backend.program import partials, row_ops
+from ps_backend.program.partials import Run
+from ps_backend.program.row_ops import RowOp
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import SweepCall
+from tests.ps_backend.rows import Rows
+
+BLOCK = 1024
+N = 9 * BLOCK + 100
+
+
+def many_things(width: int) -> tuple[Rows, list[int], list[Any]]:
+    """A sweep that does something of every kind."""
+    rng = np.random.default_rng(width)
+    x, y = rng.standard_normal((N, width)), rng.standard_normal(N)
+    places = rng.integers(0, N, 50)
+    scalars = [rng.standard_normal(width), rng.standard_normal((width, 2)), places]
+    rows = Rows([x, y], scalars)
+    moved = rows.step("exp", rows.step("subtract", 0, 2))
+    small = rows.step("matmul", moved, 3, row=(2,))
+    least = rows.step("row_min", moved, row=())
+    column = rows.step("as_column", rows.step("add", least, 1), row=(1,))
+    product = rows.step("multiply", moved, column)
+    total = rows.step("row_sum", product, row=())
+    reductions = [
+        ("sum", (product,), 0),
+        ("argmax", (moved,), 0),
+        ("gram", (moved, small), None),
+        ("dot", (product, moved), None),
+        ("argmin", (product,), None),
+        ("take", (small, 4), None),
+        ("collect", (total,), None),
+    ]
+    return rows, [product, total, small], reductions
+
+
+def run(rows: Rows, outputs: Any, reductions: Any, low: int = 0, high: int = N) -> Run:
+    kernel = RowsKernel(rows.sweep(outputs, reductions))
+    stored = [np.empty((high - low, *rows.types[v].row), rows.types[v].dtype) for v in outputs]
+    given = [array[low:high] for array in rows.inputs]
+    found = kernel(given, rows.scalars, stored, low, high - low, BLOCK)
+    return Run(low, high - low, [*found, *stored])
+
+
+@pytest.mark.parametrize("width", [3, 300])
+def test_neither_threads_nor_slices_nor_cuts_change_a_bit(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, outputs, reductions = many_things(width)
+    call = SweepCall(rows.sweep(outputs, reductions), DenseSpace(N), (), tuple(rows.scalars), ())
+    whole = run(rows, outputs, reductions)
+    count = len(whole.arrays) - len(outputs)
+    for threads, slice_work in (("1", 1), ("2", 1), ("3", 1 << 24)):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        monkeypatch.setattr(engine, "_SLICE_WORK", slice_work)
+        again = run(rows, outputs, reductions)
+        for got, expected in zip(again.arrays, whole.arrays, strict=True):
+            assert got.tobytes() == expected.tobytes()
+    for cuts in ((1, 2, 5), (3,), (8, 9)):
+        ends = [0, *(cut * BLOCK for cut in cuts), N]
+        parts = [run(rows, outputs, reductions, *pair) for pair in itertools.pairwise(ends)]
+        for k in range(len(outputs)):
+            stored = np.concatenate([part.arrays[count + k] for part in parts])
+            assert stored.tobytes() == whole.arrays[count + k].tobytes()
+        runs = [Run(part.first, part.length, part.arrays[:count]) for part in parts]
+        together = partials.finished(call, partials.concatenate(call, runs))
+        alone = partials.finished(call, whole.arrays[:count])
+        for got, expected in zip(together, alone, strict=True):
+            assert got.tobytes() == expected.tobytes()
+
+
+def test_pauses_come_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_SLICE_WORK", 1)
+    rows = Rows([np.zeros((N, 100))])
+    kernel = RowsKernel(rows.sweep([], [("sum", (rows.step("exp", 0),), 0)]))
+    pauses: list[None] = []
+    kernel(rows.inputs, (), (), 0, N, BLOCK, lambda: pauses.append(None))
+    assert len(pauses) >= 5
+
+
+def test_blocks_that_nothing_is_taken_of_are_not_computed() -> None:
+    """Of so many slots none could be looked at."""
+    seen: list[int] = []
+
+    def look(out: Any, place: Any, x: Any) -> Any:
+        seen.append(place.first)
+        return x
+
+    name = "look_at_rows"
+    row_ops.TABLE[name] = RowOp(name, 1, lambda values, _: values[0], look, view=True)
+    try:
+        length = 1 << 40
+        space = DenseSpace(length)
+        rows = Rows([], [np.array([length - 1, 5, 5, 1 << 30])], length=length)
+        index = rows.step("iota", dtype="int64")
+        rows.step(name, index, row=(), dtype="int64")
+        kernel = RowsKernel(rows.sweep([], [("take", (2, 0), None)]))
+        (found,) = kernel([], rows.scalars, [], 0, length, space.block_size)
+    finally:
+        del row_ops.TABLE[name]
+    assert found.tolist() == [length - 1, 5, 5, 1 << 30]
+    assert len(seen) == 3
+
+
+def blas_threads() -> list[int]:
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+
+def test_the_users_setting_of_blas_stays_as_it_was() -> None:
+    before = blas_threads()
+    with serial_blas():
+        with serial_blas():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    rows = Rows([np.ones((N, 3))])
+    run(rows, [], [("gram", (0, 0), None)])
+    assert blas_threads() == before
