@@ -49,11 +49,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
-        call = function.__name__ + ("" if method == "__call__" else f".{method}")
-        raise TypeError(
-            f"numpy.{call} is not available on the servers; available are "
-            f"{', '.join(sorted(ops.NAMES.values()))}; or pull the values with x.numpy()"
-        )
+        raise _unavailable(function.__name__, method)
     _check_free(function, kwargs)
     try:
         result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
@@ -62,6 +58,21 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
     return result if out is None else _store(out, result, function.__name__)
+
+
+def _unavailable(name: str, method: str) -> TypeError:
+    """What is said of a ufunc, or of a method of one, that the servers have not."""
+    if method == "__call__":
+        there = "; available are " + ", ".join(sorted(ops.NAMES.values()))
+    elif method == "reduce":
+        known = (one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc))
+        there = "; available are reduce of " + ", ".join(sorted(known))
+    else:
+        there = ""
+    call = name if method == "__call__" else f"{name}.{method}"
+    return TypeError(
+        f"numpy.{call} is not available on the servers{there}; or pull the values with x.numpy()"
+    )
 
 
 def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -157,7 +157,8 @@ class Transposed(NDArrayOperatorsMixin):
         if ufunc is np.matmul:
             left, right = inputs
             return left @ right if isinstance(left, Transposed) else right.__rmatmul__(left)
-        return transpose(ufunc(*map(_flipped, inputs), **kwargs))
+        result = ufunc(*map(_flipped, inputs), **kwargs)
+        return tuple(map(transpose, result)) if isinstance(result, tuple) else transpose(result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         own: Any = _OWN.get(func)
@@ -235,7 +236,8 @@ _OF_EITHER = {np.einsum, np.cov, np.corrcoef}
 """What takes tables and transposes of tables."""
 _ELEMENTWISE = {
     np.isclose, np.allclose, np.array_equal, np.array_equiv, np.nan_to_num, np.clip, np.round,
-    np.around, np.where,
+    np.around, np.where, np.fix, np.sinc, np.i0, np.isposinf, np.isneginf, np.real, np.imag,
+    np.angle, np.isreal, np.iscomplex,
 }  # fmt: skip
 _OWN = {
     np.transpose: transpose,

@@ -147,8 +147,8 @@ class Bounded(NDArrayOperatorsMixin):
         if func is np.where:
             given = [x.value if isinstance(x, Bounded) else x for x in args]
             return _with_bound("where", args, np.where(*given))
-        if func is np.linalg.norm:
-            return _norm(*args)
+        if func in _COMPOSED:
+            return _COMPOSED[func](*args)
         reduction = bounded_reductions.BY_FUNCTION.get(func)
         return NotImplemented if reduction is None else Bounded(*reduction(*args, **kwargs))
 
@@ -163,6 +163,22 @@ def _norm(x: Bounded) -> Bounded:
     doubles = x.astype(np.float64)
     wide: Bounded = np.sqrt(Bounded(*bounded_reductions.dot(doubles, doubles)))
     return wide if wide.dtype == dtype else wide.astype(dtype)
+
+
+def _var(x: Any) -> Any:
+    """The mean of the squared deviations from the mean, in float64 as the servers do."""
+    wide = x.astype(np.float64)
+    away = wide - np.mean(wide)
+    result = np.sum(away * away) / x.value.size
+    return result.astype(x.dtype) if x.dtype.kind == "f" else result
+
+
+def _ptp(x: Any) -> Any:
+    return np.max(x) - np.min(x)
+
+
+_COMPOSED: dict[Any, Callable[..., Any]] = {np.linalg.norm: _norm, np.var: _var, np.ptp: _ptp}
+"""What is made of other reductions."""
 
 
 def _with_bound(name: str, inputs: Sequence[Any], value: npt.NDArray[Any]) -> Bounded:

@@ -83,6 +83,16 @@ def extreme(name: str) -> Callable[[Bounded], Estimate]:
     return reduction
 
 
+def extreme_number(ufunc: Any) -> Callable[[Bounded], Estimate]:
+    """``np.nanmin`` or ``np.nanmax``, which are ``np.fmin.reduce`` and ``np.fmax.reduce``."""
+
+    def reduction(x: Bounded) -> Estimate:
+        value = ufunc.reduce(x.value)
+        return value, x.error.max() if np.isfinite(value) else 0.0
+
+    return reduction
+
+
 def where_extreme(name: str) -> Callable[[Bounded], Estimate]:
     """``np.argmin`` or ``np.argmax``, where the winner is clear."""
 
@@ -142,6 +152,8 @@ BY_FUNCTION: dict[Any, Callable[..., Estimate]] = {
     np.prod: prod,
     np.min: extreme("min"),
     np.max: extreme("max"),
+    np.nanmin: extreme_number(np.fmin),
+    np.nanmax: extreme_number(np.fmax),
     np.argmin: where_extreme("argmin"),
     np.argmax: where_extreme("argmax"),
     np.any: truth("any"),

@@ -69,6 +69,8 @@ REDUCTIONS = (
     *(Operation(name, 1, getattr(np, name)) for name in PUBLIC),
     Operation("mean", 1, np.mean),
     Operation("count_nonzero", 1, np.count_nonzero),
+    Operation("var", 1, np.var),
+    Operation("ptp", 1, np.ptp),
     Operation("dot", 2, operator.matmul),
     Operation("norm", 1, np.linalg.norm),
 )

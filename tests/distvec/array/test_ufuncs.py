@@ -111,6 +111,15 @@ def test_at_counts_repeated_indices(ps: dv.Session, function: Any) -> None:
     np.testing.assert_array_equal(x.numpy(), expected)
 
 
+def test_at_takes_masks_and_all_there_is(ps: dv.Session) -> None:
+    host, mask = np.arange(3000.0), np.arange(3000) % 7 == 0
+    for function, key in ((np.maximum, mask), (np.multiply, mask), (np.add, ...)):
+        x, expected = ps.array(host), host.copy()
+        function.at(x, ps.array(key) if key is mask else key, 1000.5)
+        function.at(expected, key, 1000.5)
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+
 def test_at_is_a_message_to_each_holder(ps: dv.Session) -> None:
     x = ps.array(np.arange(3000.0))
     ps.counters.reset()
