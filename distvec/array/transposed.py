@@ -178,6 +178,11 @@ class Transposed(NDArrayOperatorsMixin):
 
     def _reduced(self, func: Any, axis: Any = None, **kwargs: Any) -> Any:
         exchanged = axis
+        if axis is None and func in _PLACES:
+            raise TypeError(
+                f"numpy.{func.__name__} of a whole transposed table is not available on the "
+                f"servers; say an axis, or call it on the table, x.T"
+            )
         if axis is not None:
             exchanged = tuple(1 - operator.index(k) % 2 for k in np.atleast_1d(axis))
             exchanged = exchanged if isinstance(axis, tuple) else exchanged[0]
@@ -232,6 +237,8 @@ _WITH_AXIS = {
     np.argmin, np.argmax, np.count_nonzero, np.linalg.norm, np.ptp, np.average, np.nansum,
     np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmin, np.nanmax, np.nanargmin, np.nanargmax,
 }  # fmt: skip
+_PLACES = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
+"""Of all elements they depend on the order of these."""
 _OF_EITHER = {np.einsum, np.cov, np.corrcoef}
 """What takes tables and transposes of tables."""
 _ELEMENTWISE = {
