@@ -80,6 +80,8 @@ def test_along_an_axis(
 
     theirs, their_error = outcome(reduced, host)
     ours, error = outcome(reduced, x)
+    if their_error is ZeroDivisionError and not host.size:
+        return  # NumPy's average divides by the number of results
     assert (error is None) == (their_error is None)
     if error is None:
         got, expected = ours.numpy(), np.asarray(theirs)
