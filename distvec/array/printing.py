@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.handle import Handle
 from distvec.array.indexing import pull
 from distvec.array.values import numpy
 
@@ -19,14 +18,14 @@ MOST_SHOWN = 10_000
 _NAME = "DistArray("
 
 
-def as_text(x: Handle) -> str:
+def as_text(x: Any) -> str:
     """``str(x)``: evaluation, then an implicit transfer of the elements that are printed."""
     if not x.ndim:
         return str(x.scalar("str()"))
     return _printed(_shown(x, "str()"), x.size, " ")
 
 
-def as_code(x: Handle) -> str:
+def as_code(x: Any) -> str:
     """``repr(x)``: as ``str(x)``, with dtype and shape."""
     about = f"dtype={x.dtype}, shape={x.shape})"
     if not x.ndim:
@@ -52,8 +51,15 @@ def _printed(shown: npt.NDArray[Any], size: int, separator: str, prefix: str = "
     )
 
 
-def _shown(x: Handle, what: str) -> npt.NDArray[Any]:
-    """All of a small array; of others the ends of each axis, with something between them."""
+def _shown(x: Any, what: str) -> npt.NDArray[Any]:
+    """All of a small array; of others the ends of each axis, with something between them.
+
+    Of a transpose, that of its table.
+    """
+    table = getattr(x, "table", None)
+    if table is not None:
+        shown: npt.NDArray[Any] = _shown(table, what).T
+        return shown
     if x.node.on_client or not _is_summarised(x.size):
         x.session.transfer_implicitly(x.node, what, x.size)
         x.session.evaluate_implicitly(x, what)

@@ -10,12 +10,18 @@ import operator
 from typing import Any
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.array import products
-from distvec.array.creation import reshape
-from distvec.array.operators import Arithmetic
-from distvec.array.values import numpy
+from distvec.array import creation, products
+from distvec.array.by_columns import ByColumns
+from distvec.array.changing import turns_of
+from distvec.array.exchanged import (
+    ELEMENTWISE,
+    LOCATING,
+    OF_EITHER,
+    WITH_AXIS,
+    exchanged,
+    flipped,
+)
 from distvec.graph import build, shapes
 
 
@@ -49,16 +55,26 @@ def matrix_transpose(x: Any, /) -> Any:
     return transpose(x)
 
 
-class Transposed(NDArrayOperatorsMixin):
-    """A view of a table with exchanged axes. Made by ``T.T``; ``x.T`` of it is the table."""
+def _reduction(func: Any) -> Any:
+    """The method that is called like NumPy's function."""
 
-    __slots__ = ("table",)
-    __hash__ = None  # type: ignore[assignment]
-    __array_priority__ = 1001
-    ndim = 2
+    def method(self: Transposed, axis: Any = None, **kwargs: Any) -> Any:
+        return self._reduced(func, axis, **kwargs)
 
-    def __init__(self, table: Any) -> None:
-        self.table = table
+    method.__name__ = func.__name__
+    method.__doc__ = f"As ``numpy.{func.__name__}``: of the table, with axes exchanged."
+    return method
+
+
+class Transposed(ByColumns):
+    """A table with exchanged axes: of shape ``(n, k)``, it is split by columns.
+
+    Made by ``T.T``, of which ``x.T`` is the table, or by ``session.space(n, split="columns")``.
+    Each server has all rows of some columns. Elementwise work and sums of columns stay there; what
+    goes along the rows, ``x.sum(axis=1)`` and ``x @ v``, comes to the client.
+    """
+
+    __slots__ = ()
 
     @property
     def T(self) -> Any:
@@ -67,49 +83,9 @@ class Transposed(NDArrayOperatorsMixin):
 
     mT = T
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """``(k, n)``."""
-        rows, columns = self.table.shape
-        return columns, rows
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the elements."""
-        dtype: np.dtype[Any] = self.table.dtype
-        return dtype
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        size: int = self.table.size
-        return size
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
     def transpose(self, *axes: Any) -> Any:
         """As the function."""
         return transpose(self, *axes)
-
-    def numpy(self) -> Any:
-        """The values, pulled to the client."""
-        return numpy(self.table).T
-
-    def persist(self) -> Transposed:
-        """As of the table."""
-        self.table.persist()
-        return self
-
-    def astype(self, dtype: Any) -> Transposed:
-        """The array in another dtype; lazy."""
-        return Transposed(self.table.astype(dtype))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.table.__array__(dtype, copy).T
-
-    def __repr__(self) -> str:
-        return f"<the transpose of a table of shape {self.table.shape}, {self.dtype}>"
 
     # --- products -----------------------------------------------------------------------------
 
@@ -152,106 +128,112 @@ class Transposed(NDArrayOperatorsMixin):
     # --- everything else, by way of the table -------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__" or kwargs.get("out") is not None:
-            return NotImplemented
-        if ufunc is np.matmul:
-            left, right = inputs
-            return left @ right if isinstance(left, Transposed) else right.__rmatmul__(left)
-        result = ufunc(*map(_flipped, inputs), **kwargs)
-        return tuple(map(transpose, result)) if isinstance(result, tuple) else transpose(result)
+        if method == "reduce":
+            return self._reduced(ufunc.reduce, kwargs.pop("axis", 0), **kwargs)
+        if method != "__call__":
+            raise TypeError(_unavailable(f"{ufunc.__name__}.{method}"))
+        if ufunc in _PRODUCTS:
+            return _PRODUCTS[ufunc](*inputs, **kwargs)
+        if kwargs.get("where", True) is not True:
+            kwargs["where"] = flipped(kwargs["where"])
+        outs = kwargs.pop("out", ())
+        if not outs:
+            return _transposed(ufunc(*map(flipped, inputs), **kwargs))
+        if not all(isinstance(out, Transposed) for out in outs):
+            raise TypeError(f"numpy.{ufunc.__name__}: out= must be split by columns as well")
+        tables = tuple(out.table for out in outs)
+        with turns_of(tables):
+            ufunc(*map(flipped, inputs), out=tables, **kwargs)
+        return outs[0] if len(outs) == 1 else outs
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         own: Any = _OWN.get(func)
         if own is not None:
             return own(*args, **kwargs)
-        if func in _OF_EITHER:
+        if func in OF_EITHER:
             return self.table.__array_function__(func, types, args, kwargs)
-        if func in _ELEMENTWISE:
-            result = func(*map(_flipped, args), **kwargs)
-            return result if isinstance(result, bool) else transpose(result)
-        if func not in _WITH_AXIS:
-            raise TypeError(
-                f"numpy.{func.__name__} of a transposed table is not available on the servers; "
-                f"call it on the table, x.T, or pull the values with x.numpy()"
-            )
+        if func in ELEMENTWISE:
+            return _transposed(func(*map(flipped, args), **kwargs))
+        if func not in WITH_AXIS:
+            raise TypeError(_unavailable(func.__name__))
         return self._reduced(func, *args[1:], **kwargs)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return self.table.__array_namespace__(api_version=api_version)
+
     def _reduced(self, func: Any, axis: Any = None, **kwargs: Any) -> Any:
-        exchanged = axis
-        if axis is None and func in _PLACES:
+        if axis is None and func in LOCATING:
             raise TypeError(
-                f"numpy.{func.__name__} of a whole transposed table is not available on the "
-                f"servers; say an axis, or call it on the table, x.T"
+                f"numpy.{func.__name__} of a transposed table needs an axis: servers look through "
+                f"its columns, and so find another one of equal elements than NumPy does"
             )
-        if axis is not None:
-            exchanged = tuple(1 - operator.index(k) % 2 for k in np.atleast_1d(axis))
-            exchanged = exchanged if isinstance(axis, tuple) else exchanged[0]
         if "where" in kwargs:
-            kwargs["where"] = _flipped(kwargs["where"])
+            kwargs["where"] = flipped(kwargs["where"])
         if np.ndim(kwargs.get("weights", 0)) == self.ndim:
             kwargs["weights"] = kwargs["weights"].T
-        result = func(self.table, axis=exchanged, **kwargs)
-        if not kwargs.get("keepdims"):
-            return result
-        return tuple(map(transpose, result)) if isinstance(result, tuple) else transpose(result)
+        result = func(self.table, axis=exchanged(axis), **kwargs)
+        return _transposed(result) if kwargs.get("keepdims") else result
 
-    def sum(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.sum, axis, **kwargs)
+    sum, prod, mean = _reduction(np.sum), _reduction(np.prod), _reduction(np.mean)
+    var, std = _reduction(np.var), _reduction(np.std)
+    min, max = _reduction(np.min), _reduction(np.max)
+    argmin, argmax = _reduction(np.argmin), _reduction(np.argmax)
+    any, all = _reduction(np.any), _reduction(np.all)
 
-    def mean(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.mean, axis, **kwargs)
-
-    def var(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.var, axis, **kwargs)
-
-    def std(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.std, axis, **kwargs)
-
-    def max(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.max, axis, **kwargs)
-
-    def min(self, axis: Any = None, **kwargs: Any) -> Any:
-        """As of the table, with axes exchanged."""
-        return self._reduced(np.min, axis, **kwargs)
+    def dot(self, other: Any) -> Any:
+        """As ``numpy.dot``."""
+        return np.dot(self, other)
 
 
-def _flipped(operand: Any) -> Any:
-    """What stands beside the table where ``operand`` stands beside its transpose."""
-    rank = np.ndim(operand) if not isinstance(operand, Arithmetic) else operand.ndim
-    if rank == 0:
-        return operand
-    if rank == 1:
-        if isinstance(operand, Arithmetic):
-            return reshape(operand, (len(operand), 1))
-        return np.asarray(operand)[:, None]
-    return operand.T
+def _unavailable(name: str) -> str:
+    return (
+        f"numpy.{name} of a transposed table is not available on the servers; "
+        f"call it on the table, x.T, or pull the values with x.numpy()"
+    )
 
 
-_WITH_AXIS = {
-    np.sum, np.prod, np.min, np.max, np.amin, np.amax, np.any, np.all, np.mean, np.var, np.std,
-    np.argmin, np.argmax, np.count_nonzero, np.linalg.norm, np.ptp, np.average, np.nansum,
-    np.nanprod, np.nanmean, np.nanvar, np.nanstd, np.nanmin, np.nanmax, np.nanargmin, np.nanargmax,
-}  # fmt: skip
-_PLACES = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
-"""Of all elements they depend on the order of these."""
-_OF_EITHER = {np.einsum, np.cov, np.corrcoef}
-"""What takes tables and transposes of tables."""
-_ELEMENTWISE = {
-    np.isclose, np.allclose, np.array_equal, np.array_equiv, np.nan_to_num, np.clip, np.round,
-    np.around, np.where, np.fix, np.sinc, np.i0, np.isposinf, np.isneginf, np.real, np.imag,
-    np.angle, np.isreal, np.iscomplex,
-}  # fmt: skip
+def _transposed(result: Any) -> Any:
+    """Of what was computed of tables, the transposes; a truth value as it is."""
+    if isinstance(result, tuple):
+        return tuple(map(transpose, result))
+    return result if isinstance(result, bool) else transpose(result)
+
+
+def _vecdot(x: Any, y: Any, axis: int = -1) -> Any:
+    """Inner products along ``axis``: of two transposes, or of the rows of one with a vector."""
+    if np.ndim(x) == np.ndim(y) == 2:
+        return products.vecdot(flipped(x), flipped(y), axis=exchanged(axis))
+    return x @ y if isinstance(x, Transposed) else y @ x
+
+
+def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
+    if axes not in (1, 2):
+        raise TypeError(_unavailable("tensordot"))
+    return x @ y if axes == 1 else products.vdot(flipped(x), flipped(y))
+
+
+def _dot(x: Any, y: Any) -> Any:
+    return x * y if np.ndim(x) == 0 or np.ndim(y) == 0 else _matmul(x, y)
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    return x @ y if isinstance(x, Transposed) else y.__rmatmul__(x)
+
+
+_PRODUCTS = {np.matmul: _matmul, np.matvec: _matmul, np.vecmat: _matmul, np.vecdot: _vecdot}
 _OWN = {
     np.transpose: transpose,
+    np.permute_dims: transpose,
     np.matrix_transpose: matrix_transpose,
     np.shape: lambda x: x.shape,
     np.ndim: lambda x: x.ndim,
     np.size: lambda x: x.size,
-    np.dot: lambda a, b: np.matmul(a, b),
-    np.copy: lambda x, **_: transpose(x.table),
+    np.dot: _dot,
+    np.tensordot: _tensordot,
+    np.vdot: _tensordot,
+    np.copy: lambda x, **_: x.copy(),
+    np.astype: lambda x, dtype, /, **_: x.astype(dtype),
+    np.broadcast_to: lambda x, shape, **_: transpose(
+        creation.broadcast_to(x.table, creation.shape_of(shape)[::-1])
+    ),
 }
