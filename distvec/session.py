@@ -18,6 +18,7 @@ from distvec.array.looks import summary
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
+from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.diagnostics.html import table
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
@@ -80,6 +81,18 @@ class Session(Home):
         check_session(self, values, "array")
         copy = values.like(on_servers(values))
         return copy.astype(values.dtype if dtype is None else dtype)
+
+    def space(self, n: int, *, split: str = "rows") -> RowSplit:
+        """What makes tables of ``n`` rows, by ``array``, ``zeros``, ``ones``, ``full``, ``random``.
+
+            table = ps.space(100, split="columns").array(values)
+
+        ``split``: by "rows", as the session's own functions do; or by "columns", for products of
+        long rows, where each server has all rows of some columns.
+        """
+        if split not in ("rows", "columns"):
+            raise ValueError(f"split={split!r}; allowed are 'rows' and 'columns'")
+        return ColumnSplit(self, n) if split == "columns" else RowSplit(self, n)
 
     def select(self, values: DistArray, mask: DistArray) -> Selection:
         """As ``Home.select``."""

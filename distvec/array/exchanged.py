@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic
+from distvec.graph import shapes
 
 LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
 """Reductions that say where, which depends on the order of the elements unless an axis is named."""
@@ -50,10 +51,10 @@ def _flipped(operand: Any) -> Any:
         return operand
     if operand.ndim == 1:
         return reshape(operand, (len(operand), 1))
-    if operand.node.on_client:
-        return operand.T
-    if 1 in operand.shape:
-        return reshape(operand, operand.shape[::-1])
+    if operand.node.on_client or 1 in operand.shape:
+        with operand.session.holders.lock:
+            graph = operand.session.graph
+            return operand.like(shapes.transposed(graph, shapes.collected(graph, operand.node)))
     raise TypeError(
         f"a table of shape {operand.shape} that is split by rows stands beside a transpose, which "
         f"is split by columns: make both alike, by session.space(n, split=...).array(x.numpy())"

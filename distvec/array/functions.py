@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distvec.array.by_columns import ByColumns
 from distvec.array.creation import filled
 from distvec.array.operators import Arithmetic, elementwise
 from ps_backend.program import ops
@@ -124,10 +125,11 @@ def astype(x: A, dtype: Any, *, copy: bool = True) -> A:
     return x.astype(dtype, copy)
 
 
-def evaluate(*arrays: Arithmetic) -> None:
+def evaluate(*arrays: Arithmetic | ByColumns) -> None:
     """Compute several arrays at once: what they share is computed once, in common messages."""
     by_session: dict[int, list[Arithmetic]] = {}
-    for array in arrays:
+    for given in arrays:
+        array = given.table if isinstance(given, ByColumns) else given
         if isinstance(array, Arithmetic):
             by_session.setdefault(id(array.session), []).append(array)
         elif not isinstance(array, np.generic | np.ndarray | bool | int | float):

@@ -148,27 +148,31 @@ class Namespace:
         for name in DTYPES:
             setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
-            setattr(self, name, functions.of_op(name))
+            self._take(name, functions.of_op(name))
         for name in PUBLIC:
-            setattr(self, name, reductions.of_table(name))
+            self._take(name, reductions.of_table(name))
         for name in _REDUCTIONS:
-            setattr(self, name, getattr(reductions, name))
+            self._take(name, getattr(reductions, name))
         for name in _STATISTICS:
-            setattr(self, name, getattr(statistics, name))
+            self._take(name, getattr(statistics, name))
         for name in _PRODUCTS:
-            setattr(self, name, getattr(products, name))
+            self._take(name, getattr(products, name))
         for name in _ROWS:
-            setattr(self, name, getattr(rows, name))
+            self._take(name, getattr(rows, name))
         for name in _TRANSPOSED:
             setattr(self, name, getattr(transposed, name))
         for name in _COMPOSED:
-            setattr(self, name, getattr(functions, name))
+            self._take(name, getattr(functions, name))
         for name in _SHAPES:
-            setattr(self, name, getattr(shapes, name))
+            self._take(name, getattr(shapes, name))
         for name in _LIKE:
-            setattr(self, name, _on_device(getattr(functions, name)))
+            self._take(name, _on_device(getattr(functions, name)))
         for name in _CREATION:
             setattr(self, name, _on_device(getattr(session, name)))
+
+    def _take(self, name: str, function: Callable[..., Any]) -> None:
+        """Have a function by that name, of transposes of tables too."""
+        setattr(self, name, transposed.of_either(name, function))
 
     if TYPE_CHECKING:
 
@@ -185,7 +189,7 @@ class Namespace:
         ``ValueError`` with ``copy=False`` where it would have to be copied.
         """
         _check_device(device)
-        here = isinstance(obj, Arithmetic) and obj.session is self._session
+        here = isinstance(obj, Arithmetic | transposed.Transposed) and obj.session is self._session
         if here and copy is not True and (dtype is None or np.dtype(dtype) == obj.dtype):
             return obj
         if copy is False:

@@ -11,7 +11,6 @@ import numpy as np
 
 from distvec.array.creation import shape_of, type_of
 from distvec.array.dist_array import DistArray
-from distvec.array.functions import apply
 from distvec.array.handle import Home
 
 
@@ -24,24 +23,24 @@ class Random:
         self._session = session
 
     def uniform(
-        self, size: int, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
+        self, size: Any, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
-        unit = self._unit(size, _key(seed, 0))
+        unit: DistArray = self._unit(size, _key(seed, 0))
         return unit if (low, high) == (0.0, 1.0) else low + (high - low) * unit
 
     def normal(
-        self, size: int, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
+        self, size: Any, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
         seed = secrets.randbits(62) if seed is None else seed
-        radius = apply("sqrt", -2.0 * apply("log", 1.0 - self._unit(size, _key(seed, 1))))
+        radius = np.sqrt(-2.0 * np.log(1.0 - self._unit(size, _key(seed, 1))))
         angle = 2.0 * math.pi * self._unit(size, _key(seed, 2))
-        result: DistArray = loc + scale * (radius * apply("cos", angle))
+        result: DistArray = loc + scale * (radius * np.cos(angle))
         return result
 
     def integers(
-        self, low: int, high: int | None = None, size: int | None = None, *, seed: int | None = None
+        self, low: int, high: int | None = None, size: Any = None, *, seed: int | None = None
     ) -> DistArray:
         """``size`` int64 numbers uniform in ``[low, high)``, or in ``[0, low)``."""
         if size is None:
@@ -51,21 +50,24 @@ class Random:
         low, high = operator.index(low), operator.index(high)
         if not low < high <= low + 2**53:
             raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
-        steps = apply("floor", self._unit(size, _key(seed, 3)) * float(high - low))
+        steps: Any = np.floor(self._unit(size, _key(seed, 3)) * float(high - low))
         result: DistArray = low + steps.astype(np.int64)
         return result
 
-    def _unit(self, size: int, key: int) -> DistArray:
-        graph, int64 = self._session.graph, np.dtype(np.int64)
+    def _unit(self, size: Any, key: int) -> Any:
+        graph = self._session.graph
         shape = shape_of(size)
         if not shape:
             raise TypeError("size must be an integer, got (): draw one and take .item()")
-        type = type_of(shape, int64)
-        # Of a table the elements are counted, not the rows.
-        index = graph.make("iota", (), type)
-        arguments = (graph.constant(key, int64), index)
-        node = graph.make("uniform", arguments, type.of(np.dtype(np.float64)))
+        index = self._index(shape)
+        arguments = (graph.constant(key, index.dtype), index.node)
+        node = graph.make("uniform", arguments, index.type.of(np.dtype(np.float64)))
         return DistArray(self._session, node)
+
+    def _index(self, shape: tuple[int, ...]) -> DistArray:
+        """The number of each element: of a table, these are counted, not the rows."""
+        type = type_of(shape, np.dtype(np.int64))
+        return DistArray(self._session, self._session.graph.make("iota", (), type))
 
 
 def _key(seed: Any, stream: int) -> int:

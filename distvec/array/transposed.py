@@ -6,7 +6,9 @@ The elements stay where they are. What is done to it is done to the table, with 
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from distvec.array.exchanged import (
     exchanged,
     flipped,
 )
+from distvec.array.reductions import kept
 from distvec.graph import build, shapes
 
 
@@ -163,10 +166,7 @@ class Transposed(ByColumns):
 
     def _reduced(self, func: Any, axis: Any = None, **kwargs: Any) -> Any:
         if axis is None and func in LOCATING:
-            raise TypeError(
-                f"numpy.{func.__name__} of a transposed table needs an axis: servers look through "
-                f"its columns, and so find another one of equal elements than NumPy does"
-            )
+            return _located(self.table, func, **kwargs)
         if "where" in kwargs:
             kwargs["where"] = flipped(kwargs["where"])
         if np.ndim(kwargs.get("weights", 0)) == self.ndim:
@@ -183,6 +183,35 @@ class Transposed(ByColumns):
     def dot(self, other: Any) -> Any:
         """As ``numpy.dot``."""
         return np.dot(self, other)
+
+
+def _located(table: Any, func: Any, keepdims: bool = False) -> Any:
+    """Where in the transpose ``func`` finds an extreme: of equal elements the first one.
+
+    That of the table may be another one; its value is looked for. Three sweeps.
+    """
+    k, n = table.shape
+    column = table.session.namespace.arange(k).reshape(k, 1)
+    value = np.sum(np.where(column * n + np.arange(n) == func(table), table, 0))
+    equal = (table == value) | ((table != table) & (value != value))
+    found = np.min(np.where(equal, column + np.arange(n) * k, table.size))
+    return kept(table, found, None, keepdims)
+
+
+def of_either(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, of transposes as well if NumPy has one of that ``name``."""
+    counterpart = getattr(np, name, None)
+    if counterpart is None:
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for arg in args:
+            if isinstance(arg, Transposed):
+                return counterpart(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _unavailable(name: str) -> str:

@@ -1,0 +1,210 @@
+"""Tables split by columns: as those split by rows, with the same bits on any number of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distvec as dv
+from optim import minimize
+from optim.core.arrays import namespace
+
+SERVERS = st.sampled_from((1, 2, 3, 7))
+COLUMNS = st.sampled_from([1, 3, 1025, 2500])
+
+EXACT: dict[str, Callable[[Any, Any], Any]] = {
+    "arithmetic": lambda x, y: (2.0 * x + y / 3.0 - 1.0) * x,
+    "comparison": lambda x, y: (x < y) | (x == 0.5),
+    "functions": lambda x, y: np.sqrt(np.abs(x)) + np.maximum(x, y),
+    "choice": lambda x, y: np.where(x > 0, x, -y),
+    "clip": lambda x, y: np.clip(x, -0.5, 0.5) + np.round(y, 1),
+    "least of columns": lambda x, y: np.min(x, axis=0),
+    "largest of rows": lambda x, y: x.max(axis=1, keepdims=True),
+    "largest": lambda x, y: np.max(x),
+    "where in rows": lambda x, y: x.argmax(axis=1),
+    "where in columns": lambda x, y: np.argmin(x, axis=-2),
+    "where": lambda x, y: np.argmax(np.round(x)),
+    "where, or missing": lambda x, y: np.argmin(np.where(y > 2, np.nan, x), keepdims=True),
+    "any": lambda x, y: (x > 1).any(axis=0),
+    "all": lambda x, y: np.all(x > -1, axis=1),
+    "count": lambda x, y: np.count_nonzero(x > 0, axis=1),
+    "sum of integers": lambda x, y: (x * 100).astype(np.int64).sum(axis=1),
+    "less the largest": lambda x, y: x - np.max(y, axis=1, keepdims=True),
+    "fractions": lambda x, y: np.modf(x)[1] + divmod(y, 2.0)[0],
+}
+"""What has NumPy's bits however a table is split."""
+
+CLOSE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum of rows": lambda x, y: x.sum(axis=1),
+    "sum of columns": lambda x, y: np.add.reduce(x),
+    "mean": lambda x, y: np.mean(x),
+    "std": lambda x, y: x.std(axis=1),
+    "standardised": lambda x, y: (x - x.mean(0)) / (1.0 + x.std(0)),
+    "norm": lambda x, y: np.linalg.norm(x, axis=1),
+    "row products": lambda x, y: np.vecdot(x, y),
+    "inner product": lambda x, y: np.vdot(x, y),
+    "rows by rows": lambda x, y: x @ y.T,
+}
+"""What is added up in an order of its own."""
+
+
+def put(sessions: dict[int, dv.Session], servers: int, host: np.ndarray) -> Any:
+    return sessions[servers].space(len(host), split="columns").array(host)
+
+
+@settings(max_examples=40)
+@given(
+    name=st.sampled_from(sorted(EXACT)),
+    servers=SERVERS,
+    n=st.integers(1, 4),
+    k=COLUMNS,
+    seed=st.integers(0, 9),
+)
+def test_what_is_not_added_up_has_the_bits_of_numpy_and_of_the_row_split(
+    sessions: dict[int, dv.Session], name: str, servers: int, n: int, k: int, seed: int
+) -> None:
+    x, y = np.random.default_rng(seed).normal(size=(2, n, k))
+    expected = EXACT[name](x, y)
+    rows = [sessions[servers].array(one) for one in (x, y)]
+    columns = [put(sessions, servers, one) for one in (x, y)]
+    for pair in (rows, columns):
+        found = EXACT[name](*pair)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(np.asarray(found), expected, strict=True)
+
+
+@settings(max_examples=20)
+@given(name=st.sampled_from(sorted(CLOSE)), n=st.integers(1, 4), k=COLUMNS, seed=st.integers(0, 9))
+def test_sums_have_the_same_bits_on_any_number_of_servers(
+    sessions: dict[int, dv.Session], name: str, n: int, k: int, seed: int
+) -> None:
+    x, y = np.random.default_rng(seed).normal(size=(2, n, k))
+    found = []
+    for servers in sessions:
+        columns = [put(sessions, servers, one) for one in (x, y)]
+        found.append(np.asarray(CLOSE[name](*columns)))
+    np.testing.assert_allclose(found[0], CLOSE[name](x, y), rtol=1e-10, atol=1e-12)
+    assert len({one.tobytes() for one in found}) == 1
+
+
+def test_random_numbers_do_not_depend_on_the_split(ps: dv.Session) -> None:
+    rows, columns = ps.space(5), ps.space(5, split="columns")
+    for draw in (
+        lambda space: space.random.normal((5, 1030), loc=2.0, seed=3),
+        lambda space: space.random.uniform((5, 1030), low=-1.0, seed=4),
+        lambda space: space.random.integers(0, 99, (5, 1030), seed=5),
+    ):
+        expected = draw(rows).numpy()
+        np.testing.assert_array_equal(draw(columns).numpy(), expected)
+        np.testing.assert_array_equal(draw(columns).pull([4, 0, 4]), expected[[4, 0, 4]])
+
+
+def test_products_of_long_rows_bring_small_results(ps: dv.Session) -> None:
+    n, k = 3, 50_000
+    rng = np.random.default_rng(0)
+    host, weights = rng.normal(size=(n, k)), rng.normal(size=k)
+    table, v = ps.space(n, split="columns").array(host), ps.array(weights)
+    ps.counters.reset()
+    found = (table @ v).numpy()
+    np.testing.assert_allclose(found, host @ weights)
+    np.testing.assert_allclose((table @ table.T).numpy(), host @ host.T)
+    cost = ps.counters.snapshot()
+    assert (cost["messages"], cost["sweeps"]) == (2, 2)
+    assert cost["bytes_sent"] + cost["bytes_received"] < 10_000
+    x = rng.normal(size=n)
+    combined = (x @ table - v).persist()
+    assert combined.space == v.space
+    np.testing.assert_allclose(combined.numpy(), x @ host - weights)
+    ps.counters.reset()
+    np.testing.assert_array_equal(table.pull([2, -1]), host[[2, 2]])
+    assert ps.counters.messages == 2
+    assert table.pull([]).shape == (0, k)
+    np.testing.assert_array_equal(table.pull(), host)
+
+
+def test_tables_change_in_place_and_others_keep_the_old_values(ps: dv.Session) -> None:
+    host = np.arange(12.0).reshape(3, 4)
+    space = ps.space(3, split="columns")
+    table = space.array(host)
+    old, same = table.copy(), table
+    table += ps.arange(4)
+    table *= 2.0
+    expected = (host + np.arange(4)) * 2.0
+    np.testing.assert_array_equal(table.numpy(), expected)
+    assert same is table
+    assert np.negative(table, out=table) is table
+    table.push(None, np.ones(4)).push(None, host).push(None, [[1.0], [2.0], [3.0]]).push(None, 1)
+    expected = -expected + 2.0 + host + [[1.0], [2.0], [3.0]]
+    np.testing.assert_array_equal(table.numpy(), expected)
+    table[:] = space.ones((3, 4)) * 3.0
+    np.testing.assert_array_equal(table.numpy(), np.full((3, 4), 3.0))
+    table[...] = host
+    np.testing.assert_array_equal(table.numpy(), host)
+    table[:, :] = 0
+    assert not table.any().item()
+    np.testing.assert_array_equal(old.numpy(), host)
+    with pytest.raises(TypeError, match="same_kind"):
+        ps.space(3, split="columns").zeros((3, 4), np.int64).__iadd__(0.5)
+
+
+def test_a_table_tells_what_it_is(ps: dv.Session) -> None:
+    host = np.arange(6.0).reshape(2, 3)
+    space = ps.space(2, split="columns")
+    table = space.array(host.tolist(), np.float32)
+    assert repr(space) == "<space of 2 rows, split by columns>"
+    assert (table.shape, table.dtype, table.nbytes, len(table)) == ((2, 3), np.float32, 24, 2)
+    assert repr(table) == repr(ps.array(host, np.float32))
+    assert table.tolist() == host.tolist()
+    assert str(space.ones((2, 3)) + 0.5) == str(host * 0 + 1.5)
+    assert repr(space.full((2, 5000), 7.0)) == repr(ps.full((2, 5000), 7.0))
+    assert table.T.space.length == 3
+    assert "sweep" in (table + 1.0).explain()
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(table)
+
+
+def test_optimizers_take_tables_split_by_columns(ps: dv.Session) -> None:
+    target = np.random.default_rng(2).normal(size=(3, 5))
+
+    def fun(x: Any) -> tuple[Any, Any]:
+        xp = namespace(x)
+        goal = ps.space(3, split="columns").array(target) if xp is not np else target
+        gap = x - goal
+        return xp.sum(gap**4) / 4.0 + xp.sum(gap**2) / 2.0, gap**3 + gap
+
+    expected = minimize(fun, np.zeros((3, 5)), method="L-BFGS")
+    found = minimize(fun, ps.space(3, split="columns").zeros((3, 5)), method="L-BFGS")
+    assert found.success
+    assert found.nit == expected.nit
+    np.testing.assert_allclose(found.x.numpy(), expected.x, atol=1e-9)
+
+
+REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]] = {
+    "mixed": (lambda ps, x: x + ps.ones((3, 4)), TypeError, "split by rows stands beside"),
+    "mixed, reflected": (lambda ps, x: ps.ones((3, 4)) * x, TypeError, "make both alike"),
+    "an element": (lambda ps, x: x[0], TypeError, r"pull rows by x\.pull\(\[3, 5\]\)"),
+    "an assignment": (lambda ps, x: x.__setitem__(0, 1.0), TypeError, "split by columns"),
+    "push": (lambda ps, x: x.push([0], 1.0), TypeError, r"x \+= values"),
+    "pull": (lambda ps, x: x.pull([3]), IndexError, "index 3 is out of bounds"),
+    "iteration": (lambda ps, x: list(x), TypeError, "not iterable"),
+    "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
+    "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
+    "accumulate": (lambda ps, x: np.add.accumulate(x), TypeError, "call it on the table"),
+    "sort": (lambda ps, x: np.sort(x), TypeError, "call it on the table"),
+    "a vector": (lambda ps, x: ps.space(3, split="columns").zeros(3), ValueError, r"\(3, k\)"),
+    "rows": (lambda ps, x: ps.space(2).zeros((3, 4)), ValueError, "2 rows have others than"),
+    "split": (lambda ps, x: ps.space(2, split="column"), ValueError, "'rows' and 'columns'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_what_to_type(ps: dv.Session, name: str) -> None:
+    call, error, said = REFUSED[name]
+    table = ps.space(3, split="columns").ones((3, 4))
+    with pytest.raises(error, match=said):
+        call(ps, table)
