@@ -32,7 +32,10 @@ def at(function: Any, x: Any, indices: Any, values: Any) -> None:
     where, given = np.asarray(indices), np.asarray(values)
     if where.size and where.dtype.kind not in "iu":
         raise TypeError(f"{name}: indices must be integers, got {where.dtype}")
-    spread = np.broadcast_to(given, where.shape).ravel()
+    row = x.shape[1:]
+    if given.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
+        given = given.astype(x.dtype)
+    spread = np.broadcast_to(given, where.shape + row).reshape(-1, *row)
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
     push(x, where.ravel(), np.negative(spread) if function is np.subtract else spread)

@@ -70,8 +70,7 @@ def test_along_an_axis(
     shape, dtype = data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from(("f8", "i8")))
     host = data.draw(tables(shape, np.dtype(dtype).name))
     x = sessions[count].array(host)
-    if is_transposed and not (axis is None and call is np.nanargmin):
-        host, x = host.T, x.T
+    host, x = (host.T, x.T) if is_transposed else (host, x)
 
     def reduced(x: Any) -> Any:
         with warnings.catch_warnings():
@@ -90,11 +89,14 @@ def test_along_an_axis(
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_the_place_in_a_whole_transpose_is_refused(ps: dv.Session) -> None:
-    table = ps.ones((3, 2))
-    for function in (np.argmin, np.argmax, np.nanargmin, np.nanargmax):
-        with pytest.raises(TypeError, match="say an axis, or call it on the table"):
-            function(table.T)
+def test_the_place_in_a_whole_transpose_is_that_of_its_rows(ps: dv.Session) -> None:
+    host = np.array([[1.0, 5.0, 0.0], [7.0, 0.0, 7.0], [2.0, np.nan, 3.0]])
+    for values in (host, host[:2], np.full((3, 2), np.inf), host[:2].astype(bool)):
+        table = ps.array(values)
+        for function in (np.argmin, np.argmax, np.nanargmin, np.nanargmax):
+            assert int(function(table.T)) == function(values.T)
+    assert np.argmax(table.T, keepdims=True).shape == (1, 1)
+    np.testing.assert_allclose(np.vecdot(table.T, 2 * table.T), np.vecdot(values.T, 2 * values.T))
 
 
 # Of a table with many rows, one with few, and two vectors as long as the many.
