@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array.indexing import push
 from distvec.array.items import get_item, set_item
@@ -29,16 +30,24 @@ def at(function: Any, x: Any, indices: Any, values: Any) -> None:
             f"{name} is not available on the servers: they add and subtract at indices; "
             f"pull the values with x.numpy() for others"
         )
-    where, given = np.asarray(indices), np.asarray(values)
-    if where.size and where.dtype.kind not in "iu":
-        raise TypeError(f"{name}: indices must be integers, got {where.dtype}")
-    row = x.shape[1:]
-    if given.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
-        given = given.astype(x.dtype)
-    spread = np.broadcast_to(given, where.shape + row).reshape(-1, *row)
+    where, given = _integers(name, indices), np.asarray(values)
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
+    if given.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
+        given = given.astype(x.dtype)
+    row = x.shape[1:]
+    spread = np.broadcast_to(given, (*where.shape, *row)).reshape(-1, *row)
     push(x, where.ravel(), np.negative(spread) if function is np.subtract else spread)
+
+
+def _integers(name: str, indices: Any) -> npt.NDArray[Any]:
+    """``indices`` along the first axis."""
+    if isinstance(indices, tuple) and len(indices) != 1:
+        raise TypeError(f"{name}: indices must be along the first axis, got {len(indices)} of them")
+    where = np.asarray(indices[0] if isinstance(indices, tuple) else indices)
+    if where.size and where.dtype.kind not in "iu":
+        raise TypeError(f"{name}: indices must be integers, got {where.dtype}")
+    return where
 
 
 def _names_once(indices: Any) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from distvec.array.by_columns import ByColumns
 from distvec.array.creation import filled
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.reduction_keywords import target_of
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)
@@ -57,13 +58,17 @@ def of_op(name: str) -> Callable[..., Any]:
     return round if name == "round" else _function(name)
 
 
-def round(x: A, decimals: int = 0) -> A:
+def round(x: A, decimals: int = 0, out: Any = None) -> A:
     """Rounded half to even at ``decimals`` decimal places; integers stay as they are.
 
     Source: ``numpy.round``, which scales, rounds and scales back.
     """
     array_among("round", (x,))
-    decimals = operator.index(decimals)
+    result = _rounded(x, operator.index(decimals))
+    return result if out is None else target_of(out, "round").assign(result, "round")
+
+
+def _rounded(x: A, decimals: int) -> A:
     if x.dtype.kind in "iu" and decimals >= 0:
         return x.copy()
     if decimals == 0:
@@ -82,7 +87,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return apply("where", condition, x, y)
 
 
-def clip(x: A, min: Any = None, max: Any = None) -> A:
+def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
     """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
     array_among("clip", (x,))
     if x.dtype.kind in "iu":  # as NumPy, whatever cannot be exceeded is no limit
@@ -94,7 +99,8 @@ def clip(x: A, min: Any = None, max: Any = None) -> A:
         result = elementwise(x, "maximum", result, min)
     if max is not None:
         result = elementwise(x, "minimum", result, max)
-    return result if result is not x else elementwise(x, "positive", x)
+    result = result if result is not x else elementwise(x, "positive", x)
+    return result if out is None else target_of(out, "clip").assign(result, "clip")
 
 
 def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:

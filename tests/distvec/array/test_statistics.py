@@ -267,3 +267,17 @@ def test_nan_to_num_in_place(ps: dv.Session) -> None:
     assert np.nan_to_num(x, copy=False, posinf=9) is x
     assert x.tolist() == [1.0, 0.0, 9.0]
     assert x.sum().tolist() == 10.0
+
+
+def test_the_number_of_servers_changes_no_bit(sessions: dict[int, dv.Session]) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 20_000))
+    x[::7] = np.nan
+    mask = y > 0
+    for call in STATISTICS.values():
+        found = {call(*map(ps.array, (x, y, mask))).numpy().tobytes() for ps in sessions.values()}
+        assert len(found) == 1
+    for call in (np.nanvar, np.nanmean, np.nanmax):
+        for axis in (0, 1):
+            tables = (ps.array(x.reshape(-1, 4)) for ps in sessions.values())
+            assert len({call(table, axis=axis).numpy().tobytes() for table in tables}) == 1

@@ -127,6 +127,22 @@ def test_at_is_a_message_to_each_holder(ps: dv.Session) -> None:
     assert ps.counters.messages == 1
 
 
+def test_at_of_rows_and_of_unsigned_integers(ps: dv.Session) -> None:
+    host = np.arange(12.0).reshape(4, 3)
+    for function in (np.add, np.subtract):
+        for values in (1.5, [1.0, 2.0, 3.0], np.arange(9.0).reshape(3, 3)):
+            table, expected = ps.array(host), host.copy()
+            function.at(table, [0, -1, 0], values)
+            function.at(expected, [0, -1, 0], values)
+            np.testing.assert_array_equal(table.numpy(), expected)
+        small, bytes = ps.array(np.zeros(3, np.uint8)), np.zeros(3, np.uint8)
+        function.at(small, ([0, 0, 2],), 1)
+        function.at(bytes, ([0, 0, 2],), 1)
+        np.testing.assert_array_equal(small.numpy(), bytes)
+    with pytest.raises(TypeError, match="along the first axis"):
+        np.add.at(ps.array(host), ([0, 1], [1, 2]), 1.0)
+
+
 def test_at_refuses_what_numpy_refuses(ps: dv.Session) -> None:
     x = ps.array(np.arange(5))
     for indices, values, error in (
@@ -141,3 +157,10 @@ def test_at_refuses_what_numpy_refuses(ps: dv.Session) -> None:
         np.add.at(x, [0], 1.5)
     with pytest.raises(TypeError, match="on the client"):
         np.add.at(np.arange(5.0), [0], ps.ones(1))
+
+
+def test_methods_take_out(ps: dv.Session) -> None:
+    x, out = ps.array([1.26, -3.0]), ps.zeros(2)
+    assert x.round(1, out=out) is out and out.tolist() == [1.3, -3.0]
+    assert x.clip(-1, 1, out=out) is out and out.tolist() == [1.0, -1.0]
+    assert np.round(x, out=out) is out and out.tolist() == [1.0, -3.0]
