@@ -25,8 +25,9 @@ def run(page: str) -> None:
 
 def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("solvers.md")
-    first, at_bound, sparse, noisy, *check = capsys.readouterr().out.splitlines()
+    first, shape, at_bound, sparse, noisy, *check = capsys.readouterr().out.splitlines()
     assert first.startswith("Converged")
+    assert shape == "(20, 2)"
     assert float(at_bound) == 0.5
     difference, non_zero = sparse.split()
     assert float(difference) < 1e-5 and non_zero == "10"
