@@ -137,7 +137,7 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
     if own[0] == shape[0]:  # one of them has columns of one element
         op = "as_column" if len(shape) == 2 else "as_vector"
         return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))
-    return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1, 0))
+    return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1))
 
 
 def reshape_method(x: H, *shape: Any, order: str = "C", copy: bool | None = None) -> H:

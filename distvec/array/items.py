@@ -2,99 +2,172 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import filled
+from distvec.array import pieces
+from distvec.array.assignment import assign_parts, given_as
+from distvec.array.creation import reshape
 from distvec.array.handle import Handle, check_session
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, parse
+from distvec.array.operators import Arithmetic
+
+# --- reading ------------------------------------------------------------------------------------
 
 
 def get_item(x: Arithmetic, key: Any) -> Any:
-    """``x[key]``: of a mask a selection, whose elements are not made; lazy."""
+    """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
     if _is_all(x, key):
         return x
-    mask = as_mask(x, key)
-    if mask is not None:
-        return x.session.select(x, mask)
-    raise TypeError(
-        "indexing would pull single elements; use x.pull([3, 5]) for those, "
-        "distvec.where(mask, x, y) for masks"
-    )
+    parts = parse(x.shape, _masks_as_they_are(x, key))
+    result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
+    if not any(isinstance(part, NewAxis) for part in parts):
+        return result
+    return reshape(result, _with_new_axes(result.shape, parts))
 
 
-def set_item(x: Arithmetic, key: Any, value: Any) -> None:
-    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another vector."""
-    if _is_all(x, key):
-        x.assign(_given(x, value))
-        return
-    mask = as_mask(x, key)
-    if mask is None:
-        raise TypeError(
-            "item assignment is not supported; use x.push(indices, values) to add at indices, "
-            "x[mask] = 0 or x = distvec.where(mask, y, x) for masks, x[:] = y for all"
-        )
-    with x.turn:
-        x.assign(elementwise(x, "where", mask, _where_true(x, mask, value), x))
-
-
-def as_mask(x: Handle, key: Any) -> Any:
-    """``key`` as a boolean vector aligned with ``x``, if that is what it is meant for; else None.
-
-    ``IndexError``, as NumPy's, for one of another length. One on the client is put on the servers.
-    """
-    if isinstance(key, np.ndarray | list) and np.ndim(key) == 1:
-        given = np.asarray(key)
-        if given.dtype != np.bool_:
-            return None
-        _check_length(x, len(given))
-        return x.session.array(given)
-    if not isinstance(key, Arithmetic) or key.dtype != np.bool_ or key.ndim != 1:
-        return None
-    check_session(x.session, key, "a mask")
-    _check_length(x, len(key))
+def _masks_as_they_are(x: Arithmetic, key: Any) -> Any:
+    """``numpy.flatnonzero(mask)`` as index says what the mask does, without being computed."""
+    if isinstance(key, Arithmetic) and key.selects:
+        mask = key.mask  # type: ignore[attr-defined]
+        if key.values.node.op == "iota" and mask.shape == x.shape[:1]:  # type: ignore[attr-defined]
+            return mask
     return key
 
 
-def _check_length(x: Handle, length: int) -> None:
-    if x.ndim == 0:
-        raise IndexError("too many indices for array: array is 0-dimensional, but 1 were indexed")
-    if length != len(x):
-        raise IndexError(
-            f"boolean index did not match indexed array along axis 0; size of axis is {len(x)} "
-            f"but size of corresponding boolean axis is {length}"
+def _with_new_axes(shape: tuple[int, ...], parts: Sequence[Part]) -> tuple[int, ...]:
+    arrays = [part for part in parts if isinstance(part, Take | Mask)]
+    if len(arrays) > 1 or any(isinstance(part, Take) and len(part.shape) > 1 for part in arrays):
+        raise NotImplementedError(
+            "new axes beside several index arrays are not supported; index first, then x[:, None]"
         )
+    extents = iter(shape)
+    wanted: list[int] = []
+    for part in parts:
+        if isinstance(part, NewAxis):
+            wanted.append(1)
+        elif not isinstance(part, At):
+            wanted.append(next(extents))
+    return tuple(wanted)
 
 
-def _where_true(x: Arithmetic, mask: Any, value: Any) -> Any:
-    """What ``x[mask] = value`` puts where ``mask`` is true, in the dtype of ``x``: as long as it.
+def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
+    """What ``parts``, one for each axis, name."""
+    if not parts or all(
+        isinstance(part, Slice) and part.is_all(extent)
+        for part, extent in zip(parts, x.shape, strict=False)
+    ):
+        return x.copy()
+    if x.node.on_client:
+        return pieces.on_the_client(x, tuple(map(pieces.plain, parts)))
+    if len(parts) == 1:
+        return _rows(x, parts[0])
+    rows, columns = parts[0], _read(parts[1], x, 1)
+    if isinstance(rows, Take):
+        rows = _read(rows, x, 0)
+    if isinstance(columns, At):
+        return _rows(pieces.column(x, columns.index), rows)
+    if isinstance(columns, Slice):
+        return _rows(pieces.columns(x, columns), rows)
+    if columns.ndim > 1 and isinstance(rows, Slice | Mask):
+        raise NotImplementedError("columns are named by a vector of indices; rank is 2 at most")
+    if isinstance(rows, Slice):
+        return _rows(pieces.columns_at(x, columns), rows)
+    if isinstance(rows, At):
+        return pieces.on_the_client(pieces.row_at(x, rows.index), (columns,))
+    return _pairs(x, rows, columns)
 
-    A number, or what the same mask selects.
-    """
-    new = _given(x, value)
-    if new.selects and new.mask.node is mask.node:
-        return new.values.astype(x.dtype)
-    if new.shape in ((), (1,)):
-        return new
-    raise TypeError(
-        "x[mask] = values: the elements would have to be spread over the places of the mask; "
-        "assign what the same mask selects, as in x[mask] = 2 * y[mask]"
-    )
+
+def _read(part: Part, x: Arithmetic, axis: int) -> Any:
+    """A mask or index array that columns are named by, as indices on the client."""
+    if isinstance(part, Mask) and isinstance(part.mask, np.ndarray):
+        return np.flatnonzero(part.mask)
+    if not isinstance(part, Take):
+        return part
+    if isinstance(part.indices, np.ndarray):
+        return part.indices if axis else part
+    if part.indices.node.on_client:
+        found = pieces.known_indices(part.indices, x.shape[axis], axis)
+        return found if axis else Take(found)
+    if axis:
+        raise NotImplementedError(
+            "columns are named by indices of the client; pull them first: x[:, j.numpy()]"
+        )
+    return part
 
 
-def _given(x: Arithmetic, value: Any) -> Any:
-    """``value`` as an array in the dtype of ``x``; errors as NumPy's."""
-    if isinstance(value, Arithmetic):
-        check_session(x.session, value, "item assignment")
-        return value.astype(x.dtype)
-    if np.ndim(value) == 0:
-        return x.like(filled(x.session.graph, (), value, x.dtype))
-    return x.session.array(value, x.dtype)
+def _pairs(x: Arithmetic, rows: Part, columns: Any) -> Any:
+    """Single elements of a table: those where the indices of rows and columns name them."""
+    if not isinstance(rows, Take) or not isinstance(rows.indices, np.ndarray):
+        raise NotImplementedError(
+            "rows and columns both by arrays: those of the rows must be indices of the client; "
+            "take one after the other, as in x[rows][:, columns]"
+        )
+    first, second = np.broadcast_arrays(rows.indices, columns)
+    flat = first.ravel()
+    if len(flat) > pieces.FEW:
+        raise NotImplementedError(
+            f"x[rows, columns] brings single elements to the client, at most {pieces.FEW} of them, "
+            f"not {len(flat)}"
+        )
+    found = pieces.rows_at(x, flat)
+    chosen = pieces.on_the_client(found, (np.arange(len(flat)), second.ravel()))
+    return reshape(chosen, first.shape)
+
+
+def _rows(x: Arithmetic, part: Any) -> Any:
+    """Rows of a table, elements of a vector."""
+    if isinstance(part, At):
+        return pieces.row_at(x, part.index)
+    if isinstance(part, Slice):
+        return pieces.sliced(x, part)
+    if isinstance(part, Mask):
+        mask = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+        check_session(x.session, mask, "a mask")
+        return x.session.select(x, mask)
+    indices = part.indices
+    if isinstance(indices, Arithmetic):
+        check_session(x.session, indices, "indices")
+        if indices.ndim > 1:
+            raise NotImplementedError("index arrays on the servers must be vectors")
+        if not indices.node.on_client:
+            return pieces.gathered(x, indices)
+        indices = pieces.known_indices(indices, len(x), 0)
+    found = pieces.rows_at(x, indices.ravel())
+    return found if indices.ndim == 1 else reshape(found, indices.shape + found.shape[1:])
 
 
 def _is_all(x: Handle, key: Any) -> bool:
     """Whether ``key`` names the array as it is."""
-    if key is Ellipsis or (isinstance(key, tuple) and (not key or key == (Ellipsis,))):
+    if isinstance(key, tuple) and len(key) < 2:
+        return not key or _is_all(x, key[0])
+    if key is Ellipsis:
         return True
     return isinstance(key, slice) and key == slice(None) and x.ndim > 0
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def set_item(x: Arithmetic, key: Any, value: Any) -> None:
+    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another array.
+
+    Lazy. What is computed with the new value next is fused with the assignment.
+    """
+    if _is_all(x, key):
+        x.assign(given_as(x, value))
+        return
+    parts = parse(x.shape, _masks_as_they_are(x, key))
+    kept = [part for part in parts if not isinstance(part, NewAxis)]
+    if len(kept) < len(parts) and np.ndim(value):
+        raise NotImplementedError(
+            "assignment through new axes takes a number; leave the new axes out: x[1:3] = values"
+        )
+    is_element = all(isinstance(part, At) for part in kept)
+    has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
+    if is_element and has_ellipsis and np.shape(value) == (1,):
+        value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
+    with x.turn:
+        assign_parts(x, kept, value)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from distvec.array import reductions
+from distvec.array import compaction, reductions
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home
 from distvec.array.operators import elementwise
@@ -39,13 +39,14 @@ class Selection(DistArray):
     elements is never made. Its length is a lazy scalar until somebody asks for it.
     """
 
-    __slots__ = ("_count", "_mask", "_values")
+    __slots__ = ("_count", "_mask", "_node", "_values")
 
     def __init__(self, session: Home, values: Node, mask: Node) -> None:
         """Only under the lock of the session's holders."""
         self.session = session
         self._turn = None
         self._count: Node | None = None
+        self._node: Node | None = None
         self._select(values, mask)
 
     def _select(self, values: Node, mask: Node) -> None:
@@ -58,7 +59,10 @@ class Selection(DistArray):
 
     # --- what it is ---------------------------------------------------------------------------
 
-    selects = True
+    @property
+    def selects(self) -> bool:  # type: ignore[override]
+        """Whether the elements are not made yet."""
+        return self._node is None
 
     @property
     def values(self) -> DistArray:
@@ -79,17 +83,23 @@ class Selection(DistArray):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
-        return self._values.node.dtype
+        return self._values.node.dtype if self._node is None else self._node.dtype
+
+    @property
+    def _row(self) -> tuple[int, ...]:
+        """The shape of one element: of a mask over rows a row."""
+        row = self._values.node.type.row
+        return row if len(self._mask.node.type.row) < len(row) else ()
 
     @property
     def ndim(self) -> int:
-        """As of the array that the elements are chosen from."""
-        return len(self._values.node.type.shape)
+        """As of the array, if the mask is over its rows; else 1."""
+        return 1 + len(self._row)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(count,)``: an implicit evaluation of the count, unless it is known."""
-        return (len(self), *self._values.node.type.row)
+        """``(count, ...)``: an implicit evaluation of the count, unless it is known."""
+        return (len(self), *self._row)
 
     def __len__(self) -> int:
         count = self.count
@@ -117,16 +127,19 @@ class Selection(DistArray):
 
     def extent(self, axis: int) -> Any:
         """Length of an axis, lazy where that is the number of elements."""
-        row = self._values.node.type.row
-        return (self.count, *row)[axis]
+        return (self.count, *self._row)[axis]
 
     @property
-    def node(self) -> Node:  # type: ignore[override]
-        """The vector of the elements."""
-        raise NotImplementedError(
-            "the elements of a selection are not gathered yet; reduce it, or assign it where the "
-            "same mask is true, as in x[mask] = 2 * y[mask]"
-        )
+    def node(self) -> Node:
+        """The array of the elements, which is made when somebody needs it."""
+        if self._node is None:
+            self._node = compaction.elements(self.values, self.mask)
+            self.session.note(self)
+        return self._node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._node = node
 
     # --- elements of it, lazily ---------------------------------------------------------------
 

@@ -41,6 +41,30 @@ def _sort(x: Any, op: str, axis: int, descending: bool) -> Any:
     return x.shape[axis] - 1 - np.flip(backwards, axis)
 
 
+def _key(encoded: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An index expression of which a node's ``params`` are: slices and arrays are tuples there."""
+    return tuple(
+        one
+        if not isinstance(one, tuple)
+        else slice(*one[1:])
+        if one[0] == "slice"
+        else np.array(one[3], one[1]).reshape(one[2])
+        for one in encoded
+    )
+
+
+def _put(x: Any, values: Any, *encoded: Any) -> Any:
+    changed = x.copy()
+    changed[_key(encoded)] = values
+    return changed
+
+
+def item_shape(shape: tuple[int, ...], encoded: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape of that part of an array of ``shape``."""
+    found: tuple[int, ...] = np.broadcast_to(np.empty(()), shape)[_key(encoded)].shape
+    return found
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "client.reduce": _reduce,
@@ -49,6 +73,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.transpose": np.transpose,
         "client.broadcast": lambda x, *shape: np.broadcast_to(x, shape),
         "client.columns": lambda x, start, stop, step: x[..., start:stop:step],
+        "client.item": lambda x, *encoded: x[_key(encoded)],
+        "client.put": _put,
         "client.cumulative": lambda x, op, axis: getattr(np, op)(x, axis=axis),
         "client.sort": _sort,
         "client.block": lambda a, b, c, d: np.block([[a, b], [c, d]]),

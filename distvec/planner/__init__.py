@@ -5,6 +5,7 @@ Passes over nodes, each in a file of its own, in this order. Nothing here talks 
 ===========  ===========================================================================
 walk         the graph as one list, arguments first, and how many answers each node needs
 simplify     what the client can tell by itself gets its value: known products, arithmetic
+views        (before linear) reading at other slots, moved down to what is stored
 free_riders  what comes along because it reads nothing new: pending arrays, squared norms
 linear       inner products of linear combinations, where a scalar is known earlier so
 fuse         which vectors are stored, and which stores and reductions share one traversal
@@ -25,6 +26,7 @@ from functools import partial
 from typing import Any
 
 from distvec.graph.expr import Graph, Node
+from distvec.graph.moves import MOVES
 from distvec.planner.emit import emit
 from distvec.planner.free_riders import free_riders, own_products
 from distvec.planner.fuse import fuse
@@ -32,6 +34,7 @@ from distvec.planner.linear import Expansion
 from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
+from distvec.planner.views import Descent, has_moves
 from distvec.planner.walk import Walk
 
 __all__ = ["Plan", "Planner", "Template"]
@@ -40,6 +43,7 @@ _MOST_TEMPLATES = 1024
 _MOST_RIDERS = 64
 
 _EXPANDED = "{} inner products of linear combinations follow from those of stored vectors"
+_MOVED = "{} views of expressions are computed from views of what these are made of"
 _DIRECT = "{} inner products are computed directly: expanded, they lose digits (cancellation_limit)"
 
 
@@ -61,6 +65,8 @@ class Planner:
         """
         walk = Walk()
         walk.add(targets, partial(simplify, self._graph))
+        # A view costs nothing while nobody asks for it: it reads what is there anyway.
+        pending = [node for node in pending if node.op not in MOVES]
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
@@ -68,16 +74,27 @@ class Planner:
         kept = {id(node) for node in pending if not node.on_client}
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
+        if has_moves(order):
+            descent = Descent(self._graph, walk, {id(root) for root in roots} | kept)
+            replaced = descent.run(order)
+            if descent.moved:
+                notes.append(_MOVED.format(descent.moved))
+            kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
+            roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
+            order = walk.below(roots)
         depth = max([walk.levels[id(node)] for node in order], default=0)
         if depth > 1 and self.cancellation_limit >= 1:
             stored = {id(root) for root in roots} | kept
             expansion = Expansion(self._graph, walk, stored, self._exact, self.cancellation_limit)
-            replaced = expansion.run(order)
+            expanded = expansion.run(order)
             if expansion.expanded:
                 notes.append(_EXPANDED.format(expansion.expanded))
-            kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
-            roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
+            kept = {id(expanded[id(node)]) for node in order if id(node) in kept}
+            roots = list(dict.fromkeys(expanded[id(root)] for root in roots))
             order = walk.below(roots)
+            replaced = {
+                key: expanded.get(id(new), new) for key, new in replaced.items()
+            } or expanded
         extra = own_products(self._graph, order, {id(root) for root in roots} | kept)
         if extra:
             walk.add(extra)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Node, topological
+from distvec.graph.moves import GATHER, MOVES
 from distvec.planner.combine import combine
 from distvec.planner.fuse import Traversal
-from distvec.planner.plan import PlannedProgram, PlannedSweep, Template
+from distvec.planner.plan import PlannedProgram, PlannedSweep, PlannedView, Template
 from distvec.planner.schedule import Schedule
 from distvec.planner.simplify import product_of
 from ps_backend.program.sweep import Reduction, Step, Sweep
@@ -29,7 +30,14 @@ def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> 
     """Number its values: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:
-        return not node.on_client and (node.known or id(node) in stored)
+        is_there = node.known or node.op in MOVES or id(node) in stored
+        return is_there and not node.on_client
+
+    def view_of(node: Node) -> PlannedView | None:
+        if node.known or node.op not in MOVES or id(node) in stored:
+            return None
+        index = position[id(node.args[1])] if node.op == GATHER else None
+        return PlannedView(node.args[0].type, node.op, node.params or (0, 1), index)
 
     roots = [*traversal.stores, *_reduced(traversal)]
     order = list(topological(roots, lambda node: node.on_client or is_input(node)))
@@ -56,7 +64,8 @@ def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> 
     return PlannedSweep(
         combine(structure),
         traversal.space,
-        inputs=[position[id(node)] for node in inputs],
+        inputs=[position[id(node.args[0] if view_of(node) else node)] for node in inputs],
+        views=[view_of(node) for node in inputs],
         scalars=[position[id(node)] for node in scalars],
         stores=[position[id(node)] for node in traversal.stores],
         reductions=[position[id(node)] for node in traversal.reductions],

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distvec.graph.expr import Node
+from distvec.graph.moves import MOVES
+from distvec.planner import views
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
 
@@ -53,6 +55,8 @@ def fuse(
     for node in order:
         if id(node) in kept and id(node) not in wanted and not node.known and below[id(node)][0]:
             wanted[id(node)] = "held by a variable"
+    for key, why in views.sources(order).items():
+        wanted.setdefault(key, why)
     traversals: dict[tuple[int, Space, bool], Traversal] = {}
     plain = _plain(order)
     notes: list[str] = []
@@ -80,7 +84,7 @@ def fuse(
             reason = wanted.get(id(node))
             if reason is not None:
                 computed.add(levels[id(node)])
-            elif len(computed) > 1:
+            elif len(computed) > 1 and node.op not in MOVES:
                 if _is_worth_storing(below[id(node)]):
                     reason = f"needed by {len(computed)} programs"
                 elif node.args:
@@ -94,7 +98,7 @@ def fuse(
                 target = traversal(first, node)
                 target.stores.append(node)
                 target.reasons[id(node)] = reason
-            for arg in node.args:
+            for arg in node.args if node.op not in MOVES else ():
                 needed[id(arg)] |= computed
     ordered = [
         traversals[key]
@@ -113,8 +117,12 @@ def _plain(order: Sequence[Node]) -> set[int]:
     for node in order:
         if node.on_client or node.type.row:
             continue
-        if node.known or (
-            node.op in ops.TABLE and all(arg.is_scalar or id(arg) in found for arg in node.args)
+        if (
+            node.known
+            or (node.op in MOVES and not node.args[0].type.row)
+            or (
+                node.op in ops.TABLE and all(arg.is_scalar or id(arg) in found for arg in node.args)
+            )
         ):
             found.add(id(node))
     return found
@@ -128,7 +136,7 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
     """By id of the node."""
     found: dict[int, Source] = {}
     for node in order:
-        if node.known:
+        if node.known or node.op in MOVES:
             found[id(node)] = ((id(node),) if not node.on_client else (), False)
             continue
         below = [found[id(arg)] for arg in node.args]

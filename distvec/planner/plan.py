@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from distvec.graph import moves
 from distvec.graph.expr import Node
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import NodeType
+
+
+@dataclass
+class PlannedView:
+    """How a sweep reads an input that is stored otherwise: see ``distvec.graph.moves``."""
+
+    source: NodeType
+    op: str
+    params: tuple[int, ...]
+    index: int | None
+    """The position of the node whose values are the slots to be read."""
+
+    def __str__(self) -> str:
+        if self.op == moves.GATHER:
+            return f"the slots that an index vector names, of {self.source.space}"
+        start, step = self.params
+        if self.op == moves.SPREAD:
+            return f"put at slots {start}, {start + step}, ..., from {self.source.space}"
+        return f"slots {start}, {start + step}, ... of {self.source.space}"
 
 
 @dataclass
@@ -17,6 +38,8 @@ class PlannedSweep:
     structure: Sweep
     space: Space
     inputs: list[int]
+    views: list[PlannedView | None]
+    """Per input how it is read, if not slot by slot; then its position is that of the source."""
     scalars: list[int]
     stores: list[int]
     reductions: list[int]
@@ -27,8 +50,19 @@ class PlannedSweep:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the inputs, on all servers together."""
-        return sum(value.row_bytes for value in self.structure.inputs) * self.space.length
+        """Bytes of the inputs, on all servers together; what several views read counts once."""
+        read: dict[int, int] = {}
+        for position, value, view in zip(
+            self.inputs, self.structure.inputs, self.views, strict=True
+        ):
+            total = read.get(position, 0) + value.row_bytes * self.space.length
+            read[position] = total if view is None else min(total, view.source.nbytes)
+        return sum(read.values())
+
+    @property
+    def vectors_read(self) -> int:
+        """The arrays that are read, each counted once."""
+        return len(set(self.inputs))
 
     @property
     def bytes_written(self) -> int:
@@ -39,11 +73,14 @@ class PlannedSweep:
         """The sweep in print: cost, steps, and why each store is made."""
         kinds = self.structure
         yield (
-            f"sweep over {self.space.length:,} elements: reads {len(kinds.inputs)} vectors "
+            f"sweep over {self.space.length:,} elements: reads {self.vectors_read} vectors "
             f"({self.bytes_read:,} bytes), writes {len(kinds.outputs)} "
             f"({self.bytes_written:,} bytes), {len(kinds.reductions)} reductions"
         )
         yield from (f"  {line}" for line in str(kinds).splitlines())
+        for number, view in enumerate(self.views):
+            if view is not None:
+                yield f"  %{number} is a view: {view}"
         for value, reason in zip(kinds.outputs, self.reasons, strict=True):
             yield f"  %{value} is stored: {reason}"
 
@@ -75,6 +112,11 @@ class Template:
         return len(self.programs)
 
     @property
+    def has_views(self) -> bool:
+        """Whether servers read arrays at other slots, and so from each other."""
+        return any(view is not None for sweep in self._all for view in sweep.views)
+
+    @property
     def _all(self) -> list[PlannedSweep]:
         return [sweep for program in self.programs for sweep in program.sweeps]
 
@@ -86,7 +128,7 @@ class Template:
     @property
     def vectors_read(self) -> int:
         """Vectors read, a vector counted once per sweep."""
-        return sum(len(sweep.structure.inputs) for sweep in self._all)
+        return sum(sweep.vectors_read for sweep in self._all)
 
     @property
     def vectors_written(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from distvec.graph.expr import Node
+from distvec.graph.moves import MOVES
 from ps_backend.program.reducers import REDUCERS
 
 
@@ -12,7 +13,8 @@ class Walk:
     """Nodes below all roots that were added, arguments first.
 
     The *level* of a node is the number of answers from the servers that must be known before it can
-    be computed: a reduction is one level above its argument, a node with a value is at level 0.
+    be computed: a reduction is one level above its argument, what reads a pending array at other
+    slots one level above that, and a node with a value is at level 0.
     """
 
     def __init__(self) -> None:
@@ -52,6 +54,8 @@ class Walk:
             level = max([levels[id(arg)] for arg in node.args])
             if node.op in REDUCERS:
                 level += 1
+            elif node.op in MOVES:
+                level = max([levels[id(arg)] + (arg.value is None) for arg in node.args])
         levels[id(node)] = level
         self.nodes.append(node)
 

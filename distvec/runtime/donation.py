@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from distvec.graph.expr import Node
-from distvec.planner.plan import Plan
+from distvec.planner.plan import Plan, PlannedProgram
 from distvec.runtime.holders import Holders
 
 LEAST_BYTES = 1 << 20
@@ -40,7 +40,7 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
     if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
         return {}
-    dying = _dying(holders, plan)
+    dying = _dying(holders, plan) - _fetched(program)
     donors: dict[int, int] = {}
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]
@@ -52,6 +52,18 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
             donors[position] = fitting[0]
             free.remove(fitting[0])
     return donors
+
+
+def _fetched(program: PlannedProgram) -> set[int]:
+    """What servers take from each other meanwhile, by its positions."""
+    found = set()
+    for sweep in program.sweeps:
+        for position, view in zip(sweep.inputs, sweep.views, strict=True):
+            if view is not None:
+                found.add(position)
+                if view.index is not None:
+                    found.add(view.index)
+    return found
 
 
 def _dying(holders: Holders, plan: Plan) -> set[int]:

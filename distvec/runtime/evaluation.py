@@ -16,6 +16,7 @@ from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
 from ps_backend.client import Client, Counters, uninterrupted
 from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
+from ps_backend.program.spaces import RaggedSpace
 from ps_backend.program.types import NodeType
 
 
@@ -41,6 +42,8 @@ class Evaluator:
         """Who holds the values of nodes."""
         self.counts: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
         """By node of a mask, how many of its elements are true, where that is known already."""
+        self.chosen: weakref.WeakKeyDictionary[Node, RaggedSpace] = weakref.WeakKeyDictionary()
+        """The same by server, where elements that it selects were put together."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self.overdue = False

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from distvec.diagnostics.profile import note_plan
 from distvec.graph.client_values import typed, value_of
 from distvec.graph.expr import Buffer, Graph, Node
+from distvec.graph.moves import SPREAD
 from distvec.planner.linear import cancels, inner_of_terms
-from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep
+from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep, PlannedView
 from distvec.runtime.donation import find_donors
 from distvec.runtime.holders import Holders
 from distvec.runtime.pending import Flight
@@ -20,6 +21,7 @@ from ps_backend.client import Client, Ended
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import ClientType, NodeType
+from ps_backend.program.views import View
 
 
 class Cancelled(Exception):
@@ -84,7 +86,7 @@ def _run_last(
     wait: bool,
 ) -> None:
     donors, flight = find_donors(executor.holders, plan), Flight()
-    awaited = wait or any(sweep.reductions for sweep in program.sweeps)
+    awaited = wait or any(sweep.reductions or any(sweep.views) for sweep in program.sweeps)
     try:
         _run(executor, plan, program, values, donors, wait=awaited, ended=flight.end)
         _note(plan, program, values, limit)
@@ -144,6 +146,7 @@ def _run(
     ended: Ended | None = None,
 ) -> None:
     calls = []
+    has_views = any(view is not None for sweep in program.sweeps for view in sweep.views)
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
@@ -156,12 +159,22 @@ def _run(
                 scalars=tuple([_operand(values[position]) for position in sweep.scalars]),
                 outputs=tuple([values[position].id for position in sweep.stores]),
                 donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
+                views=tuple([_view(one, values) for one in sweep.views]) if has_views else (),
             )
         )
     partials = executor.client.run(Program(tuple(calls)), wait=wait, ended=ended)
     if partials is not None:
         for sweep, parts in zip(program.sweeps, partials, strict=True):
             _combine_all(plan, sweep, parts, values)
+
+
+def _view(view: PlannedView | None, values: Sequence[Any]) -> View | None:
+    """How servers read an input, with the buffers of now."""
+    if view is None:
+        return None
+    index = 0 if view.index is None else values[view.index].id
+    start, step = view.params
+    return View(view.source.space, view.source.row, start, step, view.op == SPREAD, index)
 
 
 def _operand(value: Any) -> Any:

@@ -255,14 +255,23 @@ class Client(Connection):
     # --- masks ------------------------------------------------------------------------------------
 
     def compress(
-        self, source: int, type: ArrayType, mask: int, target: int, chosen: RaggedSpace
+        self,
+        source: int,
+        type: ArrayType,
+        mask: int,
+        target: int,
+        chosen: RaggedSpace,
+        single: bool = False,
     ) -> None:
         """Make ``target``, over ``chosen``: the rows of ``source`` where ``mask`` is true.
 
-        ``mask``: a buffer of booleans over the space of ``type``. One message to each server that
-        holds some of it. ``InvalidProgram`` where another number of them is true.
+        ``mask``: a buffer of booleans over the space of ``type``; ``single``: with rows of the same
+        shape, so that it chooses single elements. One message to each server that holds some of it.
+        ``InvalidProgram`` where another number of them is true.
         """
-        messages = self._requests.by_mask("compress", source, type, mask, chosen, target=target)
+        messages = self._requests.by_mask(
+            "compress", source, type, mask, chosen, target=target, single=single
+        )
         self._send(messages, made=[target])
         self.counters.count_vectors(read=2, written=1)
 
@@ -274,12 +283,13 @@ class Client(Connection):
         values: int,
         target: int,
         chosen: RaggedSpace,
+        single: bool = False,
     ) -> None:
         """Make ``target``: ``source`` with the rows of ``values``, over ``chosen``, put in order
         where ``mask`` is true. Messages and errors as of ``compress``.
         """
         messages = self._requests.by_mask(
-            "expand", source, type, mask, chosen, values=values, target=target
+            "expand", source, type, mask, chosen, values=values, target=target, single=single
         )
         self._send(messages, made=[target])
         self.counters.count_vectors(read=3, written=1)

@@ -183,7 +183,7 @@ class Requests:
         return messages
 
     def by_mask(
-        self, kind: str, source: int, type: ArrayType, mask: int, chosen: Space, **fields: int
+        self, kind: str, source: int, type: ArrayType, mask: int, chosen: Space, **fields: object
     ) -> Messages:
         """To each holder of the source: choose its rows by the mask, or put others there."""
         servers = type.space.holders(self.servers)

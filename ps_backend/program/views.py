@@ -29,7 +29,8 @@ class View:
     step: int = 1
     spread: bool = False
     """The inverse, for assignment: slot ``start + step * j`` reads slot ``j`` of the buffer, and a
-    slot that is none of these reads zeros."""
+    slot that is none of these reads zeros. Slots ``j`` that land beyond the sweep nobody reads: by
+    step 1 this is a shift."""
     index: int = 0
     """The id of a buffer of int64 over the space of the sweep, where slot ``i`` says which slot of
     this buffer it reads; 0 if there is none."""
@@ -48,7 +49,7 @@ class View:
             plain = (self.start, self.step, self.spread) == (0, 1, False)
             return plain and width == self.width and (there > 0 or not length)
         if self.spread:
-            return width == self.width and self._holds(length, there)
+            return width == self.width
         if width == self.width:
             return self._holds(there, length)
         return (

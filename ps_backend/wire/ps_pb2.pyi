@@ -453,30 +453,34 @@ class Snapshot(_message.Message):
     def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ..., last: bool = ...) -> None: ...
 
 class Compress(_message.Message):
-    __slots__ = ("array", "mask", "chosen", "target")
+    __slots__ = ("array", "mask", "chosen", "target", "single")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     MASK_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    SINGLE_FIELD_NUMBER: _ClassVar[int]
     array: Array
     mask: int
     chosen: Space
     target: int
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., target: _Optional[int] = ...) -> None: ...
+    single: bool
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., target: _Optional[int] = ..., single: bool = ...) -> None: ...
 
 class Expand(_message.Message):
-    __slots__ = ("array", "mask", "chosen", "values", "target")
+    __slots__ = ("array", "mask", "chosen", "values", "target", "single")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     MASK_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    SINGLE_FIELD_NUMBER: _ClassVar[int]
     array: Array
     mask: int
     chosen: Space
     values: int
     target: int
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., values: _Optional[int] = ..., target: _Optional[int] = ...) -> None: ...
+    single: bool
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., values: _Optional[int] = ..., target: _Optional[int] = ..., single: bool = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("round", "partition", "attempt", "count", "type", "slot", "number", "dense")

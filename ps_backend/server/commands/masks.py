@@ -11,7 +11,7 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.server.checks import verify_array, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.store import Buffer
+from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import space_of
 
@@ -30,12 +30,13 @@ def compress(session: ServerSession, request: pb.Request, payload: Payload) -> R
     body = request.compress
     store = session.store
     source, mask = _aligned(session, body)
-    part = session.part_of(space_of(body.chosen), body.array.dtype, tuple(body.array.row))
+    part = _chosen(session, body)
     _verify_count(mask, part.high - part.low)
     store.refuse_taken([body.target])
     (target,) = store.new([part], "choosing rows of an array")
-    for rows, places in _chunks(mask):
-        np.compress(mask[rows], source.array[rows], axis=0, out=target.array[places])
+    rows = source.array.reshape(-1, *part.type.row)
+    for some, places in _chunks(mask):
+        np.compress(mask[some], rows[some], axis=0, out=target.array[places])
     store.put({body.target: target})
     return Response(pb.Reply())
 
@@ -46,16 +47,17 @@ def expand(session: ServerSession, request: pb.Request, payload: Payload) -> Res
     body = request.expand
     store = session.store
     source, mask = _aligned(session, body)
-    chosen = session.part_of(space_of(body.chosen), body.array.dtype, tuple(body.array.row))
-    count = chosen.high - chosen.low
-    values = store.get(body.values, chosen) if count else None  # of a server without any: not here
+    part = _chosen(session, body)
+    count = part.high - part.low
+    values = store.get(body.values, part) if count else None  # of a server without any: not here
     _verify_count(mask, count)
     store.refuse_taken([body.target])
     (target,) = store.new([source.part], "putting rows into an array")
-    for rows, places in _chunks(mask):
-        target.array[rows] = source.array[rows]
+    old, new = (buffer.array.reshape(-1, *part.type.row) for buffer in (source, target))
+    for some, places in _chunks(mask):
+        new[some] = old[some]
         if values is not None:
-            target.array[rows][mask[rows]] = values.array[places]
+            new[some][mask[some]] = values.array[places]
     store.put({body.target: target})
     return Response(pb.Reply())
 
@@ -63,11 +65,18 @@ def expand(session: ServerSession, request: pb.Request, payload: Payload) -> Res
 def _aligned(
     session: ServerSession, body: pb.Compress | pb.Expand
 ) -> tuple[Buffer, npt.NDArray[np.bool_]]:
-    """The source, and what says of each of its rows whether it is chosen."""
+    """The source, and what says of each of its rows (or elements) whether it is chosen."""
     part = session.part(body.array)
     source = session.store.get(body.array.buffer, part)
-    mask = session.store.get(body.mask, session.part_of(part.type.space, "bool", ()))
-    return source, mask.array
+    row = part.type.row if body.single else ()
+    mask = session.store.get(body.mask, session.part_of(part.type.space, "bool", row))
+    return source, mask.array.reshape(-1)
+
+
+def _chosen(session: ServerSession, body: pb.Compress | pb.Expand) -> Part:
+    """What the chosen rows (or elements) are here."""
+    row = () if body.single else tuple(body.array.row)
+    return session.part_of(space_of(body.chosen), body.array.dtype, row)
 
 
 def _verify_count(mask: npt.NDArray[np.bool_], count: int) -> None:

@@ -96,8 +96,6 @@ def test_refused_as_by_numpy(ps: dv.Session, call: Call) -> None:
         "subtract.reduce": (lambda f, i, b: np.subtract.reduce(f), "numpy.subtract.reduce"),
         "minimum.at": (lambda f, i, b: np.minimum.at(f, [0], 3.0), r"numpy.minimum.at .*x.numpy"),
         "where= of numbers": (lambda f, i, b: np.sum(f, where=i), "compare first, as in mask != 0"),
-        "x[mask] = vector": (lambda f, i, b: f.__setitem__(b, f), "same mask"),
-        "x[indices] = 0": (lambda f, i, b: f.__setitem__(i, 0), r"x\.push"),
     }.values(),
 )
 def test_what_the_servers_lack_says_what_to_type(

@@ -155,8 +155,6 @@ ERRORS: list[tuple[Callable[[dv.Session, dv.DistArray], object], type[Exception]
     (lambda ps, x: x.astype(np.uint8).push([0], [-1]), OverflowError, "out of bounds for uint8"),
     (lambda ps, x: bool(x), ValueError, "ambiguous"),
     (lambda ps, x: float(x), TypeError, "0-dimensional"),
-    (lambda ps, x: x[3], TypeError, "x.pull"),
-    (lambda ps, x: x.__setitem__(3, 1.0), TypeError, "x.push"),
     (lambda ps, x: list(ps.arange(10_001)), TypeError, "x.numpy"),
     (lambda ps, x: hash(x), TypeError, "unhashable"),
     (lambda ps, x: pickle.dumps(x), TypeError, "cannot be pickled"),

@@ -334,7 +334,7 @@ def test_what_is_refused():
             View(space, (), 0, 51),
             View(space, (), 0, 0),
             View(space, (3,), 0),
-            View(space, (), 0, 1, spread=True),
+            View(space, (), 0, 0, spread=True),
             View(DenseSpace(0)),
             View(space, (), 1, index=i),
         ):

@@ -1,0 +1,166 @@
+"""Parts of arrays along one axis: elements and rows, slices, columns, what index arrays name.
+
+All are lazy. Slices are views: what servers need of each other they fetch while they compute what
+the slices are used for. Single elements, and the few that a short index array names, come to the
+client; of a pending expression only these are computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.creation import reshape
+from distvec.array.keys import At, Part, Slice, Take, positions
+from distvec.array.operators import Arithmetic, elementwise
+from distvec.graph import moves
+from distvec.graph.client_values import item_shape
+from distvec.graph.shapes import on_client
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type, client_type
+
+A = TypeVar("A", bound=Arithmetic)
+
+FEW = 4096
+"""So many rows, named by an array of the client, come to it; more stay on the servers."""
+
+
+def on_the_client(x: A, key: tuple[Any, ...]) -> A:
+    """``x[key]`` of what the client keeps; slices, integers and integer arrays."""
+    names = tuple([encoded(one) for one in key])
+    with x.session.holders.lock:
+        type = client_type(x.dtype, item_shape(x.shape, names))
+        return x.like(on_client(x.session.graph, "client.item", (x.node,), type, names))
+
+
+def plain(part: Part) -> Any:
+    """A part as NumPy takes it, of what the client keeps."""
+    if isinstance(part, At):
+        return part.index
+    if isinstance(part, Slice):
+        return part.key
+    array: Any = part.indices if isinstance(part, Take) else part.mask  # type: ignore[union-attr]
+    if isinstance(array, Arithmetic):
+        array.session.evaluate_implicitly(array, "an index array")
+        array = np.asarray(array)
+    return array
+
+
+def encoded(one: Any) -> Any:
+    """One index as what can be part of a node's name."""
+    if isinstance(one, slice):
+        return "slice", one.start, one.stop, one.step
+    if isinstance(one, np.ndarray):
+        return "array", one.dtype.str, one.shape, tuple(one.ravel().tolist())
+    return one
+
+
+def rows_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+    """The rows (of a vector: elements) at ``indices``, all in range: shape ``(m, ...)``.
+
+    Few of them come to the client with the next answer; more become an array on the servers.
+    """
+    if len(indices) > FEW:
+        result: A = gathered(x, x.session.array(indices))
+        return result
+    graph = x.session.graph
+    with x.session.holders.lock:
+        wanted = graph.client_value(indices, np.dtype(np.int64))
+        type = client_type(x.dtype, (len(indices), *x.node.type.row))
+        return x.like(graph.make("take", (x.node, wanted), type))
+
+
+def row_at(x: A, index: int) -> A:
+    """One row, or of a vector one element: a lazy value of the client."""
+    row = rows_at(x, np.array([index]))
+    return reshape(row, row.shape[1:])
+
+
+def gathered(x: A, indices: A) -> A:
+    """The rows at the integers of a vector on the servers: ``(len(indices), ...)``, there too.
+
+    Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
+    """
+    wide = indices.astype(np.int64)
+    if indices.dtype.kind == "i":
+        wide = elementwise(x, "where", wide < 0, wide + len(x), wide)
+    with x.session.holders.lock:
+        return x.like(moves.gather(x.session.graph, x.node, wide.node))
+
+
+def sliced(x: A, part: Slice) -> A:
+    """Rows ``part`` of the array; a view."""
+    if part.is_all(len(x)):
+        return x.copy()
+    with x.session.holders.lock:
+        space = DenseSpace(part.length)
+        return x.like(moves.view(x.session.graph, x.node, space, part.start, part.step))
+
+
+def spread(values: A, part: Slice, like: Arithmetic) -> A:
+    """An array as long as ``like`` that has ``values`` at rows ``part``, elsewhere anything."""
+    with values.session.holders.lock:
+        space = like.node.type.space
+        return values.like(
+            moves.spread(values.session.graph, values.node, space, part.start, part.step)
+        )
+
+
+def inside(x: Arithmetic, part: Slice) -> Any:
+    """Of each row of ``x`` whether it is among ``part``, which is not all of them."""
+    graph = x.session.graph
+    with x.session.holders.lock:
+        type = array_type(x.node.type.space, np.dtype(np.int64))
+        index = x.like(graph.make("iota", (), type))
+    step = abs(part.step)
+    low, high = sorted((part.start, part.end - part.step))
+    within = None
+    if low > 0:
+        within = index >= low
+    if high < len(x) - step:
+        within = index <= high if within is None else within & (index <= high)
+    if step > 1:
+        is_power = step & (step - 1) == 0  # which needs no division
+        rest = (index - low) & (step - 1) if is_power else (index - low) % step
+        hits = rest == 0
+        within = hits if within is None else within & hits
+    return index >= 0 if within is None else within
+
+
+def column(x: A, index: int) -> A:
+    """One column of a table, as a vector."""
+    return _of_rows(x, "column", (index,), ())
+
+
+def columns(x: A, part: Slice) -> A:
+    """Columns ``part`` of a table."""
+    if part.is_all(x.shape[1]):
+        return x.copy()
+    if not part.length:
+        raise NotImplementedError("tables have at least one column; this slice has none")
+    return _of_rows(x, "columns", (part.start, part.end, part.step), (part.length,))
+
+
+def _of_rows(x: A, op: str, params: tuple[Any, ...], row: tuple[int, ...]) -> A:
+    with x.session.holders.lock:
+        type = array_type(x.node.type.space, x.dtype, row)
+        return x.like(x.session.graph.make(op, (x.node,), type, params))
+
+
+def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+    """The columns of a table that ``indices`` name, all in range."""
+    if not len(indices):
+        raise NotImplementedError("tables have at least one column; these indices name none")
+    graph = x.session.graph
+    with x.session.holders.lock:
+        wanted = graph.client_value(indices, np.dtype(np.int64))
+        type = array_type(x.node.type.space, x.dtype, (len(indices),))
+        return x.like(graph.make("take_columns", (x.node, wanted), type))
+
+
+def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
+    """Indices that the client keeps, read: an implicit evaluation where they are not known."""
+    indices.session.evaluate_implicitly(indices, "an index array")
+    return positions(np.asarray(indices.node.value), length, axis)

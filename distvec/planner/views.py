@@ -1,0 +1,171 @@
+"""Views of expressions become expressions of views: the reading moves down to what is stored.
+
+``(2*x + y)[1:]`` is ``2*x[1:] + y[1:]``, computed in the sweep that needs it; otherwise the sum
+would be stored in a program before. A view is moved down where that is cheap: computing again what
+stands below must cost less than to store it and read it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import numpy as np
+
+from distvec.graph import moves
+from distvec.graph.expr import Graph, Node
+from distvec.graph.moves import GATHER, MOVES, SPREAD, VIEW
+from distvec.planner.walk import Walk
+from ps_backend.program import ops
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import array_type
+
+_MOST_STEPS = 8
+"""So many operations at most are computed again for a view of their result."""
+_MOST_SPREAD = 64
+"""What is assigned to a slice is computed once, so it may take more."""
+_TOO_MANY = _MOST_SPREAD + 1
+
+_OF_SLOTS = frozenset(("as_column", "as_vector", "broadcast", "column", "columns", "join_columns"))
+"""Row ops that cost little, and like those of the op table look at one slot alone."""
+
+_INT = np.dtype(np.int64)
+
+
+class Descent:
+    """One walk over a graph, from its leaves up; what depends on views moved down is rebuilt."""
+
+    def __init__(self, graph: Graph, walk: Walk, stored: Set[int]) -> None:
+        """``stored``: ids of arrays that will be stored. What is made is added to ``walk``."""
+        self._graph, self._walk, self._stored = graph, walk, stored
+        self._new: dict[int, Node] = {}
+        self._steps: dict[int, int] = {}
+        self._made: dict[tuple[int, Space, int, int, str], Node] = {}
+        self.moved = 0
+        """How many views of expressions were moved down."""
+
+    def run(self, order: Sequence[Node]) -> dict[int, Node]:
+        """The node that replaces each node of ``order`` (arguments first), by its id."""
+        for node in order:
+            new = node if node.known else self._rebuilt(node)
+            self._new[id(node)] = new
+            self._walk.add((new,))
+            self._steps[id(new)] = 0 if id(node) in self._stored else self._count(new)
+        return self._new
+
+    def _rebuilt(self, node: Node) -> Node:
+        args = tuple([self._new[id(arg)] for arg in node.args])
+        if node.op in (VIEW, SPREAD) and node.type.row == args[0].type.row:
+            start, step = node.params
+            move = self._view if node.op == VIEW else self._spread
+            new = move(args[0], node.type.space, start, step)
+            self.moved += new.op != node.op
+            return new
+        if args == node.args:
+            return node
+        return self._graph.make(node.op, args, node.type, node.params)
+
+    def _count(self, node: Node) -> int:
+        """Operations that computing ``node`` takes beyond reading what is stored, or too many."""
+        if node.known or node.on_client:
+            return 0
+        if node.op in MOVES:
+            joins = node.op == VIEW or (node.op == SPREAD and node.params[1] == 1)
+            return 0 if joins and _has_one_width(node) else _TOO_MANY
+        row = ops.TABLE.get(node.op)
+        if row.costly if row is not None else node.op not in _OF_SLOTS:
+            return _TOO_MANY
+        return min(_TOO_MANY, 1 + sum(self._steps.get(id(arg), 0) for arg in node.args))
+
+    def _is_cheap(self, node: Node, most: int) -> bool:
+        """Whether a view of ``node`` is to be moved down: it is an expression, and a short one."""
+        return not node.known and 0 < self._steps.get(id(node), _TOO_MANY) <= most
+
+    # --- slices -------------------------------------------------------------------------------
+
+    def _view(self, source: Node, space: Space, start: int, step: int) -> Node:
+        """``moves.view``, as low as it goes."""
+        if source.op == VIEW and not source.known and _has_one_width(source):
+            first, stride = source.params
+            return self._view(source.args[0], space, first + stride * start, stride * step)
+        if (start, step) == (0, 1) and space == source.type.space:
+            return source
+        if source.op == SPREAD and not source.known and step == source.params[1] == 1:
+            return self._shifted(source.args[0], space, source.params[0] - start)
+        if not self._is_cheap(source, _MOST_STEPS):
+            return moves.view(self._graph, source, space, start, step)
+        if source.op == "iota":
+            return self._line(space, start, step)
+        return self._each(source, space, start, step, VIEW)
+
+    def _line(self, space: Space, start: int, step: int) -> Node:
+        """``start + step * i`` at slot ``i``."""
+        type = array_type(space, _INT)
+        node = self._graph.make("iota", (), type)
+        for op, number, neutral in (("multiply", step, 1), ("add", start, 0)):
+            if number != neutral:
+                node = self._graph.make(op, (node, self._graph.constant(number, _INT)), type)
+        return node
+
+    # --- what is assigned to slices -----------------------------------------------------------
+
+    def _spread(self, source: Node, space: Space, start: int, step: int) -> Node:
+        """``moves.spread``, as low as it goes."""
+        if source.op == VIEW and not source.known and _has_one_width(source):
+            first, stride = source.params
+            base = source.args[0]
+            if stride == step:
+                return self._shifted(base, space, start - first)
+        if source.op == SPREAD and not source.known and step == source.params[1] == 1:
+            return self._shifted(source.args[0], space, source.params[0] + start)
+        most = _MOST_SPREAD if 2 * source.type.space.length >= space.length else _MOST_STEPS
+        if source.op == "iota" and step == 1:
+            return self._line(space, -start, 1)
+        if source.op == "iota" or not self._is_cheap(source, most):
+            return moves.spread(self._graph, source, space, start, step)
+        return self._each(source, space, start, step, SPREAD)
+
+    def _shifted(self, base: Node, space: Space, by: int) -> Node:
+        """Slot ``i`` reads slot ``i - by`` of ``base``, where there is one."""
+        if not by and base.type.space == space:
+            return base
+        return moves.spread(self._graph, base, space, by, 1)
+
+    # --- both ---------------------------------------------------------------------------------
+
+    def _each(self, source: Node, space: Space, start: int, step: int, kind: str) -> Node:
+        """The operation of ``source`` on its arguments, each read so."""
+        key = id(source), space, start, step, kind
+        found = self._made.get(key)
+        if found is None:
+            move = self._view if kind == VIEW else self._spread
+            args = [arg if arg.on_client else move(arg, space, start, step) for arg in source.args]
+            type = array_type(space, source.dtype, source.type.row)
+            found = self._graph.make(source.op, tuple(args), type, source.params)
+            self._walk.add((found,))
+            self._steps[id(found)] = self._count(found)
+            self._made[key] = found
+        return found
+
+
+def _has_one_width(node: Node) -> bool:
+    return node.type.row == node.args[0].type.row
+
+
+def has_moves(order: Sequence[Node]) -> bool:
+    """Whether anything is read at other slots."""
+    return any(node.op in MOVES and not node.known for node in order)
+
+
+def sources(order: Sequence[Node]) -> dict[int, str]:
+    """By id, the arrays that must be stored since they are read at other slots, and why."""
+    found = {}
+    for node in order:
+        if node.op in MOVES and not node.known:
+            for number, arg in enumerate(node.args):
+                if not arg.known:
+                    is_index = node.op == GATHER and number
+                    found[id(arg)] = "servers take indices from it" if is_index else _READ
+    return found
+
+
+_READ = "read at other slots, and too much to be computed again for that"
