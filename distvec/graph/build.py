@@ -9,7 +9,7 @@ import numpy as np
 
 from distvec.graph import dtypes
 from distvec.graph.expr import Graph, Node
-from distvec.graph.shapes import common_shape, fit, on_client
+from distvec.graph.shapes import collected, common_shape, fit, on_client
 from ps_backend.program import ops
 from ps_backend.program.types import NodeType, array_type, client_type
 
@@ -57,7 +57,8 @@ def _apply_broadcast(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtyp
     """``apply`` for arguments of several shapes, or small arrays of the client."""
     space, shape = common_shape(args)
     if space is None:
-        return on_client(graph, op, args, client_type(dtype, shape))
+        kept = [arg if arg.on_client else collected(graph, arg) for arg in args]
+        return on_client(graph, op, kept, client_type(dtype, shape))
     fitted = [fit(graph, arg, space, shape) for arg in args]
     return graph.make(op, tuple(fitted), array_type(space, dtype, shape[1:]))
 

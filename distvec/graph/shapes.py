@@ -31,7 +31,8 @@ Shape = tuple[int, ...]
 def common_shape(nodes: Sequence[Node]) -> tuple[Space | None, Shape]:
     """The shape to which ``nodes`` are broadcast, and the space in which the servers have it.
 
-    No space where the client computes the result. ``ValueError`` as NumPy's.
+    No space where the client computes the result: no array on the servers has all its rows, so it
+    is small. ``ValueError`` as NumPy's.
     """
     shapes = [node.type.shape for node in nodes]
     try:
@@ -56,7 +57,7 @@ def common_shape(nodes: Sequence[Node]) -> tuple[Space | None, Shape]:
                 f"operands could not be broadcast together: not aligned are {first} and {type}"
             )
         first = type
-    if first is None and any(not node.on_client for node in nodes) and len(shape) == 2:
+    if first is None and prod(shape) > MOST_ELEMENTS and any(not one.on_client for one in nodes):
         raise NotImplementedError(
             f"a table of shape {shape} needs an operand on the servers that has its {shape[0]} "
             f"rows; put the column there: session.array(...)"

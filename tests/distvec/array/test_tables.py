@@ -307,6 +307,24 @@ def test_what_the_client_keeps_is_an_array_too(ps: dv.Session) -> None:
     assert row.numpy()[0] != 0
 
 
+@pytest.mark.parametrize("shape", [(1,), (3,), (3, 1), (1, 3), (1, 1), (3, 3)])
+def test_what_the_client_keeps_beside_what_servers_have(
+    ps: dv.Session, shape: tuple[int, ...]
+) -> None:
+    """Where no array on the servers has all the rows of the result, the client computes it."""
+    host, other = np.arange(12.0).reshape(4, 3), np.arange(1.0, 10.0)[: np.prod(shape)]
+    t, other = ps.array(host), other.reshape(shape)
+    beside = ps.array(other)
+    for kept, same in ((t.sum(0), host.sum(0)), (t.T @ t, host.T @ host)):
+        found = [kept - beside, beside * kept, np.where(kept > beside, kept, beside)]
+        expected = [same - other, other * same, np.where(same > other, same, other)]
+        before = ps.counters.messages
+        dv.evaluate(*found)
+        assert ps.counters.messages - before <= 2
+        for one, two in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), two)
+
+
 def test_assigned_in_place(ps: dv.Session) -> None:
     host = np.arange(3000.0).reshape(1000, 3)
     t, before = ps.array(host), host.copy()
