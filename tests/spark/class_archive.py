@@ -16,9 +16,16 @@ import pyspark.sql.functions as F
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession
 
+from tests.conftest import java
+
 
 def main(file: str) -> None:
-    """Start Spark, run some jobs, and let Java write what it loaded when it ends."""
+    """Start Spark, run some jobs, and let Java write what it loaded when it ends.
+
+    Without Java there is nothing to do.
+    """
+    if java() is None:
+        return
     os.environ["PYSPARK_PYTHON"] = sys.executable
     partial = f"{file}.partial"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -27,10 +34,10 @@ def main(file: str) -> None:
     options = f"-XX:TieredStopAtLevel=1 -Xlog:disable -XX:ArchiveClassesAtExit={partial}"
     spark = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
     run_jobs(spark)
-    java = spark.sparkContext._gateway.proc
+    process = spark.sparkContext._gateway.proc
     spark.stop()
-    java.stdin.close()  # at which it exits
-    java.wait()
+    process.stdin.close()  # at which it exits
+    process.wait()
     if Path(partial).exists():  # not every Java can
         Path(partial).replace(file)
 
