@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.array import printing
+from distvec.array import looks, printing
 from distvec.array.exchanged import flipped
-from distvec.array.indexing import as_indices
+from distvec.array.indexing import addable, as_indices
 from distvec.array.values import numpy
 from ps_backend.program.types import array_type
 
@@ -104,6 +105,9 @@ class ByColumns(NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(self.table)
 
+    def _repr_html_(self) -> str:
+        return looks.of_columns(self)
+
     def __str__(self) -> str:
         return printing.as_text(self)
 
@@ -122,25 +126,28 @@ class ByColumns(NDArrayOperatorsMixin):
         wanted = as_indices(indices, len(self))
         if not len(wanted):
             return np.empty((0, self.shape[1]), self.dtype)
-        table = self.table
-        with table.session.holders.lock:
-            graph, type = table.session.graph, table.type
-            places = graph.client_value(wanted, wanted.dtype)
-            row = array_type(type.space, type.dtype, wanted.shape)
-            found = table.like(graph.make("take_columns", (table.node, places), row))
-        return np.ascontiguousarray(numpy(found).T)
+        return np.ascontiguousarray(numpy(_taken(self.table, wanted)).T)
 
     def push(self, indices: Any, values: Any) -> Self:
-        """With None: add ``values`` at all, as ``x += values``. Not at indices of rows."""
-        if indices is not None:
-            raise TypeError(
-                "push: every server has a part of each row of a table that is split by columns; "
-                "add to all rows by x += values, or make it by session.space(n), split by rows"
-            )
-        added = flipped(np.asarray(values))
-        if np.ndim(added) and len(added) == len(self.table):
-            added = self.session.array(added)
-        self.table += added
+        """Add ``values`` to the rows at ``indices``; repeated ones add up. None: to all rows.
+
+        A row for each, or one, or a number. Returns the table. One message to each server; the
+        sums are lazy, of a sweep for each time that the most frequent index occurs.
+        """
+        where = None if indices is None else as_indices(indices, len(self))
+        given = addable(self, where, values)
+        if where is None:
+            added = flipped(given)
+            if np.ndim(added) and len(added) == len(self.table):
+                added = self.session.array(added)
+            self.table += added
+        elif len(where):
+            rows = np.broadcast_to(given, (len(where), self.shape[1]))
+            columns = self.session.array(rows.T)
+            with self.table.turn:
+                for places, chosen in _in_turns(where, len(self)):
+                    total = self.table + _taken(columns, places)
+                    self.table.assign(np.where(chosen, total, self.table), "push")
         return self
 
     def __getitem__(self, key: Any) -> Any:
@@ -156,6 +163,31 @@ class ByColumns(NDArrayOperatorsMixin):
             "indexing of a table that is split by columns is not available; pull rows by "
             "x.pull([3, 5]), or index the table of its columns: x.T[columns], as x.T[3:5].T"
         )
+
+
+def _taken(table: Any, places: npt.NDArray[np.int64]) -> Any:
+    """The columns of a table at ``places``; lazy."""
+    with table.session.holders.lock:
+        graph, type = table.session.graph, table.type
+        node = graph.client_value(places, places.dtype)
+        taken_type = array_type(type.space, type.dtype, places.shape)
+        return table.like(graph.make("take_columns", (table.node, node), taken_type))
+
+
+def _in_turns(
+    where: npt.NDArray[np.int64], length: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+    """For the first, second, ... time that indices occur: for each of ``length`` rows the place in
+    ``where``, and whether it occurs so often.
+    """
+    order = np.argsort(where, stable=True)
+    first = np.searchsorted(where[order], where[order])
+    times = np.arange(len(where)) - first
+    for time in range(int(times.max()) + 1):
+        now = order[times == time]
+        places, chosen = np.zeros(length, np.int64), np.zeros(length, np.bool_)
+        places[where[now]], chosen[where[now]] = now, True
+        yield places, chosen
 
 
 def _is_all(key: Any) -> bool:

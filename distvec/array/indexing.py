@@ -46,15 +46,7 @@ def push(x: H, indices: Any, values: Any) -> H:
     """
     where = None if indices is None else as_indices(indices, _length(x))
     shape = x.shape if where is None else (len(where), *x.shape[1:])
-    given = as_given(values, x.dtype)
-    if not broadcasts(given.shape, shape):
-        raise ValueError(_misfit(x, where, given))
-    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
-        raise TypeError(
-            f"push: cannot add {given.dtype} values to a {x.dtype} array; "
-            f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
-        )
-    given = np.asarray(given, x.dtype)
+    given = addable(x, where, values)
     if x.node.on_client and x.ndim:
         return _add_on_client(x, where, given)
     if where is None:
@@ -72,7 +64,24 @@ def push(x: H, indices: Any, values: Any) -> H:
     return x
 
 
-def _misfit(x: Handle, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> str:
+def addable(x: Any, where: npt.NDArray[np.int64] | None, values: Any) -> npt.NDArray[Any]:
+    """``values`` in the dtype of ``x``, to be added to it at ``where``, or at all.
+
+    ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
+    """
+    shape = x.shape if where is None else (len(where), *x.shape[1:])
+    given = as_given(values, x.dtype)
+    if not broadcasts(given.shape, shape):
+        raise ValueError(_misfit(x, where, given))
+    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+        raise TypeError(
+            f"push: cannot add {given.dtype} values to a {x.dtype} array; "
+            f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
+        )
+    return np.asarray(given, x.dtype)
+
+
+def _misfit(x: Any, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> str:
     """Why ``given`` cannot be added there."""
     row, count = x.shape[1:], len(x) if where is None else len(where)
     what = "elements" if where is None else "indices"

@@ -24,6 +24,13 @@ def as_html(x: Any) -> str:
     return table(type(x).__name__, [("dtype", str(x.dtype)), *rows])
 
 
+def of_columns(x: Any) -> str:
+    """The same of a table that is split by columns."""
+    _, *rest = _of_array(x.table)
+    shape = f"{x.shape}, split by columns"
+    return table(type(x).__name__, [("dtype", str(x.dtype)), ("shape", shape), *rest])
+
+
 def _of_array(x: Any) -> Iterator[Row]:
     node = x.node
     yield "shape", str(node.type.shape)

@@ -50,7 +50,8 @@ def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("tables.md")
-    shapes, explained, result = capsys.readouterr().out.splitlines()
+    shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
     assert shapes == "(100000, 8) 100000.0 (8, 8)"
     assert explained.startswith("1 programs (messages per server), 1 sweeps, 1 vectors read (6,4")
     assert result == "True (8, 3)"
+    assert of_columns == "(5,) (5, 5) (2, 200000)"

@@ -127,6 +127,27 @@ def test_products_of_long_rows_bring_small_results(ps: dv.Session) -> None:
     np.testing.assert_array_equal(table.pull(), host)
 
 
+@settings(max_examples=20)
+@given(data=st.data(), servers=SERVERS, n=st.integers(1, 4), k=COLUMNS)
+def test_rows_are_pulled_and_pushed(
+    sessions: dict[int, dv.Session], data: st.DataObject, servers: int, n: int, k: int
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    host = rng.normal(size=(n, k))
+    table = put(sessions, servers, host)
+    where = data.draw(st.lists(st.integers(-n, n - 1), max_size=6))
+    found = table.pull(where)
+    assert found.flags.c_contiguous
+    np.testing.assert_array_equal(found, host[np.array(where, int)], strict=True)
+    shape = data.draw(st.sampled_from([(len(where), k), (k,), (1, k), (len(where), 1), ()]))
+    values = rng.normal(size=shape)
+    expected, old = host.copy(), table.copy()
+    np.add.at(expected, np.array(where, int), values)
+    assert table.push(where, values) is table
+    np.testing.assert_array_equal(table.numpy(), expected)
+    np.testing.assert_array_equal(old.numpy(), host)
+
+
 def test_tables_change_in_place_and_others_keep_the_old_values(ps: dv.Session) -> None:
     host = np.arange(12.0).reshape(3, 4)
     space = ps.space(3, split="columns")
@@ -163,6 +184,9 @@ def test_a_table_tells_what_it_is(ps: dv.Session) -> None:
     assert str(space.ones((2, 3)) + 0.5) == str(host * 0 + 1.5)
     assert repr(space.full((2, 5000), 7.0)) == repr(ps.full((2, 5000), 7.0))
     assert table.T.space.length == 3
+    messages = ps.counters.messages
+    assert "(2, 3), split by columns" in (table * 2.0)._repr_html_()
+    assert ps.counters.messages == messages
     assert "sweep" in (table + 1.0).explain()
     with pytest.raises(ValueError, match="ambiguous"):
         bool(table)
@@ -189,7 +213,7 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "mixed, reflected": (lambda ps, x: ps.ones((3, 4)) * x, TypeError, "make both alike"),
     "an element": (lambda ps, x: x[0], TypeError, r"pull rows by x\.pull\(\[3, 5\]\)"),
     "an assignment": (lambda ps, x: x.__setitem__(0, 1.0), TypeError, "split by columns"),
-    "push": (lambda ps, x: x.push([0], 1.0), TypeError, r"x \+= values"),
+    "push": (lambda ps, x: x.push([0], np.ones(3)), ValueError, r"allowed are \(1, 4\), \(4,\)"),
     "pull": (lambda ps, x: x.pull([3]), IndexError, "index 3 is out of bounds"),
     "iteration": (lambda ps, x: list(x), TypeError, "not iterable"),
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
