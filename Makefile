@@ -100,7 +100,7 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	done
 
 BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer resident \
-              logistic plain_pyspark staleness wide
+              logistic plain_pyspark staleness wide tables
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 

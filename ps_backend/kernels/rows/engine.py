@@ -27,6 +27,8 @@ from ps_backend.program.sweep import Scalar, Sweep
 
 _CHUNK = 1 << 16
 """Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
+_STREAMED = 1 << 18
+"""The same where nothing is kept in between."""
 _LEAST_ROWS = 512
 """Of a chunk, where matrices are multiplied: by fewer rows a matrix is read too often."""
 _SLICE_WORK = 1 << 24
@@ -51,8 +53,11 @@ class RowsKernel:
             one.row_op is not None and one.row_op.products for one in recipe.instructions
         ) or any(r.op == "gram" for r in sweep.reductions)
         self._by_block = any(
-            one.row_op is not None and one.row_op.beside for one in recipe.instructions
+            one.row_op is not None and one.row_op.beside and one.step.type.row
+            for one in recipe.instructions
         )
+        streams = all(one.output is not None for one in recipe.instructions)
+        self._chunk = _STREAMED if streams else _CHUNK
         self._width = max((prod(row) for row in sweep.rows), default=1)
         self._work = self._width * (len(recipe.instructions) + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
@@ -95,7 +100,7 @@ class RowsKernel:
 
     def chunk_rows(self, block_size: int) -> int:
         """Rows of a chunk: part of a block, or some whole ones."""
-        rows = max(1, _CHUNK // self._width)
+        rows = max(1, self._chunk // self._width)
         if self._multiplies:
             rows = max(rows, _LEAST_ROWS)
         if rows < block_size:

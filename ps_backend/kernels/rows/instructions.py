@@ -32,7 +32,7 @@ class Instruction:
     scratch: int | None
     """The scratch array that the result is written to, unless it is a view."""
     output: int | None
-    """The output that it may be written to at once."""
+    """The output that it may be written to at once, as it ends there, or what replaces it does."""
     listed: int | None
     """The argument that is a list of slots."""
     constants: tuple[int, ...]
@@ -67,6 +67,11 @@ def recipe_of(sweep: Sweep) -> Recipe:
     places = _Places(sweep, chunked, bases)
     made = [places.next(value) for value in chunked]
     late = dict(zip(chunked, _read_late(sweep, chunked, bases), strict=True))
+    outputs: dict[int, int] = {}
+    for chain in places.chains:  # in place in one array, and that may be the output of the last
+        if chain[-1] in sweep.outputs:
+            outputs |= dict.fromkeys(chain, sweep.outputs.index(chain[-1]))
+        late |= dict.fromkeys(chain, frozenset().union(*(late[value] for value in chain)))
     instructions = tuple(
         Instruction(
             value,
@@ -75,7 +80,7 @@ def recipe_of(sweep: Sweep) -> Recipe:
             step,
             row_ops.TABLE.get(step.op),
             scratch,
-            sweep.outputs.index(value) if value in sweep.outputs and scratch is not None else None,
+            outputs.get(value),
             _list_of(step),
             _constants_of(sweep, step),
             _tiled(sweep, step, bases),
@@ -131,6 +136,9 @@ class _Places:
         self._steps, self._bases = steps, bases
         self._place: dict[int, int] = {}
         self._free: dict[ValueType, list[int]] = {}
+        self.chains: list[list[int]] = []
+        """Values, each of which is written over the one before."""
+        self._chain: dict[int, list[int]] = {}
         last: dict[int, int] = {}
         for value, step in steps.items():
             last[value] = value
@@ -150,6 +158,9 @@ class _Places:
             place = self._taken_over(value, step)
             if place is None:
                 place = self._new(step.type)
+                self._chain[place] = []
+                self.chains.append(self._chain[place])
+            self._chain[place].append(value)
             self._place[value] = place
         for dead in self._ends.get(value, ()):
             if dead in self._place:
