@@ -46,6 +46,8 @@ def test_large_transfers_are_exact(connect, servers):
     out = np.empty_like(x)
     assert client.read(number, array_type(space, np.float64), out=out) is out
     assert out.tobytes() == x.tobytes()
+    rows = client.read_rows(number, array_type(space, float), 5, space.length - 7)
+    assert rows.tobytes() == x[5:-7].tobytes()
     places = np.random.default_rng(1).integers(0, space.length, 300_000)
     assert (
         client.gather(number, array_type(space, np.float64), places).tobytes()
@@ -57,7 +59,7 @@ def test_large_transfers_are_exact(connect, servers):
     )
     np.add.at(x, places, x[places])
     assert client.read(other, array_type(space, np.float64)).tobytes() == x.tobytes()
-    assert client.counters.messages == 5
+    assert client.counters.messages == 6
     assert client.counters.bytes_sent > 8 * space.length
 
 
