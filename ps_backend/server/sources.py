@@ -32,10 +32,9 @@ Look = Callable[[], None]
 Finish = Callable[[Look], None]
 """Waits for what is missing, and copies it where it belongs."""
 
-
 _MOST_HELD = 1 << 20
-"""Bytes that an input reads from one other server, up to which they are fetched before the program
-begins, with all others from there in one message."""
+"""Bytes that an input reads from one other server, up to which they are asked for at the start of
+the program, with all others from there in one message."""
 
 
 class Scratch:

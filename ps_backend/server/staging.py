@@ -155,7 +155,7 @@ class Staging:
             yield first, min(first + step, high)
 
     def little(self) -> Iterator[tuple[Viewed, Span]]:
-        """What to fetch before the program begins, as it is so little."""
+        """What to ask for at the start of the program, as it is so little."""
         for source in self._sources:
             if isinstance(source, Viewed) and source.has_little:
                 for run in self._runs:
