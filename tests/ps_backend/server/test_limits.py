@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from ps_backend.program.combination import Combination, Link
+from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Reduction, Step, Sweep
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array, encode_space
 from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.requests import F8, I8, IOTA_SUM, Sender, call, run
 
@@ -338,3 +341,56 @@ def test_a_space_is_bounded_and_an_array_by_the_budget(sender, length):
 def test_a_name_is_bounded(sender):
     error = sender.error(drop_round=pb.DropRound(round="r" * 100_000))
     assert "round must have at most 512 characters, got 100000: 'rrr" in error.message
+
+
+# --- what servers fetch from each other -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("piece", "said"),
+    [
+        ({"start": 995, "step": 1, "count": 10, "width": 1}, "leaves the part of buffer 1"),
+        ({"start": 3, "step": -1, "count": 5, "width": 1}, "leaves the part of buffer 1"),
+        ({"start": 0, "step": 10, "count": 100, "width": 20}, "leaves the part of buffer 1"),
+        ({"start": 1 << 63, "step": 1, "count": 1, "width": 1}, "leaves the part of buffer 1"),
+        ({"start": 0, "step": 1, "count": 1 << 60, "width": 1}, "pieces must be 0 .. "),
+        ({"start": 0, "step": 1 << 60, "count": 1, "width": 1}, "steps between pieces must be"),
+        ({"start": 0, "step": 0, "count": 1 << 50, "width": 9}, "needs .* bytes, but"),
+    ],
+)
+def test_a_fetch_stays_within_the_part_and_the_budget(sender, piece, said):
+    sender.write(1, np.arange(1000.0))
+    array = encode_array(1, array_type(DenseSpace(1000), float))
+    error = sender.error(fetch=pb.Fetch(pieces=[pb.Pieces(array=array, **piece)]))
+    assert re.search(said, error.message), error.message
+
+
+def test_a_fetch_copies_only_what_does_not_lie_together(sender):
+    values = np.arange(1000.0)
+    sender.write(1, values)
+    array = encode_array(1, array_type(DenseSpace(1000), float))
+    pieces = [
+        pb.Pieces(array=array, start=7, step=2, count=1, width=5),
+        pb.Pieces(array=array, start=999, step=-3, count=4, width=1),
+        pb.Pieces(array=array, start=10, step=10, count=3, width=2),
+    ]
+    response = sender.outcome(fetch=pb.Fetch(pieces=pieces))
+    found = np.frombuffer(b"".join(response.parts), float)
+    expected = [*values[7:12], *values[999:987:-3], 10, 11, 20, 21, 30, 31]
+    assert found.tolist() == expected
+    assert response.parts[0].obj is not None and len(response.keep) == 3
+
+
+def test_views_of_a_stranger_are_bounded(sender):
+    sender.write(1, np.arange(1000.0))
+    space = encode_space(DenseSpace(1000))
+    wide, long = pb.View(space=space, row=[1 << 30, 4], step=1), pb.View(step=1)
+    long.space.length = 1 << 60
+    for view, said in ((wide, "extents of a row"), (long, "length of a space")):
+        message = run(call(SUM, 1000, (1,)))
+        message.calls[0].views.append(view)
+        message.peers.extend(["x" * 100] * 50)  # more bytes than are let in unseen
+        assert said in sender.error(run=message).message
+    message = run(call(SUM, 1000, (1,)))
+    message.peers.append("x" * 5000)
+    assert "address must have at most" in sender.error(run=message).message

@@ -8,11 +8,13 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
+from ps_backend.program.views import View
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Location
-from tests.ps_backend.helpers import TOKEN, axpy, dot, put
+from tests.ps_backend.helpers import DOT, TOKEN, axpy, dot, put
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -74,6 +76,12 @@ def follow(cluster, **options):
     return Client.follow(cluster, 2, token=TOKEN, **options)
 
 
+def backwards(x):
+    """``x @ x[::-1]``."""
+    views = View(SPACE), View(SPACE, (), SPACE.length - 1, -1)
+    return Program((SweepCall(DOT, SPACE, (x, x), (), (), views=views),))
+
+
 def test_nobody_asks_the_directory_while_all_is_well(cluster):
     with follow(cluster) as client:
         asked = cluster.asked
@@ -91,6 +99,7 @@ def test_what_was_lost_is_named_and_the_session_goes_on(cluster):
             (f"{x} .length 3000.", lambda: client.run(dot(SPACE, x, x))),
             (f"{x} .length 3000.", lambda: client.read(x, FLOATS)),
             (f"{y} .length 3000.", lambda: client.gather(y, FLOATS, [2999])),
+            (f"{x} .length 3000.", lambda: client.run(backwards(x))),
             (f"{x} .*{y} ", lambda: client.run(axpy(SPACE, 2.0, x, y, client.new_id()))),
             (
                 f"{y} ",
@@ -104,6 +113,8 @@ def test_what_was_lost_is_named_and_the_session_goes_on(cluster):
         z = put(client, SPACE, X)
         w = client.new_id()
         client.run(axpy(SPACE, 2.0, z, z, w))
+        ((partials,),) = client.run(backwards(z))  # the servers find each other
+        np.testing.assert_allclose(partials.sum(), X @ X[::-1])
         np.testing.assert_array_equal(client.read(w, FLOATS), 2.0 * X + X)
         assert client.addresses == tuple(server.address for server in cluster.servers)
         assert not client.lost
