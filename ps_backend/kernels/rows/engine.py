@@ -35,6 +35,8 @@ _SLICE_WORK = 1 << 24
 """Elements computed that a thread goes on for without a pause: some 50 ms."""
 _ALONE = 1 << 16
 """Elements computed that are not worth a second thread."""
+_ITEM_BYTES = 8
+"""Of the widest dtype."""
 _PRODUCTS = 8
 """Products that BLAS adds up in the time of one element of a step."""
 
@@ -108,10 +110,14 @@ class RowsKernel:
         return block_size if self._by_block else rows // block_size * block_size
 
     def working_bytes(self, length: int, block_size: int) -> int:
-        """Bytes of scratch arrays, and of partial results, of all threads."""
+        """Bytes of scratch arrays, and of partial results, of all threads.
+
+        And of what NumPy's functions take for themselves: as much as one value, at the most.
+        """
         blocks = -(-length // block_size)
         threads = max(1, min(thread_count(), blocks))
         scratch = sum(value.row_bytes for value in self._recipe.scratch)
+        scratch += _ITEM_BYTES * self._width
         total = threads * scratch * min(length, self.chunk_rows(block_size))
         for one in self._reducing:
             size = sum(value.row_bytes for value in one.types)

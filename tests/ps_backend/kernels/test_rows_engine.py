@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from ps_backend.kernels.rows import engine
@@ -51,8 +53,8 @@ def many_things(width: int) -> tuple[Rows, list[int], list[Any]]:
 def run(rows: Rows, outputs: Any, reductions: Any, low: int = 0, high: int = N) -> Run:
     kernel = RowsKernel(rows.sweep(outputs, reductions))
     stored = [np.empty((high - low, *rows.types[v].row), rows.types[v].dtype) for v in outputs]
-    given = [array[low:high] for array in rows.inputs]
-    found = kernel(given, rows.scalars, stored, low, high - low, BLOCK)
+    parts = [array[low:high] for array in rows.inputs]
+    found = kernel(parts, rows.scalars, stored, low, high - low, BLOCK)
     return Run(low, high - low, [*found, *stored])
 
 
@@ -130,3 +132,57 @@ def test_the_users_setting_of_blas_stays_as_it_was() -> None:
     rows = Rows([np.ones((N, 3))])
     run(rows, [], [("gram", (0, 0), None)])
     assert blas_threads() == before
+
+
+OPS = ("add", "subtract", "negative", "backwards", "row_cumsum", "row_sort", "least")
+
+
+def step(rows: Rows, values: list[np.ndarray], op: str, a: int, b: int) -> None:
+    """One more step of tables, and what NumPy makes of it."""
+    x, y = values[a], values[b]
+    match op:
+        case "backwards":
+            rows.step("columns", a, params=(x.shape[1] - 1, -1, -1), row=x.shape[1:])
+            values.append(x[:, ::-1])
+        case "least":
+            column = rows.step("as_column", rows.step("row_min", a, row=()), row=(1,))
+            values.append(x.min(axis=1))
+            values.append(values[-1][:, None])
+            rows.step("broadcast", column, row=x.shape[1:])
+            values.append(np.broadcast_to(values[-1], x.shape))
+        case "row_sort":
+            rows.step(op, a, params=(0, 0))
+            values.append(np.sort(x, axis=1))
+        case "negative" | "row_cumsum":
+            rows.step(op, a)
+            values.append(-x if op == "negative" else np.cumsum(x, axis=1))
+        case _:
+            rows.step(op, a, b)
+            values.append(getattr(np, op)(x, y))
+
+
+@given(data=st.data(), width=st.sampled_from([2, 5]), length=st.sampled_from([3, 2500]))
+@settings(max_examples=60)
+def test_any_steps_in_any_memory(data: st.DataObject, width: int, length: int) -> None:
+    """Views, values that are written over others, outputs where inputs were."""
+    rng = np.random.default_rng(length)
+    inputs = [rng.integers(-9, 9, (length, width)).astype(float) for _ in range(3)]
+    row = rng.integers(-9, 9, width).astype(float)
+    rows, values = Rows(inputs, [row]), [*(one.copy() for one in inputs), row]
+    for _ in range(data.draw(st.integers(1, 7))):
+        tables = [k for k, one in enumerate(values) if k != 3 and one.shape[1:] == (width,)]
+        op, a = data.draw(st.sampled_from(OPS)), data.draw(st.sampled_from(tables))
+        step(rows, values, op, a, data.draw(st.sampled_from([*tables, 3])))
+    made = [k for k, one in enumerate(values) if k > 3 and one.shape[1:] == (width,)]
+    outputs = data.draw(st.lists(st.sampled_from(made), min_size=1, max_size=3))
+    memory = data.draw(st.permutations([0, 1, 2, None, None, None]))[: len(outputs)]
+    given_arrays = [one.copy() for one in inputs]
+    stored = [
+        np.empty((length, width)) if place is None else given_arrays[place] for place in memory
+    ]
+    kernel = RowsKernel(rows.sweep(outputs, [("sum", (made[0],), 0)]))
+    (total,) = kernel(given_arrays, [row], stored, 0, length, BLOCK)
+    for value, got in zip(outputs, stored, strict=True):
+        np.testing.assert_array_equal(got, values[value])
+    if length <= BLOCK:
+        np.testing.assert_array_equal(total[0], values[made[0]].sum(axis=0))
