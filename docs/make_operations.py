@@ -29,7 +29,8 @@ a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the ser
 _REST = """\
 Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
 `full_like`, `empty_like`, `isclose`, `nan_to_num`; under NumPy's names `divmod`, `frexp` and
-`modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix` and `sinc`.
+`modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix`, `sinc`,
+`polyval` and `isin`.
 `numpy.add.at(x, indices, values)` and `numpy.subtract.at` count repeated indices. Ufuncs take
 `out=`, and with it `where=`.
 

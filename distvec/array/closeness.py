@@ -62,9 +62,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 def array_equiv(a1: Any, a2: Any) -> bool:
     """Whether elements are equal once the shapes are broadcast; False where these cannot be."""
-    x, y = as_array("array_equiv", a1), as_array("array_equiv", a2)
     try:
-        np.broadcast_shapes(x.shape, y.shape)
+        np.broadcast_shapes(np.shape(a1), np.shape(a2))
     except ValueError:
         return False
-    return bool(reductions.all(x == y))
+    return bool(reductions.all(apply("equal", a1, a2)))

@@ -28,7 +28,8 @@ OF_EITHER = {np.einsum, np.cov, np.corrcoef}
 ELEMENTWISE = {
     np.isclose, np.allclose, np.array_equal, np.array_equiv, np.nan_to_num, np.clip, np.round,
     np.around, np.where, np.fix, np.sinc, np.i0, np.isposinf, np.isneginf, np.real, np.imag,
-    np.angle, np.isreal, np.iscomplex, np.zeros_like, np.ones_like, np.empty_like, np.full_like,
+    np.angle, np.isreal, np.iscomplex, np.isin, np.zeros_like, np.ones_like, np.empty_like,
+    np.full_like,
 }  # fmt: skip
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import closeness, covariance, nan_functions, real_functions, statistics
+from distvec.array import (
+    closeness,
+    covariance,
+    nan_functions,
+    real_functions,
+    reductions,
+    statistics,
+)
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -24,6 +31,8 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         for name in names
     }
     return ours | {
+        np.amin: reductions.min,
+        np.amax: reductions.max,
         np.isrealobj: lambda x: True,
         np.iscomplexobj: lambda x: False,
         np.real_if_close: lambda a, **_: real_functions.real(a),
@@ -36,5 +45,5 @@ NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin"
 COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
 REAL_FUNCTIONS = (
     "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",
-    "sinc", "i0",
+    "sinc", "i0", "polyval", "isin",
 )  # fmt: skip

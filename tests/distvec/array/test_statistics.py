@@ -28,6 +28,8 @@ STATISTICS: dict[str, Call] = {
     "var dtype": lambda x, y, m: x.var(dtype=np.float32),
     "std": lambda x, y, m: np.std(x),
     "std method": lambda x, y, m: x.std(0, ddof=2),
+    "amax": lambda x, y, m: np.amax(x, axis=0),
+    "amin": lambda x, y, m: np.amin(x, where=m, initial=2),
     "ptp": lambda x, y, m: np.ptp(x, axis=0),
     "ptp keepdims": lambda x, y, m: np.ptp(x, keepdims=True),
     "average": lambda x, y, m: np.average(x),
@@ -99,6 +101,11 @@ ELEMENTWISE: dict[str, Call] = {
     "clip": lambda x, y: np.clip(x, None, 1),
     "clip by min and max": lambda x, y: np.clip(x, min=-1, max=y),
     "clip by nothing": lambda x, y: np.clip(x),
+    "polyval": lambda x, y: np.polyval([2, -1, 3], x),
+    "polyval of halves": lambda x, y: np.polyval([0.5, 0.25], x),
+    "isin": lambda x, y: np.isin(x, [1, 0, 20, 0.5]),
+    "isin inverted": lambda x, y: np.isin(x, [True, 3], invert=True),
+    "isin nothing": lambda x, y: np.isin(x, []),
     "real_if_close": lambda x, y: np.real_if_close(x),
 }
 LOOSE: dict[str, Call] = {
@@ -133,6 +140,7 @@ COMPARISONS: dict[str, Call] = {
     "array_equal": lambda x, y: np.array_equal(x, y),
     "array_equal equal_nan": lambda x, y: np.array_equal(x, y, equal_nan=True),
     "array_equiv": lambda x, y: np.array_equiv(x, y),
+    "array_equiv to a number": lambda x, y: np.array_equiv(x, 1),
 }
 
 
@@ -254,6 +262,10 @@ def test_what_is_refused(ps: dv.Session) -> None:
             np.var(array, axis=1)
         with pytest.raises(ZeroDivisionError, match="sum to zero"):
             np.average(array, weights=np.zeros(2) if array is not x else zeros)
+    with pytest.raises(NotImplementedError, match="at most 256 test elements"):
+        np.isin(x, np.arange(300))
+    with pytest.raises(TypeError, match=r"pull them: \.numpy"):
+        np.isin(x, x)
     with pytest.raises(TypeError, match=r"numpy.median .*x.numpy\(\)"):
         np.median(x)
     with pytest.raises(AttributeError):

@@ -228,3 +228,4 @@ def test_comparisons_of_tables(ps: dv.Session) -> None:
     assert np.array_equiv(ps.ones((4, 1)), ps.ones((4, 2)))
     assert not np.array_equiv(table, ps.ones((4, 2)))
     np.testing.assert_array_equal(np.isclose(table.T, 3.0).numpy(), np.isclose(host.T, 3.0))
+    np.testing.assert_array_equal(np.isin(table.T, [3, 5]).numpy(), np.isin(host.T, [3, 5]))
