@@ -95,6 +95,11 @@ class Sweep:
         """Those of its steps that are linear combinations."""
         return (step for step in self.steps if isinstance(step, Combination))
 
+    @property
+    def row_steps(self) -> Iterator[Step]:
+        """Those of its steps that are row ops."""
+        return (s for s in self.steps if isinstance(s, Step) and s.op in row_ops.TABLE)
+
     @cached_property
     def size(self) -> int:
         """Values, links of combinations and reductions: what the work of compiling grows with."""

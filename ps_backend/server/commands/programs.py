@@ -9,8 +9,8 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.program.call_rules import verify_call, verify_sources
 from ps_backend.program.partials import partial_bytes
-from ps_backend.program.rules import verify_call, verify_sources
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.checks import verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
