@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.creation import broadcast_to
+from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import apply, array_among, where, zeros_like
 from distvec.array.handle import Handle
 from distvec.array.items import get_item, set_item
@@ -158,3 +159,74 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         value = function(get_item(x, condition), *args, **kw) if callable(function) else function
         set_item(result, condition, value)
     return result
+
+
+# --- by indices -----------------------------------------------------------------------------------
+
+
+def take(x: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
+    """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
+    array_among("take", (x,))
+    if axis is None and x.ndim > 1:
+        x = reshape(x, (x.size,))
+    number = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    wanted = _by_mode(indices, x.shape[number], mode)
+    return get_item(x, wanted if number == 0 else (slice(None), wanted))
+
+
+def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """``x.flat[ind] = v``, with ``v`` repeated as often as it takes: ``numpy.put``."""
+    array_among("put", (x,))
+    if x.ndim != 1:
+        raise NotImplementedError("put: only into vectors; of a table write T[rows, j] = values")
+    wanted = np.ravel(_by_mode(ind, len(x), mode))
+    values: Any = v if isinstance(v, Handle) else np.ravel(np.asarray(v))
+    if np.size(values) == 0 or not len(wanted):
+        return
+    if not isinstance(values, Handle):
+        values = np.resize(values, len(wanted))
+    set_item(x, wanted, values)
+
+
+def _by_mode(indices: Any, length: int, mode: str) -> Any:
+    """Indices of an axis, of which ``mode`` says what becomes of those out of range."""
+    if isinstance(indices, Handle):
+        if mode != "raise":
+            raise NotImplementedError(f"mode={mode!r}: only of indices of the client")
+        return indices
+    given = np.asarray(indices)
+    given = given.astype(np.int64) if given.size == 0 else given
+    if mode == "clip":
+        return np.clip(given, 0, length - 1)
+    if mode == "wrap":
+        return given % length
+    if mode != "raise":
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    return given
+
+
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """The one value of ``vals`` where ``mask`` is not zero: ``numpy.place``."""
+    array_among("place", (arr,))
+    if np.size(vals) != 1:
+        raise NotImplementedError(
+            "place: several values would be repeated over the places, whose number only the "
+            "servers know; write x[mask] = values, as many as there are places"
+        )
+    one = reshape(vals, ()) if isinstance(vals, Handle) else np.ravel(vals)[0]
+    set_item(arr, _truth(_beside(arr, mask)), one)
+
+
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Differences of neighbours, ``n`` times: ``numpy.diff``. One sweep, and one message."""
+    array_among("diff", (a,))
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional")
+    before = (slice(None),) * normalize_axis_index(axis, a.ndim)
+    op = "not_equal" if a.dtype == np.bool_ else "subtract"
+    for _ in range(n):
+        later, earlier = a[(*before, slice(1, None))], a[(*before, slice(None, -1))]
+        a = apply(op, later, earlier)
+    return a

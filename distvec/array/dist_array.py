@@ -158,6 +158,12 @@ class DistArray(Arithmetic):
         """The elements where ``condition`` is true; lazy."""
         return choosing.compress(condition, self, axis)
 
+    def take(self, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
+        """Elements, rows or columns at ``indices``; lazy."""
+        return choosing.take(self, indices, axis, mode=mode)
+
+    put = choosing.put
+
     def fill(self, value: Any) -> None:
         """Let every element be ``value``."""
         items.set_item(self, Ellipsis, value)

@@ -262,6 +262,12 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.extract: choosing.extract,
         np.compress: choosing.compress,
         np.putmask: choosing.putmask,
+        np.place: choosing.place,
+        np.put: choosing.put,
+        np.take: lambda x, indices, axis=None, *, mode="raise": choosing.take(
+            x, indices, axis, mode=mode
+        ),
+        np.diff: choosing.diff,
         np.copyto: choosing.copyto,
         np.select: choosing.select,
         np.piecewise: choosing.piecewise,

@@ -171,8 +171,8 @@ class Arithmetic(Handle):
         """Of a selection: the op ``name`` on ``operands``, which it is among."""
         raise NotImplementedError
 
-    def reduced(self, op: str, dtype: np.dtype[Any]) -> Any:
-        """Of a selection: the reduction ``op`` of the table, in ``dtype``."""
+    def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
+        """Of a selection: the reduction ``op`` of the table along ``axis``, in ``dtype``."""
         raise NotImplementedError
 
     # --- operators ----------------------------------------------------------------------------

@@ -66,8 +66,8 @@ def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
 
     Of a table, axis 1 makes a vector on the servers; axis 0 makes a row, which the client keeps.
     """
-    if x.selects and (axis is None or x.ndim == 1):
-        return cast(A, x.reduced(op, dtype))
+    if x.selects:
+        return cast(A, x.reduced(op, None if x.ndim == 1 else axis, dtype))
     graph = x.session.graph
     with x.session.holders.lock:
         return x.like(build.cast(graph, _along(graph, x.node, op, axis, dtype), dtype))

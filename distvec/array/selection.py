@@ -6,8 +6,10 @@ import math
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from distvec.array import compaction, reductions
+from distvec.array import compaction, indexing, reductions, values
+from distvec.array.creation import reshape
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home
 from distvec.array.operators import elementwise
@@ -102,6 +104,8 @@ class Selection(DistArray):
         return (len(self), *self._row)
 
     def __len__(self) -> int:
+        if self._node is not None:
+            return self._node.type.shape[0]
         count = self.count
         number = self.session.evaluate_implicitly(count, "the length of a selection")
         self.session.counts[self._mask.node] = count.node
@@ -141,6 +145,10 @@ class Selection(DistArray):
     def node(self, node: Node) -> None:
         self._node = node
 
+    def explain(self, format: str = "text") -> str:
+        """What would be counted and computed, were the elements put together now."""
+        return self.filled(0).explain(format) if self.selects else super().explain(format)
+
     # --- elements of it, lazily ---------------------------------------------------------------
 
     def like(self, node: Node) -> Any:
@@ -152,9 +160,17 @@ class Selection(DistArray):
         with self.session.holders.lock:
             return type(self)(self.session, values.node, self._mask.node)
 
-    def copy(self) -> Self:
+    def copy(self) -> Any:
         """Another handle on the same value."""
-        return self.of(self.values)
+        return self.of(self.values) if self.selects else self.like(self.node)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The elements, pulled to the client."""
+        return values.numpy(self.like(self.node))
+
+    def pull(self, indices: Any = None) -> npt.NDArray[Any]:
+        """Some of them, as of any array."""
+        return indexing.pull(self.like(self.node), indices)
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The elements in another dtype; lazy."""
@@ -162,7 +178,10 @@ class Selection(DistArray):
         return self.of(self.values.astype(dtype))
 
     def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """The op ``name`` on ``operands``: what is selected by one mask stays so."""
+        """The op ``name`` on ``operands``: what is selected by one mask stays so.
+
+        Beside selected rows of a table also what is the same for each of them.
+        """
         if all(self._stays_beside(operand) for operand in operands):
             given = [one.values if isinstance(one, Selection) else one for one in operands]
             return self.of(elementwise(self.values, name, *given))
@@ -170,7 +189,9 @@ class Selection(DistArray):
         return elementwise(next(one for one in given if isinstance(one, Handle)), name, *given)
 
     def _stays_beside(self, operand: Any) -> bool:
-        return self.shares_mask(operand) or not np.ndim(operand)
+        if isinstance(operand, Selection) and operand.selects:
+            return self.shares_mask(operand)
+        return np.ndim(operand) < self.ndim
 
     def assign(self, value: Handle, name: str = "assign") -> Self:
         """As of every array; nothing else changes, since a selection is a copy."""
@@ -185,27 +206,37 @@ class Selection(DistArray):
     # --- reductions ---------------------------------------------------------------------------
 
     def filled(self, value: Any) -> DistArray:
-        """A vector as long as the mask, with ``value`` where it is false."""
+        """An array as long as the mask, with ``value`` where it is false."""
         constant = self.like(self.session.graph.constant(value, self.dtype))
-        return elementwise(self.values, "where", self.mask, self.values, constant)
+        return elementwise(self.values, "where", self._condition, self.values, constant)
+
+    @property
+    def _condition(self) -> DistArray:
+        """The mask, in a shape that can stand beside the values."""
+        mask = self.mask
+        return reshape(mask, (len(mask), 1)) if self._row else mask
 
     def beside(self, other: Any) -> tuple[Any, Any]:
         """Both as vectors of one length whose inner product is that of the elements."""
-        if not self.shares_mask(other):
+        if not self.shares_mask(other) or self._row:
             return self, other
         return self.filled(0), other.filled(0)
 
-    def reduced(self, op: str, dtype: np.dtype[Any]) -> Any:
-        """The reduction ``op`` of the table, in ``dtype``.
+    def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
+        """The reduction ``op`` over all elements, or along axis 0, in ``dtype``.
 
         Computed to a ``ValueError``, as NumPy's, if nothing is selected and ``op`` of nothing has
         no result.
         """
         reducer, reduce = REDUCERS[op], reductions.of_table(op)
+        if axis == 1:
+            return self.of(reduce(self.values, axis=1).astype(dtype))
+        if reducer.locates and self._row:
+            return reduce(self.like(self.node), axis=axis)
         if reducer.identity is not None:
-            return reduce(self.filled(reducer.identity)).astype(dtype)
+            return reduce(self.filled(reducer.identity), axis=axis).astype(dtype)
         filled = self.filled(_neutral(self.dtype, reducer.numpy))
-        result = reduce(filled).astype(dtype)
+        result = reduce(filled, axis=axis).astype(dtype)
         if reducer.locates:  # the first of equals, so no place that was filled comes before it
             places = array_type(self._mask.node.type.space, np.int64)
             index = self.like(self.session.graph.make("iota", (), places))

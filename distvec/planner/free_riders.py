@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distvec.graph.expr import Graph, Node
 from distvec.planner.simplify import inner_of, product_of
-from distvec.planner.walk import Walk
+from distvec.planner.walk import Walk, in_full
 
 
 def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> list[Node]:
@@ -18,7 +18,9 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     if not missing:
         return []
     below = walk.below(goals)
-    reads = {id(node): _READS for node in below if node.value is not None and not node.on_client}
+    whole = in_full(below, {id(goal) for goal in goals})
+    stored = [node for node in below if node.value is not None and not node.on_client]
+    reads = {id(node): _READS if id(node) in whole else _READS_MORE for node in stored}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from distvec.graph.expr import Node
 from distvec.graph.moves import MOVES
 from distvec.planner import views
+from distvec.planner.walk import in_full
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
 
@@ -52,8 +53,10 @@ def fuse(
     """
     wanted = {id(node): "asked for" for node in order if id(node) in goals and not node.on_client}
     below = _sources(order)
+    whole = in_full(order, goals)
     for node in order:
-        if id(node) in kept and id(node) not in wanted and not node.known and below[id(node)][0]:
+        is_held = id(node) in kept and id(node) in whole and id(node) not in wanted
+        if is_held and not node.known and below[id(node)][0]:
             wanted[id(node)] = "held by a variable"
     for key, why in views.sources(order).items():
         wanted.setdefault(key, why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from distvec.graph.expr import Node
 from distvec.graph.moves import MOVES
@@ -79,3 +79,15 @@ class Walk:
             if node.value is None and id(node) in needed:
                 needed.update(map(id, node.args))
         return [node for node in self.nodes if id(node) in needed]
+
+
+def in_full(order: Sequence[Node], goals: Set[int]) -> set[int]:
+    """Ids of the arrays of ``order`` (arguments first) that are needed as a whole.
+
+    Not those of which only single elements are taken.
+    """
+    found = {id(node) for node in order if id(node) in goals}
+    for node in reversed(order):
+        if node.value is None and node.op != "take" and (node.on_client or id(node) in found):
+            found.update(map(id, node.args))
+    return found

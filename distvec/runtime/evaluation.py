@@ -165,7 +165,7 @@ class Evaluator:
             try:
                 self._execute(targets, hold, wait=True)
                 return
-            except (OutOfBudget, NothingToReduce):
+            except (OutOfBudget, NothingToReduce, IndexError):
                 pass  # gone with the block, and with it what its traceback keeps alive
             # What was taken along must not make fail what was asked for.
             self._execute(targets, hold, wait=True, alone=True)
@@ -182,7 +182,7 @@ class Evaluator:
                 if targets:
                     with measured(self.counters), uninterrupted() as hold:
                         self._execute(targets, hold, wait=False)
-            except (PSError, NothingToReduce):
+            except (PSError, NothingToReduce, IndexError):
                 self._refuse(targets)
             finally:
                 self.holders.asked = ()

@@ -48,6 +48,11 @@ def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "100.0", "refused: True"]
 
 
+def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("indexing.md")
+    assert capsys.readouterr().out.splitlines() == ["16078 1.522", "2.0 (99999,)"]
+
+
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("tables.md")
     shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
