@@ -87,9 +87,10 @@ class NumbaKernel:
         blocks = -(-length // block_size)
         partials = [np.empty(blocks, dtype) for dtype in self._partials]
         products = np.empty((self._dots.length, blocks))
+        addresses = _addresses(inputs)
         arguments = [
-            _may_stream(inputs, outputs),
-            *self._tables(inputs, scalars, products),
+            _may_stream(addresses, _addresses(outputs)),
+            *self._tables(np.array([*addresses, 0], np.int64), scalars, products),
             *(inputs[k] for k in self._parts.inputs),
             *(self._scalar_types[k](scalars[k]) for k in self._parts.scalars),
             *outputs,
@@ -103,13 +104,13 @@ class NumbaKernel:
         return 8 * -(-length // block_size) * (len(self._partials) + self._dots.length)
 
     def _tables(
-        self, inputs: Arrays, scalars: Sequence[Scalar], products: npt.NDArray[np.float64]
+        self,
+        addresses: npt.NDArray[np.int64],
+        scalars: Sequence[Scalar],
+        products: npt.NDArray[np.float64],
     ) -> Iterator[Any]:
-        """The arguments that drive what is called; they hold addresses of ``inputs``."""
+        """The arguments that drive what is called; they hold ``addresses`` of the inputs."""
         parts = self._parts
-        addresses = np.array(
-            [*(array.__array_interface__["data"][0] for array in inputs), 0], np.int64
-        )
         if parts.dots:
             yield from self._dots.arguments(addresses)
             yield products
@@ -161,8 +162,13 @@ class NumbaKernel:
         list(pool().map(run, cuts[:-1], cuts[1:]))
 
 
-def _may_stream(inputs: Arrays, outputs: Arrays) -> bool:
-    """Whether outputs are stored past the caches: not where they lie in memory just read."""
-    read = {array.ctypes.data for array in inputs}
-    written = [array.ctypes.data for array in outputs]
-    return not read.intersection(written) and all(address % LINE == 0 for address in written)
+def _addresses(arrays: Arrays) -> list[int]:
+    return [array.__array_interface__["data"][0] for array in arrays]
+
+
+def _may_stream(read: Sequence[int], written: Sequence[int]) -> bool:
+    """Whether outputs are stored past the caches: not where they lie in memory just read.
+
+    Of arrays their addresses.
+    """
+    return not {*read}.intersection(written) and all(address % LINE == 0 for address in written)
