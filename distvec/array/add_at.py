@@ -7,37 +7,53 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.indexing import push
+from distvec.array.indexing import as_indices, pull, push
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic
 
 
-def at(function: Any, x: Any, indices: Any, values: Any) -> None:
-    """``function.at(x, indices, values)``: integers as indices of ``numpy.add`` and
-    ``numpy.subtract``, masks and slices, which name nothing twice, of all ufuncs.
+def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
+    """``function.at(x, indices, values)``, with repeated integers each in its turn.
 
-    With integers evaluation of ``x`` if need be, then one message to each server that holds some.
+    Masks and slices name nothing twice: they are lazy. With integers ``x`` is evaluated if need be;
+    ``numpy.add`` and ``numpy.subtract`` then take one message to each server that holds some,
+    others two: the elements come to the client, and go back.
     """
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
         raise TypeError(f"{name}: changes a {type(x).__name__} on the client; pull the operands")
     if _names_once(indices):
         with x.turn:
-            set_item(x, indices, function(get_item(x, indices), values))
+            set_item(x, indices, function(get_item(x, indices), *values))
         return
+    where = _integers(name, indices)
+    spread = [_spread(x, where, one) for one in values]
     if function not in (np.add, np.subtract):
-        raise TypeError(
-            f"{name} is not available on the servers: they add and subtract at indices; "
-            f"pull the values with x.numpy() for others"
-        )
-    where, given = _integers(name, indices), np.asarray(values)
+        _on_client(function, x, as_indices(where.ravel(), len(x)), spread)
+        return
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
-    if given.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
-        given = given.astype(x.dtype)
+    (added,) = spread
+    if added.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
+        added = added.astype(x.dtype)
+    push(x, where.ravel(), np.negative(added) if function is np.subtract else added)
+
+
+def _spread(x: Arithmetic, where: npt.NDArray[Any], values: Any) -> npt.NDArray[Any]:
+    """``values`` for each index: a number, or a row of a table."""
     row = x.shape[1:]
-    spread = np.broadcast_to(given, (*where.shape, *row)).reshape(-1, *row)
-    push(x, where.ravel(), np.negative(spread) if function is np.subtract else spread)
+    return np.broadcast_to(np.asarray(values), (*where.shape, *row)).reshape(-1, *row)
+
+
+def _on_client(
+    function: Any, x: Arithmetic, where: npt.NDArray[np.int64], values: list[npt.NDArray[Any]]
+) -> None:
+    """``function.at`` of the elements that are named, which the client computes."""
+    named, places = np.unique(where, return_inverse=True)
+    with x.turn:
+        elements = pull(x, named)
+        function.at(elements, places, *values)
+        set_item(x, named, elements)
 
 
 def _integers(name: str, indices: Any) -> npt.NDArray[Any]:

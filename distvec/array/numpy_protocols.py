@@ -41,7 +41,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _reduce(function, inputs, kwargs)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
-    if method == "at" and len(inputs) == 3:
+    if method == "at":
         return add_at.at(function, *inputs)
     if method == "outer":
         return _outer(function, inputs, kwargs)

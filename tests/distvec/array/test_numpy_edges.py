@@ -94,7 +94,6 @@ def test_refused_as_by_numpy(ps: dv.Session, call: Call) -> None:
     {
         "where=": (lambda f, i, b: np.add(f, 1, where=b), "keyword where="),
         "subtract.reduce": (lambda f, i, b: np.subtract.reduce(f), "numpy.subtract.reduce"),
-        "minimum.at": (lambda f, i, b: np.minimum.at(f, [0], 3.0), r"numpy.minimum.at .*x.numpy"),
         "where= of numbers": (lambda f, i, b: np.sum(f, where=i), "compare first, as in mask != 0"),
     }.values(),
 )

@@ -111,13 +111,31 @@ def test_at_counts_repeated_indices(ps: dv.Session, function: Any) -> None:
     np.testing.assert_array_equal(x.numpy(), expected)
 
 
-def test_at_takes_masks_and_all_there_is(ps: dv.Session) -> None:
+def test_at_takes_masks_and_slices(ps: dv.Session) -> None:
     host, mask = np.arange(3000.0), np.arange(3000) % 7 == 0
-    for function, key in ((np.maximum, mask), (np.multiply, mask), (np.add, ...)):
+    slices = ((np.add, ...), (np.minimum, slice(10, 2000, 3)))
+    for function, key in ((np.maximum, mask), (np.multiply, mask), *slices):
         x, expected = ps.array(host), host.copy()
         function.at(x, ps.array(key) if key is mask else key, 1000.5)
         function.at(expected, key, 1000.5)
         np.testing.assert_array_equal(x.numpy(), expected)
+
+
+@pytest.mark.parametrize("function", [np.maximum, np.multiply, np.logaddexp, np.negative])
+def test_at_of_other_ufuncs(ps: dv.Session, function: np.ufunc) -> None:
+    host, indices = np.arange(3000.0), np.array([5, -1, 5, 2500, 5])
+    values = [np.arange(5.0) + 4] if function.nin == 2 else []
+    x, table = ps.array(host), ps.array(host.reshape(-1, 3))
+    expected, rows = host.copy(), host.reshape(-1, 3).copy()
+    before = x.copy()
+    function.at(x, indices, *values)
+    function.at(expected, indices, *values)
+    np.testing.assert_array_equal(x.numpy(), expected)
+    np.testing.assert_array_equal(before.numpy(), host)
+    few = [one[:3] for one in values]
+    function.at(table, [0, -1, 0], *few)
+    function.at(rows, [0, -1, 0], *few)
+    np.testing.assert_array_equal(table.numpy(), rows)
 
 
 def test_at_is_a_message_to_each_holder(ps: dv.Session) -> None:
