@@ -43,6 +43,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return found
 
 
+@lru_cache(maxsize=64)
 def widest(name: str) -> np.dtype[Any]:
     """In what sums of values of dtype ``name`` are exact modulo 2^64, or as exact as can be."""
     return _WIDEST[dtype_of(name).kind]
