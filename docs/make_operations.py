@@ -31,7 +31,8 @@ Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_
 `full_like`, `empty_like`, `isclose`, `nan_to_num`; under NumPy's names `divmod`, `frexp` and
 `modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix`, `sinc`,
 `polyval` and `isin`.
-`numpy.add.at(x, indices, values)` and `numpy.subtract.at` count repeated indices. Ufuncs take
+`numpy.add.at(x, indices, values)` counts repeated indices; other ufuncs' `at` takes the elements
+through the client. `ufunc.outer` of vectors is a table. Ufuncs take
 `out=`, and with it `where=`.
 
 Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
