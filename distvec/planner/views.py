@@ -2,7 +2,8 @@
 
 ``(2*x + y)[1:]`` is ``2*x[1:] + y[1:]``, computed in the sweep that needs it; otherwise the sum
 would be stored in a program before. A view is moved down where that is cheap: computing again what
-stands below must cost less than to store it and read it back.
+stands below must cost less than to store it and read it back. What is stored in any case is read
+from there, unless it is made of one array: to read that instead costs no more, and saves a message.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Descent:
         self._graph, self._walk, self._stored = graph, walk, stored
         self._new: dict[int, Node] = {}
         self._steps: dict[int, int] = {}
+        self._sources: dict[int, frozenset[int]] = {}
         self._made: dict[tuple[int, Space, int, int, str], Node] = {}
         self.moved = 0
         """How many views of expressions were moved down."""
@@ -48,9 +50,31 @@ class Descent:
         for node in order:
             new = node if node.known else self._rebuilt(node)
             self._new[id(node)] = new
-            self._walk.add((new,))
-            self._steps[id(new)] = 0 if id(node) in self._stored else self._count(new)
+            self._note(new)
+            if id(node) in self._stored and not self._is_made_of_one(new):
+                self._steps[id(new)], self._sources[id(new)] = 0, frozenset((id(new),))
         return self._new
+
+    def _note(self, node: Node) -> None:
+        """Add what was made to the walk, and what it takes to compute it."""
+        self._walk.add((node,))
+        for arg in () if node.known else node.args:
+            if id(arg) not in self._steps:
+                self._note(arg)
+        self._steps[id(node)] = self._count(node)
+        self._sources[id(node)] = self._read_for(node)
+
+    def _read_for(self, node: Node) -> frozenset[int]:
+        """Ids of the arrays that computing ``node`` reads; two stand for more."""
+        if node.known or node.on_client:
+            return frozenset(() if node.on_client else (id(node),))
+        found = frozenset[int]().union(*[self._sources[id(arg)] for arg in node.args])
+        return found if len(found) <= 2 else frozenset(list(found)[:2])
+
+    def _is_made_of_one(self, node: Node) -> bool:
+        """Whether it is computed from one array, or none, and in few steps."""
+        few = self._steps[id(node)] <= _MOST_STEPS
+        return few and len(self._sources[id(node)]) <= 1
 
     def _rebuilt(self, node: Node) -> Node:
         args = tuple([self._new[id(arg)] for arg in node.args])
@@ -104,6 +128,7 @@ class Descent:
         for op, number, neutral in (("multiply", step, 1), ("add", start, 0)):
             if number != neutral:
                 node = self._graph.make(op, (node, self._graph.constant(number, _INT)), type)
+        self._note(node)
         return node
 
     # --- what is assigned to slices -----------------------------------------------------------
@@ -141,8 +166,7 @@ class Descent:
             args = [arg if arg.on_client else move(arg, space, start, step) for arg in source.args]
             type = array_type(space, source.dtype, source.type.row)
             found = self._graph.make(source.op, tuple(args), type, source.params)
-            self._walk.add((found,))
-            self._steps[id(found)] = self._count(found)
+            self._note(found)
             self._made[key] = found
         return found
 

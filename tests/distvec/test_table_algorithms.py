@@ -24,10 +24,10 @@ def k_means(points: Any, centres: Any) -> Iterates:
     """Lloyd's algorithm; the labels stay where the points are."""
     squares = (points**2).sum(axis=1)
     while True:
-        distances = squares.reshape(-1, 1) - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
+        distances = squares[:, None] - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
         labels = distances.argmin(axis=1)
-        one_hot = labels.reshape(-1, 1) == np.arange(centres.shape[0])
-        centres = one_hot.T @ points / one_hot.sum(axis=0).reshape(-1, 1)
+        one_hot = labels[:, None] == np.arange(centres.shape[0])
+        centres = one_hot.T @ points / one_hot.sum(axis=0)[:, None]
         yield centres, distances.min(axis=1).sum()
 
 
@@ -53,7 +53,7 @@ def logistic_newton(features: Any, labels: Any, w: Any) -> Iterates:
     """Iteratively reweighted least squares; the small system is solved where the user sits."""
     while True:
         p = 1.0 / (1.0 + np.exp(-(features @ w)))
-        hessian = features.T @ (features * (p * (1.0 - p)).reshape(-1, 1))
+        hessian = features.T @ (features * (p * (1.0 - p))[:, None])
         gradient = features.T @ (p - labels)
         w = w - np.linalg.solve(np.asarray(hessian), np.asarray(gradient))
         yield (w,)
