@@ -143,6 +143,7 @@ class Handle:
                 f"the broadcast shape {value.shape}"
             )
         graph = self.session.graph
+        _ = value.node  # that of a selection takes evaluations, which must not be under the lock
         with self.turn, self.session.holders.lock:
             node = shapes.broadcast_to(graph, value.node, self.node.type)
             return self.become(build.cast(graph, node, self.dtype))

@@ -155,6 +155,10 @@ class Arithmetic(Handle):
 
     # --- what selections do otherwise ---------------------------------------------------------
 
+    def made(self) -> Self:
+        """The array itself; of a selection one of its elements, which may take an evaluation."""
+        return self
+
     def extent(self, axis: int) -> Any:
         """Length of an axis: of the axis of a selection a lazy scalar."""
         return self.shape[axis]

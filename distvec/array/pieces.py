@@ -86,6 +86,7 @@ def gathered(x: A, indices: A) -> A:
     wide = indices.astype(np.int64)
     if indices.dtype.kind == "i":
         wide = elementwise(x, "where", wide < 0, wide + len(x), wide)
+    wide = wide.made()
     with x.session.holders.lock:
         return x.like(moves.gather(x.session.graph, x.node, wide.node))
 

@@ -164,13 +164,17 @@ class Selection(DistArray):
         """Another handle on the same value."""
         return self.of(self.values) if self.selects else self.like(self.node)
 
+    def made(self) -> Any:
+        """The elements as an array on the servers; not under the lock of the holders."""
+        return self.like(self.node)
+
     def numpy(self) -> npt.NDArray[Any]:
         """The elements, pulled to the client."""
-        return values.numpy(self.like(self.node))
+        return values.numpy(self.made())
 
     def pull(self, indices: Any = None) -> npt.NDArray[Any]:
         """Some of them, as of any array."""
-        return indexing.pull(self.like(self.node), indices)
+        return indexing.pull(self.made(), indices)
 
     def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The elements in another dtype; lazy."""
@@ -195,7 +199,8 @@ class Selection(DistArray):
 
     def assign(self, value: Handle, name: str = "assign") -> Self:
         """As of every array; nothing else changes, since a selection is a copy."""
-        if not self._stays_beside(value):
+        if not self.selects or not self._stays_beside(value):
+            _ = self.node
             return super().assign(value, name)
         new = value.values if isinstance(value, Selection) else value
         changed = self.values.assign(new, name)

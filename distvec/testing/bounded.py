@@ -116,17 +116,20 @@ class Bounded(NDArrayOperatorsMixin):
         chosen = list(indices)
         return Bounded(self.value[chosen], self.error[chosen])
 
+    def __getitem__(self, key: Any) -> Bounded:
+        chosen = key.value if isinstance(key, Bounded) else key
+        return Bounded(self.value[chosen].copy(), self.error[chosen], self.magnitude[chosen])
+
     def __setitem__(self, key: Any, new: Any) -> None:
-        value = self.value.copy()
+        chosen = key.value if isinstance(key, Bounded) else key
+        given = new if isinstance(new, Bounded) else Bounded(new)
+        value, error = self.value.copy(), self.error.copy()
         with np.errstate(all="ignore"):
-            value[key] = new.value if isinstance(new, Bounded) else new
-        if not isinstance(new, Bounded):
-            self._become(Bounded(value))
-            return
-        error = new.error if new.exact else new.error + 2 * _unit(value)
-        if not new.exact and value.dtype.kind != "f":
+            value[chosen] = given.value
+        if not given.exact and value.dtype.kind != "f":
             raise Undecidable("assignment of floats that may be off")
-        self._become(Bounded(value, np.broadcast_to(error, value.shape)))
+        error[chosen] = given.error if given.exact else given.error + 2 * _unit(value[chosen])
+        self._become(Bounded(value, error))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul:

@@ -84,6 +84,41 @@ class AssignAll:
 
 
 @dataclass(frozen=True)
+class AssignSlice:
+    """``x[1:] = y[:-1]`` and its like."""
+
+    target: str
+    to: slice
+    operand: str
+    source: slice
+
+    def run(self, machine: Machine) -> None:
+        """Update the array."""
+        machine.value(self.target)[self.to] = machine.value(self.operand)[self.source]
+
+    def __str__(self) -> str:
+        return f"{self.target}[{self.to}] = {self.operand}[{self.source}]"
+
+
+@dataclass(frozen=True)
+class AssignMask:
+    """``x[z > 0] = y[z > 0]``."""
+
+    target: str
+    operand: str
+    condition: str
+
+    def run(self, machine: Machine) -> None:
+        """Update the array."""
+        mask = machine.value(self.condition) > 0
+        machine.value(self.target)[mask] = machine.value(self.operand)[mask]
+
+    def __str__(self) -> str:
+        mask = f"{self.condition} > 0"
+        return f"{self.target}[{mask}] = {self.operand}[{mask}]"
+
+
+@dataclass(frozen=True)
 class Alias:
     """Another name of the same array."""
 

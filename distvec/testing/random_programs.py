@@ -26,6 +26,15 @@ COMBINATIONS = (
 )
 """What optimizers are made of: linear combinations whose coefficients are inner products."""
 
+PIECES = (
+    Operation("reverse", 1, lambda x: x[::-1]),
+    Operation("lagged", 2, lambda x, y: x[1:] @ y[:-1]),
+    Operation("roughness", 1, lambda x: np.linalg.norm(x[2:] - 2.0 * x[1:-1] + x[:-2])),
+    Operation("every_other", 2, lambda x, y: np.max(x[::2] - y[::2])),
+    Operation("where_positive", 2, lambda x, y: np.sum(x[y > 0])),
+)
+"""Slices and masks, of which something of the length of the others is made, or a scalar."""
+
 IN_PLACE = tuple(
     Operation(f"operator.{name}", 2, getattr(operator, name))
     for name in "iadd isub imul itruediv ifloordiv imod ipow".split()
@@ -166,6 +175,35 @@ def _combination(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | N
     return made.Apply(new, operation, tuple(operands))
 
 
+def _piece(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
+    operation = draw(st.sampled_from(PIECES))
+    if not _names(machine, _is_main):
+        return None
+    operands = tuple(_pick(draw, machine, _is_main) for _ in range(operation.arity))
+    return made.Apply(new, operation, operands)
+
+
+_SHIFTS: tuple[tuple[slice, slice], ...] = (
+    (slice(1, None), slice(None, -1)),
+    (slice(None, -2), slice(2, None)),
+    (slice(1, -1), slice(1, -1)),
+    (slice(None, None, 2), slice(None, None, 2)),
+)
+
+
+def _assign_part(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
+    if not _names(machine, _is_main):
+        return None
+    target, source, condition = (_pick(draw, machine, _is_main) or "" for _ in range(3))
+    new_dtype, old_dtype = (machine.value(name).dtype for name in (source, target))
+    if not np.can_cast(new_dtype, old_dtype, "same_kind"):
+        return None
+    if draw(st.booleans()):
+        return made.AssignMask(target, source, condition)
+    to, of = draw(st.sampled_from(_SHIFTS))
+    return made.AssignSlice(target, to, source, of)
+
+
 def _in_place(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     operation = draw(st.sampled_from(IN_PLACE))
     target, operand = _pick(draw, machine), _operand(draw, machine)
@@ -256,6 +294,8 @@ _WEIGHTS: dict[Draft, int] = {
     _combination: 5,
     _reduction: 3,
     _in_place: 3,
+    _piece: 2,
+    _assign_part: 2,
     _evaluate: 2,
     _into: 1,
     _assign_all: 1,
