@@ -10,10 +10,9 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distvec.array import looks, printing
-from distvec.array.exchanged import flipped
+from distvec.array.exchanged import exchanged_key, flipped
 from distvec.array.indexing import addable, as_indices
 from distvec.array.values import numpy
-from ps_backend.program.types import array_type
 
 
 class ByColumns(NDArrayOperatorsMixin):
@@ -126,7 +125,7 @@ class ByColumns(NDArrayOperatorsMixin):
         wanted = as_indices(indices, len(self))
         if not len(wanted):
             return np.empty((0, self.shape[1]), self.dtype)
-        return np.ascontiguousarray(numpy(_taken(self.table, wanted)).T)
+        return np.ascontiguousarray(self[wanted].numpy())
 
     def push(self, indices: Any, values: Any) -> Self:
         """Add ``values`` to the rows at ``indices``; repeated ones add up. None: to all rows.
@@ -146,32 +145,18 @@ class ByColumns(NDArrayOperatorsMixin):
             columns = self.session.array(rows.T)
             with self.table.turn:
                 for places, chosen in _in_turns(where, len(self)):
-                    total = self.table + _taken(columns, places)
+                    total = self.table + columns[:, places]
                     self.table.assign(np.where(chosen, total, self.table), "push")
         return self
 
     def __getitem__(self, key: Any) -> Any:
-        return self if _is_all(key) else self._refuse(key)
+        exchanged, rank = exchanged_key(key, self.shape)
+        found = self.table[exchanged]
+        return type(self)(found) if rank == 2 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if not _is_all(key):
-            self._refuse(key)
-        self.table[...] = flipped(value)
-
-    def _refuse(self, key: Any) -> Any:
-        raise TypeError(
-            "indexing of a table that is split by columns is not available; pull rows by "
-            "x.pull([3, 5]), or index the table of its columns: x.T[columns], as x.T[3:5].T"
-        )
-
-
-def _taken(table: Any, places: npt.NDArray[np.int64]) -> Any:
-    """The columns of a table at ``places``; lazy."""
-    with table.session.holders.lock:
-        graph, type = table.session.graph, table.type
-        node = graph.client_value(places, places.dtype)
-        taken_type = array_type(type.space, type.dtype, places.shape)
-        return table.like(graph.make("take_columns", (table.node, node), taken_type))
+        exchanged, rank = exchanged_key(key, self.shape)
+        self.table[exchanged] = flipped(value) if rank == 2 else value
 
 
 def _in_turns(
@@ -188,8 +173,3 @@ def _in_turns(
         places, chosen = np.zeros(length, np.int64), np.zeros(length, np.bool_)
         places[where[now]], chosen[where[now]] = now, True
         yield places, chosen
-
-
-def _is_all(key: Any) -> bool:
-    keys = key if isinstance(key, tuple) else (key,)
-    return all(one is Ellipsis or (isinstance(one, slice) and one == slice(None)) for one in keys)

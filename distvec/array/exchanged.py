@@ -69,3 +69,42 @@ def exchanged(axis: Any) -> Any:
         return None
     axes = tuple(1 - one for one in normalize_axis_tuple(axis, 2))
     return axes if isinstance(axis, tuple) else axes[0]
+
+
+def exchanged_key(key: Any, shape: tuple[int, int]) -> tuple[tuple[Any, Any], int]:
+    """The key of the table for one of a transpose of ``shape``, and the rank of what it names.
+
+    ``IndexError`` as NumPy's, ``TypeError`` for what makes other axes.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(one is None or np.ndim(one) > 1 for one in keys):
+        raise TypeError(
+            "a table that is split by columns takes a number, a slice, a vector of indices or a "
+            "mask for its rows, and one for its columns; for masks of its shape: distvec.where"
+        )
+    if Ellipsis in [one for one in keys if not np.ndim(one)]:
+        at = [one is Ellipsis for one in keys].index(True)
+        keys[at : at + 1] = [slice(None)] * (3 - len(keys))
+    keys += [slice(None)] * (2 - len(keys))
+    if len(keys) > 2:
+        raise IndexError(f"too many indices for array: array is 2-dimensional, but {key} were")
+    for axis, one in enumerate(keys):
+        _check_range(one, axis, shape[axis])
+    rows, columns = keys
+    if not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype == np.bool_:
+        rows = np.flatnonzero(np.asarray(rows))
+    vectors = sum(not isinstance(one, slice) and np.ndim(one) == 1 for one in keys)
+    numbers = sum(not isinstance(one, slice) and np.ndim(one) == 0 for one in keys)
+    return (columns, rows), 2 - numbers - (vectors == 2)
+
+
+def _check_range(index: Any, axis: int, length: int) -> None:
+    """``IndexError``, that names our own axis, for numbers out of range."""
+    if isinstance(index, slice | Arithmetic):
+        return
+    numbers = np.asarray(index)
+    if numbers.dtype.kind not in "iu":
+        return
+    for one in (numbers.min(initial=0), numbers.max(initial=-length)):
+        if not -length <= one < length:
+            raise IndexError(f"index {one} is out of bounds for axis {axis} with size {length}")

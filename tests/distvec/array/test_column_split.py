@@ -148,6 +148,33 @@ def test_rows_are_pulled_and_pushed(
     np.testing.assert_array_equal(old.numpy(), host)
 
 
+INDICES = [
+    0, -1, (1, 2), (-1, -3), slice(1, None), slice(None, None, -2), (slice(0, 2), slice(5, 1000)),
+    [2, 0, 2], (slice(None), [7, 1, 7]), ([0, 2], slice(3, None, 700)), (..., 5), (1, ...), ...,
+    (slice(None), slice(None, None, -1)), ([2, 1], [0, 1100]), (1, [3, 4]), ([1, 2], 3),
+    np.array([True, False, True]), (slice(None), slice(None, 4)), np.int64(2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", INDICES, ids=repr)
+def test_indices_name_what_numpys_name(ps: dv.Session, key: Any) -> None:
+    host = np.random.default_rng(0).normal(size=(3, 1200))
+    table = ps.space(3, split="columns").array(host)
+    np.testing.assert_array_equal(table[key].numpy(), host[key], strict=True)
+    both_vectors = isinstance(key, tuple) and all(isinstance(one, list) for one in key)
+    if not both_vectors:
+        table[key] *= 2.0
+        host[key] *= 2.0
+        np.testing.assert_array_equal(table.numpy(), host)
+        table[key] = 1.0
+        host[key] = 1.0
+    table[1] += ps.arange(1200)
+    host[1] += np.arange(1200)
+    table[table.sum(1) > 5] = -1.0
+    host[host.sum(1) > 5] = -1.0
+    np.testing.assert_array_equal(table.numpy(), host)
+
+
 def test_tables_change_in_place_and_others_keep_the_old_values(ps: dv.Session) -> None:
     host = np.arange(12.0).reshape(3, 4)
     space = ps.space(3, split="columns")
@@ -211,8 +238,12 @@ def test_optimizers_take_tables_split_by_columns(ps: dv.Session) -> None:
 REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]] = {
     "mixed": (lambda ps, x: x + ps.ones((3, 4)), TypeError, "split by rows stands beside"),
     "mixed, reflected": (lambda ps, x: ps.ones((3, 4)) * x, TypeError, "make both alike"),
-    "an element": (lambda ps, x: x[0], TypeError, r"pull rows by x\.pull\(\[3, 5\]\)"),
-    "an assignment": (lambda ps, x: x.__setitem__(0, 1.0), TypeError, "split by columns"),
+    "row": (lambda ps, x: x[1:, 2][3], IndexError, "index 3"),
+    "rows of others": (lambda ps, x: x[[0, -4]], IndexError, "-4 is out of bounds for axis 0 with"),
+    "column": (lambda ps, x: x[0, 4], IndexError, "4 is out of bounds for axis 1 with size 4"),
+    "indices": (lambda ps, x: x[0, 1, 2], IndexError, "too many indices"),
+    "an axis": (lambda ps, x: x[None], TypeError, "takes a number, a slice, a vector"),
+    "a mask": (lambda ps, x: x[x > 0], TypeError, r"distvec\.where"),
     "push": (lambda ps, x: x.push([0], np.ones(3)), ValueError, r"allowed are \(1, 4\), \(4,\)"),
     "pull": (lambda ps, x: x.pull([3]), IndexError, "index 3 is out of bounds"),
     "iteration": (lambda ps, x: list(x), TypeError, "not iterable"),
