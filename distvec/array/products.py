@@ -72,8 +72,7 @@ def both(x: Any, y: Any, name: str) -> tuple[Any, Any]:
             f"{name}: needs an array on the servers, got {type(x).__name__}; "
             f"use numpy.{name}, or put it there with session.array(...)"
         )
-    first, second = (as_array(like, one, name) for one in (x, y))
-    return first, second
+    return as_array(like, x, name), as_array(like, y, name)
 
 
 def as_array(like: Arithmetic, operand: Any, name: str) -> Any:

@@ -34,7 +34,7 @@ from distvec.planner.linear import Expansion
 from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
-from distvec.planner.views import Descent, has_moves
+from distvec.planner.views import Descent
 from distvec.planner.walk import Walk
 
 __all__ = ["Plan", "Planner", "Template"]
@@ -74,7 +74,7 @@ class Planner:
         kept = {id(node) for node in pending if not node.on_client}
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
-        if has_moves(order):
+        if not MOVES.isdisjoint([node.op for node in order]):
             descent = Descent(self._graph, walk, {id(root) for root in roots} | kept)
             replaced = descent.run(order)
             if descent.moved:

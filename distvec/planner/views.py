@@ -175,11 +175,6 @@ def _has_one_width(node: Node) -> bool:
     return node.type.row == node.args[0].type.row
 
 
-def has_moves(order: Sequence[Node]) -> bool:
-    """Whether anything is read at other slots."""
-    return any(node.op in MOVES and not node.known for node in order)
-
-
 def sources(order: Sequence[Node]) -> dict[int, str]:
     """By id, the arrays that must be stored since they are read at other slots, and why."""
     found = {}

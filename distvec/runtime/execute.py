@@ -146,7 +146,6 @@ def _run(
     ended: Ended | None = None,
 ) -> None:
     calls = []
-    has_views = any(view is not None for sweep in program.sweeps for view in sweep.views)
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
@@ -159,7 +158,9 @@ def _run(
                 scalars=tuple([_operand(values[position]) for position in sweep.scalars]),
                 outputs=tuple([values[position].id for position in sweep.stores]),
                 donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
-                views=tuple([_view(one, values) for one in sweep.views]) if has_views else (),
+                views=tuple([_view(one, values) for one in sweep.views])
+                if any(sweep.views)
+                else (),
             )
         )
     partials = executor.client.run(Program(tuple(calls)), wait=wait, ended=ended)

@@ -166,12 +166,12 @@ class ClientType:
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...] = ()
+    is_scalar: bool = field(init=False, repr=False, compare=False)
+    """Whether it is of rank 0."""
     on_client: ClassVar[bool] = True
 
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is of rank 0."""
-        return not self.shape
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_scalar", not self.shape)
 
     @property
     def space(self) -> Space:
