@@ -19,6 +19,7 @@ from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
 from distvec.array.splits import ColumnSplit, RowSplit
+from distvec.array.window import Window
 from distvec.diagnostics.html import table
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
@@ -98,6 +99,11 @@ class Session(Home):
         """As ``Home.select``."""
         with self.holders.lock:
             return Selection(self, values.node, mask.node)
+
+    def window(self, values: DistArray) -> Window:
+        """As ``Home.window``."""
+        with self.holders.lock:
+            return Window(self, values.node)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
         """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import apply, array_among, where, zeros_like
-from distvec.array.handle import Handle
+from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
 
@@ -102,6 +102,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 def _set_where(x: Any, mask: Any, values: Any) -> None:
+    refuse_window(x)
     with x.turn:
         new = values.astype(x.dtype)
         x.assign(elementwise(x, "where", _truth(mask), new, x))

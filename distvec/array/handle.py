@@ -27,6 +27,10 @@ class Home(Evaluator):
         """The elements of the array ``values`` where ``mask``, aligned with it, is true; lazy."""
         raise NotImplementedError
 
+    def window(self, values: Any) -> Any:
+        """The array ``values`` as what a slice gave."""
+        raise NotImplementedError
+
     @property
     def namespace(self) -> Any:
         """The array API namespace whose creation functions put arrays here."""
@@ -43,6 +47,8 @@ class Handle:
 
     selects: ClassVar[bool] = False
     """Whether this is some of the elements of another array: see ``selection``."""
+    is_window: ClassVar[bool] = False
+    """Whether a slice gave it, into which nothing is assigned: see ``window``."""
 
     def __init__(self, session: Home, node: Node) -> None:
         self.session = session
@@ -162,4 +168,14 @@ def check_session(session: Evaluator, operand: Handle, name: str) -> None:
         raise ValueError(
             f"{name}: the operands belong to two sessions ({session!r} and {operand.session!r}); "
             f"pull one with .numpy() and put it with session.array(...)"
+        )
+
+
+def refuse_window(x: Handle) -> None:
+    """``ValueError``, as NumPy's for arrays that are not to be written, if a slice gave ``x``."""
+    if x.is_window:
+        raise ValueError(
+            "assignment destination is read-only: it is a slice, and what is assigned into it does "
+            "not reach the array that it is of; assign to that, as in x[1:3] = values, or take a "
+            "copy, x[1:3].copy()"
         )

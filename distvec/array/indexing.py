@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.creation import put
-from distvec.array.handle import Handle, broadcasts
+from distvec.array.handle import Handle, broadcasts, refuse_window
 from distvec.array.operators import elementwise
 from distvec.array.values import buffer_of, numpy, persist
 from distvec.diagnostics.profile import measured
@@ -44,6 +44,7 @@ def push(x: H, indices: Any, values: Any) -> H:
     does, from a number or one row. Returns the array. One message to each server, none for a small
     array that the client keeps. Other arrays that share the old values keep them.
     """
+    refuse_window(x)
     where = None if indices is None else as_indices(indices, _length(x))
     shape = x.shape if where is None else (len(where), *x.shape[1:])
     given = addable(x, where, values)

@@ -10,7 +10,7 @@ import numpy as np
 from distvec.array import pieces
 from distvec.array.assignment import assign_parts, given_as
 from distvec.array.creation import reshape
-from distvec.array.handle import Handle, check_session
+from distvec.array.handle import Handle, check_session, refuse_window
 from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, parse
 from distvec.array.operators import Arithmetic
 
@@ -23,9 +23,10 @@ def get_item(x: Arithmetic, key: Any) -> Any:
         return x
     parts = parse(x.shape, _masks_as_they_are(x, key))
     result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
-    if not any(isinstance(part, NewAxis) for part in parts):
-        return result
-    return reshape(result, _with_new_axes(result.shape, parts))
+    if any(isinstance(part, NewAxis) for part in parts):
+        result = reshape(result, _with_new_axes(result.shape, parts))
+    is_basic = not any(isinstance(part, Take | Mask) for part in parts)
+    return x.session.window(result) if is_basic and result.ndim and result is not x else result
 
 
 def _masks_as_they_are(x: Arithmetic, key: Any) -> Any:
@@ -59,7 +60,7 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
         isinstance(part, Slice) and part.is_all(extent)
         for part, extent in zip(parts, x.shape, strict=False)
     ):
-        return x.copy()
+        return x
     if x.node.on_client:
         return pieces.on_the_client(x, tuple(map(pieces.plain, parts)))
     if len(parts) == 1:
@@ -156,6 +157,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
 
     Lazy. What is computed with the new value next is fused with the assignment.
     """
+    refuse_window(x)
     if _is_all(x, key):
         x.assign(given_as(x, value))
         return

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.creation import broadcast_to
+from distvec.array.handle import refuse_window
 from distvec.array.operators import Arithmetic, elementwise, operand_node
 from distvec.graph.expr import Node
 from ps_backend.program import ops
@@ -114,4 +115,5 @@ def target_of(out: Any, name: str) -> Any:
             f"numpy.{name}: out is a {type(out).__name__} on the client; "
             f"write out[...] = numpy.{name}(...).numpy() to pull the result"
         )
+    refuse_window(out)
     return out

@@ -27,7 +27,7 @@ COMBINATIONS = (
 """What optimizers are made of: linear combinations whose coefficients are inner products."""
 
 PIECES = (
-    Operation("reverse", 1, lambda x: x[::-1]),
+    Operation("reverse", 1, lambda x: x[::-1].copy()),
     Operation("lagged", 2, lambda x, y: x[1:] @ y[:-1]),
     Operation("roughness", 1, lambda x: np.linalg.norm(x[2:] - 2.0 * x[1:-1] + x[:-2])),
     Operation("every_other", 2, lambda x, y: np.max(x[::2] - y[::2])),

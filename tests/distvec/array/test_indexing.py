@@ -110,12 +110,43 @@ def test_what_is_read_at_other_slots_is_stored_first_where_it_is_costly(ps: dv.S
         long = long * 0.5 + step
     difference = np.diff(long)
     assert_plan(difference, messages=2, vectors_written=2)
-    long = 2 * x  # held, and so stored
+    y = ps.random.normal(N, seed=2).persist()
+    long = 2 * x + y  # held, and so stored
     difference = np.diff(long)
     assert_plan(difference, messages=2, vectors_written=2)
     del difference, long
     moved = np.diff(3 * x)
     assert "computed from views" in moved.explain()
+
+
+WINDOWS: dict[str, Callable[[Any, Any], Any]] = {
+    "an element": lambda x, t: x[1:3].__setitem__(0, 5),
+    "all": lambda x, t: x[1:3].fill(0),
+    "where": lambda x, t: np.putmask(x[1:3], np.array([True, False]), 1),
+    "out=": lambda x, t: np.add(x[1:3], 1, out=x[2:4]),
+    "a row": lambda x, t: t[1].__setitem__(0, 5),
+    "a column": lambda x, t: t[:, 0].__setitem__(0, 5),
+    "a push": lambda x, t: x[1:3].push([0], [1.0]),
+}
+
+
+@pytest.mark.parametrize("change", WINDOWS.values(), ids=WINDOWS)
+def test_nothing_is_assigned_into_a_slice(
+    ps: dv.Session, change: Callable[[Any, Any], Any]
+) -> None:
+    x, table = ps.arange(2000.0), ps.ones((2000, 3))
+    with pytest.raises(ValueError, match="assignment destination is read-only: it is a slice"):
+        change(x, table)
+    copy = x[1:3].copy()
+    copy[0] = 7
+    assert copy.numpy().tolist() == [7, 2]
+    part = x[1:3]
+    part += 1
+    assert part.numpy().tolist() == [2, 3] and x.numpy()[1] == 1
+    (x[1:3] * 2)[0] = 1
+    everything = table[:, :]
+    everything[0] = 5
+    assert table.numpy()[0].tolist() == [5, 5, 5]
 
 
 def heat(u: Any, steps: int) -> Any:
