@@ -69,7 +69,17 @@ def test_known_scalars_are_on_the_client_already(ps: dv.Session, x: dv.DistArray
     assert ps.implicit_transfers == 0
 
 
-@pytest.mark.parametrize("use", [list, sorted, sum, max, lambda x: x[3], memoryview, float])
+def test_an_element_is_lazy_and_comes_alone(ps: dv.Session) -> None:
+    x = ps.array(np.arange(10_001.0))
+    ps.counters.reset()
+    one = x[3]
+    assert ps.counters.messages == 0
+    assert float(one) == 3.0
+    assert ps.counters.bytes_received < 1000
+    assert ps.implicit_transfers == 0
+
+
+@pytest.mark.parametrize("use", [list, sorted, sum, max, memoryview, float])
 def test_the_rest_is_refused(ps: dv.Session, use: Callable[[Any], Any]) -> None:
     x = ps.array(np.arange(10_001.0))
     messages = ps.counters.messages
