@@ -14,6 +14,7 @@ from distvec.array import (
     choosing,
     creation,
     functions,
+    linear_algebra,
     products,
     reductions,
     rows,
@@ -222,6 +223,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         return x.shape
 
     return numpy_functions() | {
+        **linear_algebra.numpy_functions(),
         np.mean: reductions.mean,
         np.count_nonzero: reductions.count_nonzero,
         np.dot: products.dot,

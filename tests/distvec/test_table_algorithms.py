@@ -55,7 +55,7 @@ def logistic_newton(features: Any, labels: Any, w: Any) -> Iterates:
         p = 1.0 / (1.0 + np.exp(-(features @ w)))
         hessian = features.T @ (features * (p * (1.0 - p))[:, None])
         gradient = features.T @ (p - labels)
-        w = w - np.linalg.solve(np.asarray(hessian), np.asarray(gradient))
+        w = w - np.linalg.solve(hessian, gradient)
         yield (w,)
 
 
@@ -89,8 +89,7 @@ MESSAGES: list[tuple[Callable[..., Iterates], tuple[Any, ...], int, int]] = [
     # v is on the servers, as b is: it goes to the client and back.
     (sinkhorn, (KERNEL, ROW_SUMS, COLUMN_SUMS), 3, 3),
     (standardised_power_iteration, (POINTS, np.ones(FEATURES)), 1, 1),
-    # The gradient reads the labels besides, and so is left out where the Hessian is asked for.
-    (logistic_newton, (POINTS, SIGNS, np.zeros(FEATURES)), 2, 2),
+    (logistic_newton, (POINTS, SIGNS, np.zeros(FEATURES)), 2, 1),
     # Means, then deviations, then the gradient.
     (batch_normalised, (POINTS, np.zeros(FEATURES)), 1, 3),
     (non_negative_factors, (np.abs(POINTS), *FACTORS), 2, 2),
