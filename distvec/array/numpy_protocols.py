@@ -252,6 +252,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         np.column_stack: rows.column_stack,
         np.hstack: rows.hstack,
         np.stack: rows.stack,
+        np.vstack: rows.vstack,
         np.concatenate: rows.concatenate,
         np.linalg.norm: products.norm,
         np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: products.norm(

@@ -14,6 +14,7 @@ import numpy as np
 
 from distvec.array.creation import reshape
 from distvec.array.handle import check_session
+from distvec.array.joining import joined_on_client
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reductions import axis_of, max, sum
 from distvec.graph import build
@@ -149,7 +150,10 @@ def _own_axis(x: Arithmetic, name: str, axis: Any) -> int:
 
 
 def concatenate(arrays: Sequence[A], axis: Any = 0) -> A:
-    """Tables of one length side by side, ``axis=1``; lazy."""
+    """Tables of one length side by side, ``axis=1``; small arrays of the client along any; lazy."""
+    small = None if axis is None else joined_on_client("concatenate", arrays, axis)
+    if small is not None:
+        return small  # type: ignore[no-any-return]
     given = _listed(arrays, "concatenate")
     first = given[0]
     if axis is None or first.ndim < 2 or operator.index(axis) % 2 == 0:
@@ -177,14 +181,24 @@ def column_stack(tup: Sequence[A]) -> A:
     return concatenate([_as_table(one) for one in _listed(tup, "column_stack")], axis=1)
 
 
-def hstack(tup: Sequence[A], *, dtype: Any = None, casting: Any = "same_kind") -> A:
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Tables side by side; lazy."""
-    joined = concatenate(tup, axis=1)
+    joined = concatenate(tup, axis=0 if np.ndim(tup[0]) == 1 else 1)
+    return joined if dtype is None else joined.astype(dtype)
+
+
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Small arrays of the client above each other; lazy."""
+    rows: list[Any] = [np.reshape(x, (1, -1)) if np.ndim(x) == 1 else x for x in tup]
+    joined = concatenate(rows, axis=0)
     return joined if dtype is None else joined.astype(dtype)
 
 
 def stack(arrays: Sequence[A], axis: int = 0) -> A:
-    """Vectors of one length as the columns of a table, ``axis=1``; lazy."""
+    """Vectors of one length as columns, ``axis=1``; small arrays of the client along any; lazy."""
+    small = joined_on_client("stack", arrays, axis)
+    if small is not None:
+        return small  # type: ignore[no-any-return]
     given = _listed(arrays, "stack")
     if any(one.ndim != 1 for one in given) or axis % 2 == 0:
         raise NotImplementedError(

@@ -77,6 +77,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.put": _put,
         "client.cumulative": lambda x, op, axis: getattr(np, op)(x, axis=axis),
         "client.sort": _sort,
+        "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
+        "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),
         "client.block": lambda a, b, c, d: np.block([[a, b], [c, d]]),
         "client.einsum": lambda *args: np.einsum(args[-1], *args[:-1]),
     }

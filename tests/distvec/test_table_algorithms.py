@@ -31,6 +31,15 @@ def k_means(points: Any, centres: Any) -> Iterates:
         yield centres, distances.min(axis=1).sum()
 
 
+def k_means_by_masks(points: Any, centres: Any) -> Iterates:
+    """The same, with the mean of the points of each label."""
+    while True:
+        distances = (points**2).sum(axis=1)[:, None] - 2.0 * points @ centres.T
+        labels = (distances + (centres**2).sum(axis=1)).argmin(axis=1)
+        centres = np.stack([points[labels == k].mean(axis=0) for k in range(len(centres))])
+        yield (centres,)
+
+
 def sinkhorn(kernel: Any, a: Any, b: Any) -> Iterates:
     """Scales rows and columns to the sums a and b: Sinkhorn and Knopp (1967)."""
     v = np.ones_like(b)
@@ -85,6 +94,7 @@ MESSAGES: list[tuple[Callable[..., Iterates], tuple[Any, ...], int, int]] = [
     # The arguments, of which so many are on the servers, and the messages of an iteration.
     (k_means, (POINTS, POINTS[:CLASSES]), 1, 1),
     (k_means, (POINTS, POINTS[:CLASSES]), 2, 1),
+    (k_means_by_masks, (POINTS, POINTS[:CLASSES]), 1, 1),
     (sinkhorn, (KERNEL, ROW_SUMS, COLUMN_SUMS), 2, 1),
     # v is on the servers, as b is: it goes to the client and back.
     (sinkhorn, (KERNEL, ROW_SUMS, COLUMN_SUMS), 3, 3),
