@@ -140,13 +140,8 @@ class Reducer:
         return out
 
     def below(self, rows: np.ndarray) -> np.ndarray:
-        """The columns of a table reduced, in the dtype of the accumulator; not those that locate.
-
-        A sum of floats is a product, as BLAS adds up several times as fast.
-        """
+        """The columns of a table reduced, in the dtype of the accumulator; not those that locate."""
         wide = _wide(self.name, rows.dtype)
-        if self.numpy is np.add and wide == _FLOAT:
-            return np.matmul(np.ones(len(rows)), rows.astype(wide, copy=False))  # type: ignore[no-any-return]
         reduce = self.numpy.reduce  # type: ignore[attr-defined]
         count, width = rows.shape
         together = _TOGETHER // width
