@@ -140,7 +140,7 @@ class Reducer:
         return out
 
     def below(self, rows: np.ndarray) -> np.ndarray:
-        """The columns of a table reduced, in the dtype of the accumulator; not those that locate."""
+        """The columns of a table reduced, as accumulated; not those that locate."""
         wide = _wide(self.name, rows.dtype)
         reduce = self.numpy.reduce  # type: ignore[attr-defined]
         count, width = rows.shape

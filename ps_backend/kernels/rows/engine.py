@@ -55,8 +55,7 @@ class RowsKernel:
             one.row_op is not None and one.row_op.products for one in recipe.instructions
         ) or any(r.op == "gram" for r in sweep.reductions)
         self._by_block = any(
-            one.row_op is not None and one.row_op.beside and one.step.type.row
-            for one in recipe.instructions
+            one.row_op is not None and one.row_op.beside for one in recipe.instructions
         )
         streams = all(one.output is not None for one in recipe.instructions)
         self._chunk = _STREAMED if streams else _CHUNK

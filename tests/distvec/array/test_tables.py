@@ -206,6 +206,7 @@ def test_broadcasting_is_numpys(
 @given(count=st.sampled_from(SERVER_COUNTS), rows=st.sampled_from(ROWS[1:]))
 @settings(max_examples=10)
 @example(count=7, rows=2500)
+@example(count=2, rows=1025)  # one server has a single row, which BLAS treats as a vector
 def test_the_number_of_servers_changes_no_bit(
     sessions: dict[int, dv.Session], count: int, rows: int
 ) -> None:
