@@ -133,8 +133,8 @@ class Reducer:
             return out
         wide = _wide(self.name, rows.dtype)
         if self.numpy is np.add and wide == _FLOAT:
-            ones = np.ones(rows.shape[1])
-            np.matmul(rows.astype(wide, copy=False), ones, out=out, casting="same_kind")
+            # Quicker than its reduce; and a row's bits are its own, which they are not in BLAS.
+            out[...] = np.einsum("ij->i", rows.astype(wide, copy=False))
             return out
         self.numpy.reduce(rows, axis=1, dtype=wide, out=out)  # type: ignore[attr-defined]
         return out

@@ -203,6 +203,17 @@ def test_broadcasting_is_numpys(
         assert_close(result, np.asarray(theirs), 0, function.__name__)
 
 
+@pytest.mark.parametrize("width", [3, 5, 8, 16, 33])
+def test_the_bits_of_a_row_do_not_depend_on_those_beside_it(
+    sessions: dict[int, dv.Session], width: int
+) -> None:
+    """BLAS adds up a row that is alone, as the last one here on two servers, in another order."""
+    host = np.random.default_rng(width).standard_normal((1025, width))
+    for function in (lambda t: t @ host[0], lambda t: np.exp(t).sum(axis=1)):
+        one, two = (function(sessions[count].array(host)).numpy() for count in (1, 2))
+        assert one.tobytes() == two.tobytes()
+
+
 @given(count=st.sampled_from(SERVER_COUNTS), rows=st.sampled_from(ROWS[1:]))
 @settings(max_examples=10)
 @example(count=7, rows=2500)
