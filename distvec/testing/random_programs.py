@@ -26,14 +26,18 @@ COMBINATIONS = (
 )
 """What optimizers are made of: linear combinations whose coefficients are inner products."""
 
+_ROW = np.array([0.5, -2.0, 1.0])
+
 PIECES = (
     Operation("reverse", 1, lambda x: x[::-1].copy()),
     Operation("lagged", 2, lambda x, y: x[1:] @ y[:-1]),
     Operation("roughness", 1, lambda x: np.linalg.norm(x[2:] - 2.0 * x[1:-1] + x[:-2])),
     Operation("every_other", 2, lambda x, y: np.max(x[::2] - y[::2])),
     Operation("where_positive", 2, lambda x, y: np.sum(x[y > 0])),
+    Operation("column", 2, lambda x, y: (x[:, None] * _ROW - y[:, None])[:, 1].copy()),
+    Operation("rows", 1, lambda x: np.maximum(x[:, None] + _ROW, 0.0)[::-1, ::2][:, 1].copy()),
 )
-"""Slices and masks, of which something of the length of the others is made, or a scalar."""
+"""Slices, masks and tables, of which something of the length of the others is made, or a scalar."""
 
 IN_PLACE = tuple(
     Operation(f"operator.{name}", 2, getattr(operator, name))
