@@ -75,7 +75,7 @@ class RowOp:
     products: bool = False
     """It multiplies by a matrix: worth chunks of many rows."""
     beside: bool = False
-    """The last bits in a row, but for a single number, may depend on the rows in the same chunk."""
+    """The last bits in a row may depend on the rows in the same chunk, which then is one block."""
 
 
 def _need(holds: bool, what: str) -> None:
