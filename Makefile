@@ -99,8 +99,8 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	    --json build/bench/$$name-1e7.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes dispatch latency fused chains direction growth minimisation solvers transfer resident \
-              logistic plain_pyspark staleness wide tables
+BENCHMARKS := nodes dispatch latency fused tables slices chains direction growth minimisation solvers transfer resident \
+              logistic plain_pyspark staleness wide
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 

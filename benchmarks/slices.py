@@ -35,7 +35,7 @@ BYTES = {
     "a[m].sum()": 9,
     "a[m].mean()": 9,
     "x[m] = 0": 17,
-    "x[10:-10] = b[10:-10]": 16,
+    "x[10:-10] = b[10:-10]": 24,  # the old values are read for where they stay
 }
 """By expression: bytes that it moves for each of the n elements of float64."""
 
