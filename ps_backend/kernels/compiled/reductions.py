@@ -26,10 +26,14 @@ class Operand:
 
     values: tuple[int, ...] = ()
     converted: Converted | None = None
+    mask: int | None = None
+    """A mask whose true elements are counted, byte by byte."""
 
     @property
     def arrays(self) -> list[str]:
         """The text of each array, cut to the length of the chunk."""
+        if self.mask is not None:
+            return [f"x{self.mask}.view(np.uint8)"]
         if self.converted is not None:
             return [f"{self.converted[0]}[:c1 - c0]"]
         return [f"x{value}" for value in self.values]
@@ -38,7 +42,7 @@ class Operand:
 def operands(sweep: Sweep, at_hand: Set[int]) -> list[Operand]:
     """What each reduction of ``sweep`` reads; values ``at_hand`` are in arrays anyway."""
     return [
-        _factors(sweep, r.args, at_hand) if r.op == "dot" else _operand(sweep, r)
+        _factors(sweep, r.args, at_hand) if r.op == "dot" else _operand(sweep, r, at_hand)
         for r in sweep.reductions
     ]
 
@@ -53,9 +57,11 @@ def _factors(sweep: Sweep, factors: tuple[int, ...], at_hand: Set[int]) -> Opera
     return Operand(converted=(f"s{a}by{b}", "float64", f"float64(v{a}) * float64(v{b})"))
 
 
-def _operand(sweep: Sweep, reduction: Reduction) -> Operand:
+def _operand(sweep: Sweep, reduction: Reduction, at_hand: Set[int]) -> Operand:
     (value,), reducer = reduction.args, REDUCERS[reduction.op]
     dtype = sweep.types[value].dtype
+    if reduction.op == "sum" and dtype == "bool" and value in at_hand:
+        return Operand(mask=value)
     wide = reducer.accumulators(dtype)[0].name
     if reducer.truth:
         return Operand(converted=(f"s{value}t", wide, f"{wide}(v{value} != 0)"))
@@ -91,6 +97,8 @@ def fold(k: int, reduction: Reduction, value: ValueType, operand: Operand) -> It
     reducer = REDUCERS[reduction.op]
     floats = reducer.accumulators(value.dtype)[0].kind == "f"
     folded = (reducer.fold if floats else reducer.fold_ints).format(chunk)
+    if operand.mask is not None:
+        folded = f"_count({chunk})"
     if reducer.locates:
         yield f"j{k} = {folded}"
         yield f"e{k} = {chunk}[j{k}]"

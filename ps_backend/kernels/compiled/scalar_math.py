@@ -111,6 +111,14 @@ def _int_sum(values):  # type: ignore[no-untyped-def]
 
 
 @_reordered
+def _count(mask):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(len(mask)):
+        total += mask[i]
+    return total
+
+
+@_reordered
 def _prod(values):  # type: ignore[no-untyped-def]
     total = values.dtype.type(1)
     for i in range(len(values)):

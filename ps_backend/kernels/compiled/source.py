@@ -28,7 +28,7 @@ from numba import (
     boolean, float32, float64, int8, int16, int32, int64, njit, uint8, uint16, uint32, uint64,
 )
 from ps_backend.kernels.compiled.scalar_math import (
-    _apply1, _apply2, _argmax, _argmin, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
+    _apply1, _apply2, _argmax, _argmin, _count, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
     _int_pow, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min, _minimum,
     _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum, _to_uint64, _uniform,
 )
