@@ -146,6 +146,10 @@ class Transposed(ByColumns):
             raise TypeError(f"numpy.{ufunc.__name__}: out= must be split by columns as well")
         tables = tuple(out.table for out in outs)
         with turns_of(tables):
+            if outs[0] is inputs[0] and not kwargs:
+                # An operator in place: to one of a slice too, which is assigned next.
+                tables[0].assign(ufunc(*map(flipped, inputs)), ufunc.__name__)
+                return outs[0]
             ufunc(*map(flipped, inputs), out=tables, **kwargs)
         return outs[0] if len(outs) == 1 else outs
 
