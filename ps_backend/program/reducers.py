@@ -304,7 +304,7 @@ def _along_rows(row: Reducer) -> RowOp:
     def run(out: Any, place: Place, rows: Any) -> Any:
         return row.along_rows(rows, out)
 
-    return RowOp(f"row_{row.name}", 1, result, run, beside=row.numpy is np.add)
+    return RowOp(f"row_{row.name}", 1, result, run)
 
 
 @cache

@@ -34,6 +34,8 @@ class Place:
     """The slot at which the chunk begins."""
     length: int = 0
     """Slots of the chunk."""
+    block: int = 1
+    """Slots of a block: the chunk is part of one, or begins where one does."""
     params: Params = ()
     row: Row = ()
     """Of the result."""
@@ -74,8 +76,6 @@ class RowOp:
     """Its one argument is a value for each slot of the space."""
     products: bool = False
     """It multiplies by a matrix: worth chunks of many rows."""
-    beside: bool = False
-    """The last bits in a row may depend on the rows in the same chunk, which then is one block."""
 
 
 def _need(holds: bool, what: str) -> None:
@@ -202,7 +202,17 @@ def _product_of(values: Values, params: Params) -> ValueType:
 
 
 def _matmul(out: Any, place: Place, x: Any, matrix: Any) -> Any:
-    return np.matmul(x, matrix, out=out)
+    """Block by block: in BLAS the last bits of a row may depend on the rows that come with it."""
+    whole = place.length // place.block * place.block
+    if whole:
+        np.matmul(
+            x[:whole].reshape(-1, place.block, *x.shape[1:]),
+            matrix,
+            out=out[:whole].reshape(-1, place.block, *out.shape[1:]),
+        )
+    if whole < place.length:
+        np.matmul(x[whole:], matrix, out=out[whole:])
+    return out
 
 
 # --- in each row ----------------------------------------------------------------------------------
@@ -292,7 +302,7 @@ _ROWS = (
     RowOp("join_columns", 2, _both_columns, _join_columns),
     RowOp("take_columns", 2, _chosen_columns, _take_columns, held=1, columns=1),
     RowOp("row_dot", 2, _dot_of, _row_dot),
-    RowOp("matmul", 2, _product_of, _matmul, held=1, products=True, beside=True),
+    RowOp("matmul", 2, _product_of, _matmul, held=1, products=True),
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
     RowOp("row_cumsum", 1, _running, _accumulate(np.add)),

@@ -54,9 +54,6 @@ class RowsKernel:
         self._multiplies = any(
             one.row_op is not None and one.row_op.products for one in recipe.instructions
         ) or any(r.op == "gram" for r in sweep.reductions)
-        self._by_block = any(
-            one.row_op is not None and one.row_op.beside for one in recipe.instructions
-        )
         streams = all(one.output is not None for one in recipe.instructions)
         self._chunk = _STREAMED if streams else _CHUNK
         self._width = max((prod(row) for row in sweep.rows), default=1)
@@ -106,7 +103,7 @@ class RowsKernel:
             rows = max(rows, _LEAST_ROWS)
         if rows < block_size:
             return 1 << (rows.bit_length() - 1)
-        return block_size if self._by_block else rows // block_size * block_size
+        return rows // block_size * block_size
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of scratch arrays, and of partial results, of all threads.

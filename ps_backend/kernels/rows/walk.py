@@ -159,7 +159,7 @@ class Walk:
         self._end = min(last * job.block_size, job.length)
         rows = min(job.chunk, job.length)
         self._scratch = [np.empty((rows, *t.row), t.dtype) for t in job.recipe.scratch]
-        self._place = Place()
+        self._place = Place(block=job.block_size)
         self._values: list[Any] = [job.constants.get(value) for value in range(len(job.types))]
         self.folds = job.folds(first)
 
