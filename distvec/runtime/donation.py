@@ -40,7 +40,10 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
     if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
         return {}
-    dying = _dying(holders, plan) - _fetched(program)
+    # What two sweeps of the program read, the first must not write over.
+    reads = Counter(position for sweep in program.sweeps for position in sweep.inputs)
+    shared = {position for position, count in reads.items() if count > 1}
+    dying = _dying(holders, plan) - _fetched(program) - shared
     donors: dict[int, int] = {}
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]

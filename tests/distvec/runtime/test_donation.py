@@ -251,3 +251,17 @@ def test_programs_with_aliases_agree_with_numpy(
                 np.testing.assert_allclose(
                     ours[name].numpy(), theirs[name], rtol=1e-9, atol=1e-9, err_msg=repr(program)
                 )
+
+
+def test_what_another_sweep_of_the_program_reads_stays(
+    ps: dv.Session, in_place: Callable[[], int]
+) -> None:
+    (a,) = make(ps, 1)
+    host = a.numpy()
+    largest = (a[:, None] * np.array([0.5, -2.0])).max(axis=1)  # a sweep of rows
+    a += a  # and one of vectors, in the same program
+    in_place()
+    dv.evaluate(largest, a)
+    assert in_place() == 0
+    np.testing.assert_array_equal(a.numpy(), 2 * host)
+    np.testing.assert_array_equal(largest.numpy(), (host[:, None] * [0.5, -2.0]).max(axis=1))
