@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from distvec.graph.expr import Node
 from distvec.graph.moves import MOVES
 from distvec.planner import views
 from distvec.planner.walk import in_full
-from ps_backend.program import ops
+from ps_backend.program import ops, row_ops
 from ps_backend.program.spaces import Space
 
 
@@ -150,7 +151,13 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
 
 
 def _is_costly(node: Node) -> bool:
-    return node.op in ops.TABLE and ops.TABLE[node.op].costly
+    """Whether it takes long, or is much narrower than the rows that it is computed from."""
+    if node.op in ops.TABLE:
+        return ops.TABLE[node.op].costly
+    if node.op not in row_ops.TABLE:
+        return False
+    widths = [prod(arg.type.row) for arg in node.args if not arg.on_client]
+    return bool(widths) and (not row_ops.TABLE[node.op].view or prod(node.type.row) < max(widths))
 
 
 def _is_worth_storing(source: Source) -> bool:

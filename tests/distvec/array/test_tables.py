@@ -287,6 +287,18 @@ class TestCost:
         assert ps.counters.messages == messages
         assert (plan.messages, plan.vectors_read, plan.vectors_written) == (messages, read, written)
 
+    @pytest.mark.parametrize(
+        "narrow", [lambda t: t @ np.ones(4), lambda t: t.sum(1), lambda t: t[:, 1]]
+    )
+    def test_what_is_narrower_than_the_table_is_stored_for_the_next_program(
+        self, t: dv.DistArray, narrow: Any
+    ) -> None:
+        def centre(r: Any) -> Any:
+            return r - r.mean()
+
+        centred = centre(narrow(t)).persist()  # nobody holds what is narrow
+        assert centred.node.origin.bytes_read == t.nbytes + centred.nbytes
+
     def test_results_that_need_the_same_share_a_sweep(
         self, ps: dv.Session, t: dv.DistArray
     ) -> None:
