@@ -79,8 +79,7 @@ class Planner:
             replaced = descent.run(order)
             if descent.moved:
                 notes.append(_MOVED.format(descent.moved))
-            kept = {id(replaced[id(node)]) for node in order if id(node) in kept}
-            roots = list(dict.fromkeys(replaced[id(root)] for root in roots))
+            roots, kept = _replaced(replaced, roots, order, kept)
             order = walk.below(roots)
         depth = max([walk.levels[id(node)] for node in order], default=0)
         if depth > 1 and self.cancellation_limit >= 1:
@@ -89,8 +88,7 @@ class Planner:
             expanded = expansion.run(order)
             if expansion.expanded:
                 notes.append(_EXPANDED.format(expansion.expanded))
-            kept = {id(expanded[id(node)]) for node in order if id(node) in kept}
-            roots = list(dict.fromkeys(expanded[id(root)] for root in roots))
+            roots, kept = _replaced(expanded, roots, order, kept)
             order = walk.below(roots)
             replaced = {
                 key: expanded.get(id(new), new) for key, new in replaced.items()
@@ -121,6 +119,14 @@ class Planner:
             found = emit(order, schedule(fused, levels)).with_notes(fused.notes)
             self._templates[shape] = found
         return found
+
+
+def _replaced(
+    new: Mapping[int, Node], roots: Sequence[Node], order: Sequence[Node], kept: set[int]
+) -> tuple[list[Node], set[int]]:
+    """Roots, and ids of what is kept, once each node of ``order`` gave way to its ``new`` one."""
+    found = list(dict.fromkeys([new[id(root)] for root in roots]))
+    return found, {id(new[id(node)]) for node in order if id(node) in kept}
 
 
 def _shape(order: Sequence[Node], goals: set[int], kept: set[int]) -> Any:
