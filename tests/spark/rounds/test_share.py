@@ -35,10 +35,10 @@ def test_tasks_pull_and_push_a_shared_vector_at_any_time(ps, rdd):
         before = shared.pull(rows)
         shared.push([*rows, -1], 2.0)
         yield float((shared.pull(rows) - before).sum())
-        shared.push(None, np.arange(ROWS + 1) / 4)
 
     with ps.share(w) as shared:
         assert sum(rdd.mapPartitions(task).collect()) == 2.0 * ROWS
+        rdd.foreachPartition(lambda rows: shared.push(None, np.arange(ROWS + 1) / 4))
         shared.push([0], [1.0])
         after = shared.snapshot()
         shared.push([0], [1.0])
