@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -231,3 +231,30 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
         later, earlier = a[(*before, slice(1, None))], a[(*before, slice(None, -1))]
         a = apply(op, later, earlier)
     return a
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    if not choices:
+        return nonzero(condition)
+    if len(choices) == 1:
+        raise ValueError("either both or neither of x and y should be given")
+    return where(condition, *choices)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.where: _where,
+        np.nonzero: nonzero,
+        np.flatnonzero: flatnonzero,
+        np.extract: extract,
+        np.compress: compress,
+        np.putmask: putmask,
+        np.place: place,
+        np.put: put,
+        np.take: lambda x, indices, axis=None, *, mode="raise": take(x, indices, axis, mode=mode),
+        np.diff: diff,
+        np.copyto: copyto,
+        np.select: select,
+        np.piecewise: piecewise,
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -194,3 +196,29 @@ def broadcast_arrays(*arrays: H) -> list[H]:
         check_session(arrays[0].session, array, "broadcast_arrays")
     _, shape = shapes.common_shape([array.node for array in arrays])
     return [broadcast_to(array, shape) for array in arrays]
+
+
+def _like(
+    fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
+    shape: Any = None, *, device: Any = None,
+) -> Any:  # fmt: skip
+    kind = x.dtype if dtype is None else dtype
+    extents = x.shape if shape is None else shape
+    return x.like(filled(x.session.graph, extents, fill_value, kind))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.reshape: lambda x, shape, order="C", *, copy=None: reshape(x, shape),
+        np.ravel: lambda x, order="C": reshape(x, -1),
+        np.squeeze: squeeze,
+        np.expand_dims: lambda x, axis: expand_dims(x, axis=axis),
+        np.broadcast_to: lambda x, shape, subok=False: broadcast_to(x, shape),
+        np.broadcast_arrays: lambda *xs, subok=False: tuple(broadcast_arrays(*xs)),
+        np.zeros_like: partial(_like, 0),
+        np.ones_like: partial(_like, 1),
+        np.empty_like: partial(_like, 0),
+        np.full_like: lambda x, fill_value, *args, **kwargs: _like(fill_value, x, *args, **kwargs),
+        np.copy: lambda x, **_: x.copy(),
+    }

@@ -14,6 +14,7 @@ from distvec.array import (
     iteration,
     looks,
     numpy_protocols,
+    numpy_ufuncs,
     printing,
     products,
     real_functions,
@@ -182,7 +183,7 @@ class DistArray(Arithmetic):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return numpy_protocols.ufunc(ufunc, method, inputs, kwargs)
+        return numpy_ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return numpy_protocols.function(func, args, kwargs)

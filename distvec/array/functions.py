@@ -143,3 +143,20 @@ def evaluate(*arrays: Arithmetic | ByColumns) -> None:
             raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}{hint}")
     for group in by_session.values():
         group[0].session.evaluate(*group)
+
+
+def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low = min if a_min is None or a_min is np._NoValue else a_min
+    high = max if a_max is None or a_max is np._NoValue else a_max
+    array_among("clip", (x,))
+    return clip(x, low, high)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.clip: _clip,
+        np.round: round,
+        np.around: round,
+        np.astype: lambda x, dtype, /, **_: x.astype(dtype),
+    }

@@ -12,7 +12,7 @@ import numpy as np
 
 from distvec.array.functions import full_like, zeros_like
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.reduction_keywords import target_of
+from distvec.array.reduction_keywords import stored_in
 from distvec.array.statistics import as_array
 
 A = TypeVar("A", bound=Arithmetic)
@@ -66,17 +66,17 @@ def iscomplex(x: A) -> A:
 
 def isposinf(x: A, out: Any = None) -> A:
     """Where ``x`` is infinity."""
-    return _stored(out, _equals(as_array("isposinf", x), np.inf), "isposinf")
+    return stored_in(out, _equals(as_array("isposinf", x), np.inf), "isposinf")
 
 
 def isneginf(x: A, out: Any = None) -> A:
     """Where ``x`` is minus infinity."""
-    return _stored(out, _equals(as_array("isneginf", x), -np.inf), "isneginf")
+    return stored_in(out, _equals(as_array("isneginf", x), -np.inf), "isneginf")
 
 
 def fix(x: A, out: Any = None) -> A:
     """Rounded towards zero."""
-    return _stored(out, elementwise(as_array("fix", x), "trunc", x), "fix")
+    return stored_in(out, elementwise(as_array("fix", x), "trunc", x), "fix")
 
 
 def sinc(x: A) -> A:
@@ -124,10 +124,3 @@ def isin(
 
 def _equals(x: A, value: float) -> A:
     return elementwise(x, "equal", x, value)
-
-
-def _stored(out: Any, result: A, name: str) -> A:
-    if out is None:
-        return result
-    changed: A = target_of(out, name).assign(result, name)
-    return changed

@@ -108,6 +108,14 @@ def stored(out: Any, result: A, name: str) -> A:
     return changed
 
 
+def stored_in(out: Any, result: A, name: str) -> A:
+    """``result`` of the function ``name``; in ``out=`` if that was given."""
+    if out is None:
+        return result
+    changed: A = target_of(out, name).assign(result, name)
+    return changed
+
+
 def target_of(out: Any, name: str) -> Any:
     """``out=``, which must be an array on the servers."""
     if not isinstance(out, Arithmetic):

@@ -7,7 +7,7 @@ the client.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -232,3 +232,20 @@ def _as_table(x: A) -> A:
 
 def _of_width(x: Arithmetic, width: int) -> Any:
     return array_type(x.space, x.dtype, (width,))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.cumulative_sum: cumulative_sum,
+        np.cumulative_prod: cumulative_prod,
+        np.cumsum: lambda x, axis=None: cumulative_sum(x, axis=axis),
+        np.cumprod: lambda x, axis=None: cumulative_prod(x, axis=axis),
+        np.sort: lambda x, axis=-1, kind=None, order=None, *, stable=None: sort(x, axis=axis),
+        np.argsort: lambda x, axis=-1, kind=None, order=None, *, stable=None: argsort(x, axis=axis),
+        np.column_stack: column_stack,
+        np.hstack: hstack,
+        np.stack: stack,
+        np.vstack: vstack,
+        np.concatenate: concatenate,
+    }

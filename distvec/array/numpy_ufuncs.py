@@ -1,0 +1,149 @@
+"""``__array_ufunc__``: calls of NumPy's ufuncs on arrays of the servers, and their methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distvec.array import add_at, creation, functions, products, reductions
+from distvec.array.operators import Arithmetic, Deferred, elementwise
+from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, stored_in, target_of
+from distvec.array.signatures import as_arrays, check_bound
+from distvec.graph.dtypes import check_dtype
+from ps_backend.program import ops, reducers
+
+_PRODUCTS = {
+    np.matmul: products.matmul,
+    np.vecdot: products.vecdot,
+    np.matvec: products.matmul,
+    np.vecmat: products.matmul,
+}
+_FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
+
+
+def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
+    if method == "reduce" and function in reducers.NAMES:
+        return _reduce(function, inputs, kwargs)
+    if method == "__call__" and function in ops.PARTS:
+        return _parts(function, inputs, kwargs)
+    if method == "at":
+        return add_at.at(function, *inputs)
+    if method == "outer":
+        return _outer(function, inputs, kwargs)
+    (out,) = kwargs.pop("out", (None,))
+    dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
+    run = _runner(function, (*inputs, out)) if method == "__call__" else None
+    if run is None:
+        raise _unavailable(function.__name__, method)
+    _check_free(function, kwargs)
+    try:
+        result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
+    except Deferred:
+        return NotImplemented
+    if not is_everywhere(where):
+        return _store_where(out, where, result, function.__name__)
+    return stored_in(out, result, function.__name__)
+
+
+def _unavailable(name: str, method: str) -> TypeError:
+    """What is said of a ufunc, or of a method of one, that the servers have not."""
+    if method == "__call__":
+        there = "; available are " + ", ".join(sorted(ops.NAMES.values()))
+    elif method == "reduce":
+        known = (one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc))
+        there = "; available are reduce of " + ", ".join(sorted(known))
+    else:
+        there = ""
+    call = name if method == "__call__" else f"{name}.{method}"
+    return TypeError(
+        f"numpy.{call} is not available on the servers{there}; or pull the values with x.numpy()"
+    )
+
+
+def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``ufunc.outer`` of vectors: a table, with a row for each element of the first one."""
+    first, second = inputs
+    ranks = [one.ndim if isinstance(one, Arithmetic) else np.ndim(one) for one in inputs]
+    if sum(ranks) > creation.MOST_RANK:
+        raise NotImplementedError(
+            f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
+            f"than {creation.MOST_RANK} axes; take vectors"
+        )
+    if 0 not in ranks:
+        (like,) = as_arrays((first,))
+        first = creation.reshape(like, (len(like), 1))
+    return function(first, second, **kwargs)
+
+
+def _check_free(function: Any, kwargs: dict[str, Any]) -> None:
+    """``TypeError`` for a keyword that asks for what is not NumPy's default."""
+    for key, value in kwargs.items():
+        if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
+            given = value if isinstance(value, bool | str) else f"<{type(value).__name__}>"
+            raise TypeError(f"numpy.{function.__name__}: keyword {key}={given} is not supported")
+
+
+def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of a ufunc that has several."""
+    name, rows = function.__name__, ops.PARTS[function]
+    outs = kwargs.pop("out", (None,) * len(rows))
+    _check_free(function, kwargs)
+    like = functions.array_among(name, (*inputs, *outs))
+    results = [elementwise(like, row, *inputs) for row in rows]
+    return tuple(stored_in(out, result, name) for out, result in zip(outs, results, strict=True))
+
+
+def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
+    """``out``, with ``result`` where ``where`` says so."""
+    if out is None:
+        raise TypeError(
+            f"numpy.{name}: keyword where= leaves the other elements undefined; give out= as well, "
+            f"or write distvec.where(mask, numpy.{name}(...), others)"
+        )
+    target = target_of(out, name)
+    with target.turn:
+        fits = np.can_cast(result.dtype, target.dtype, "same_kind")
+        new = result.astype(target.dtype) if fits else result  # which assign then refuses
+        mask = mask_for(target, where, f"numpy.{name}")
+        return target.assign(elementwise(target, "where", mask, new, target), name)
+
+
+def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """What computes a ufunc, in the session of ``operands``; None if nothing does."""
+    if function in _PRODUCTS:
+        return _PRODUCTS[function]
+    name = ops.NAMES.get(function)
+    if name is None:
+        return None
+    return partial(elementwise, functions.array_among(name, operands), name)
+
+
+def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """The result in ``dtype``: as in NumPy the operands are cast to it, not what comes out."""
+    wanted, natural = check_dtype(dtype), run(*inputs)
+    if natural.dtype == wanted:
+        return natural
+    for operand in (*inputs, natural):
+        if hasattr(operand, "dtype") and not np.can_cast(operand.dtype, wanted, "same_kind"):
+            raise TypeError(
+                f"dtype={wanted}: cannot cast from {operand.dtype} by the rule 'same_kind'; "
+                f"cast the operand or the result: .astype({wanted.name!r})"
+            )
+    return run(*(x.astype(wanted) if hasattr(x, "dtype") else x for x in inputs)).astype(wanted)
+
+
+def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``ufunc.reduce``, which takes the first axis where no other is named."""
+    ours = reductions.of_table(reducers.NAMES[function])
+    (x,) = as_arrays(inputs)
+    (out,) = kwargs.pop("out", (None,))
+    # NumPy hands on its defaults: none of them says anything.
+    unsaid = {"dtype": None, "initial": UNSAID, "where": True}
+    given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
+    given.setdefault("axis", 0 if x.ndim else None)
+    check_bound(f"{function.__name__}.reduce", ours, (x,), given)
+    return ours(x, out=out, **given)
