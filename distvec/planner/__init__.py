@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from distvec.graph.expr import Graph, Node
-from distvec.graph.moves import MOVES
+from distvec.graph.moves import MOVEMENT, MOVES, movement_key
 from distvec.planner.emit import emit
 from distvec.planner.free_riders import free_riders, own_products
 from distvec.planner.fuse import fuse
@@ -69,6 +69,9 @@ class Planner:
         pending = [node for node in pending if node.op not in MOVES]
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
+        if siblings := _siblings(walk.below(goals), pending, goals):
+            walk.add(siblings)
+            goals += siblings
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
         roots = list(dict.fromkeys(goals))
         kept = {id(node) for node in pending if not node.on_client}
@@ -119,6 +122,16 @@ class Planner:
             found = emit(order, schedule(fused, levels)).with_notes(fused.notes)
             self._templates[shape] = found
         return found
+
+
+def _siblings(order: Sequence[Node], pending: Sequence[Node], goals: Sequence[Node]) -> list[Node]:
+    """The other outputs, that somebody holds, of the movements that are to run."""
+    moved = [node for node in order if node.op == MOVEMENT and node.value is None]
+    if not moved:
+        return []
+    keys, known = {movement_key(node) for node in moved}, {id(node) for node in (*moved, *goals)}
+    held = [node for node in pending if node.op == MOVEMENT and id(node) not in known]
+    return list(dict.fromkeys(node for node in held if movement_key(node) in keys))
 
 
 def _replaced(

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Node, topological
-from distvec.graph.moves import GATHER, MOVES
+from distvec.graph.moves import GATHER, MOVEMENT, MOVES, phases_of
 from distvec.planner.combine import combine
 from distvec.planner.fuse import Traversal
-from distvec.planner.plan import PlannedProgram, PlannedSweep, PlannedView, Template
-from distvec.planner.schedule import Schedule
+from distvec.planner.plan import (
+    PlannedPhase,
+    PlannedProgram,
+    PlannedSweep,
+    PlannedView,
+    Template,
+)
+from distvec.planner.schedule import PhaseOf, Schedule
 from distvec.planner.simplify import product_of
+from ps_backend.program.movements import MovementTypes
 from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.types import ArrayType
+
+_THERE = MOVES | {MOVEMENT}
+"""Ops of what a sweep finds stored: what movements make, and by views what these read."""
 
 
 def emit(order: Sequence[Node], schedule: Schedule) -> Template:
@@ -21,16 +32,41 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
     programs = []
     for stage in schedule.stages:
         sweeps = [_sweep(traversal, stored, position) for traversal in stage.traversals]
-        programs.append(PlannedProgram(sweeps, [position[id(node)] for node in stage.scalars]))
+        phases = [[_phase(one, position) for one in some] for some in (stage.before, stage.after)]
+        scalars = [position[id(node)] for node in stage.scalars]
+        programs.append(PlannedProgram(sweeps, scalars, *phases))
         stored |= {id(node) for traversal in stage.traversals for node in traversal.stores}
     return Template(programs, [position[id(node)] for node in schedule.before])
+
+
+def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:
+    """One phase of a movement; of its arguments those that the client holds come last."""
+    node = one.outputs[0]
+    kind, _, *params = node.params
+    arrays = [arg for arg in node.args if not arg.on_client]
+    operands = [arg for arg in node.args if arg.on_client]
+    types = MovementTypes(
+        inputs=tuple(arg.type for arg in arrays if isinstance(arg.type, ArrayType)),
+        operands=tuple(arg.type.value for arg in operands),
+        outputs=tuple((output.params[1], output.type) for output in one.outputs),
+    )
+    return PlannedPhase(
+        kind,
+        one.phase,
+        phases_of(node),
+        inputs=[position[id(arg)] for arg in arrays],
+        operands=[position[id(arg)] for arg in operands],
+        outputs=[position[id(output)] for output in one.outputs],
+        params=tuple(params),
+        types=types,
+    )
 
 
 def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> PlannedSweep:
     """Number its values: inputs, then scalars, then steps, each in order of first use."""
 
     def is_input(node: Node) -> bool:
-        is_there = node.known or node.op in MOVES or id(node) in stored
+        is_there = node.known or node.op in _THERE or id(node) in stored
         return is_there and not node.on_client
 
     def view_of(node: Node) -> PlannedView | None:

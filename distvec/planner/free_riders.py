@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Graph, Node
+from distvec.graph.moves import MOVEMENT
 from distvec.planner.simplify import inner_of, product_of
 from distvec.planner.walk import Walk, in_full
 
@@ -21,6 +22,7 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     whole = in_full(below, {id(goal) for goal in goals})
     stored = [node for node in below if node.value is not None and not node.on_client]
     reads = {id(node): _READS if id(node) in whole else _READS_MORE for node in stored}
+    reads |= {id(node): _READS for node in below if node.op == MOVEMENT and node.value is None}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:
@@ -41,7 +43,9 @@ _NOTHING, _READS, _READS_MORE = range(3)
 def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
     """Add to ``reads``, by id, what is true of ``nodes`` (arguments first)."""
     for node in nodes:
-        if node.value is None:
+        if node.op == MOVEMENT:
+            reads.setdefault(id(node), _READS_MORE)
+        elif node.value is None:
             reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
         elif id(node) not in reads:
             reads[id(node)] = _NOTHING if node.on_client else _READS_MORE

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from distvec.graph.expr import Node
-from distvec.graph.moves import MOVES
+from distvec.graph.moves import MOVEMENT, MOVES
 from distvec.planner import views
 from distvec.planner.walk import in_full
 from ps_backend.program import ops, row_ops
@@ -40,6 +40,8 @@ class Fused:
 
     traversals: list[Traversal]
     scalars: list[Node]
+    movements: list[Node]
+    """What servers compute in phases; it is stored by itself."""
     notes: list[str]
     """Why vectors that several programs need are not stored."""
 
@@ -75,7 +77,7 @@ def fuse(
     # From the results down: ``needed`` says in which levels' traversals a vector is needed, and all
     # its users come before it.
     for node in reversed(order):
-        if node.known:
+        if node.known or node.op == MOVEMENT:
             continue
         if node.is_reduction:
             level = levels[id(node)] - 1
@@ -111,8 +113,13 @@ def fuse(
     for one in ordered:
         one.stores.reverse()
         one.reductions.reverse()
-    scalars = [n for n in order if n.on_client and not n.known and not n.is_reduction]
-    return Fused(ordered, scalars, notes)
+    moved = [node for node in order if node.op == MOVEMENT and not node.known]
+    scalars = [
+        node
+        for node in order
+        if node.on_client and not (node.known or node.is_reduction or node.op == MOVEMENT)
+    ]
+    return Fused(ordered, scalars, moved, notes)
 
 
 def _plain(order: Sequence[Node]) -> set[int]:
@@ -124,6 +131,7 @@ def _plain(order: Sequence[Node]) -> set[int]:
         if (
             node.known
             or (node.op in MOVES and not node.args[0].type.row)
+            or node.op == MOVEMENT
             or (
                 node.op in ops.TABLE and all(arg.is_scalar or id(arg) in found for arg in node.args)
             )
@@ -140,7 +148,7 @@ def _sources(order: Sequence[Node]) -> dict[int, Source]:
     """By id of the node."""
     found: dict[int, Source] = {}
     for node in order:
-        if node.known or node.op in MOVES:
+        if node.known or node.op in MOVES or node.op == MOVEMENT:
             found[id(node)] = ((id(node),) if not node.on_client else (), False)
             continue
         below = [found[id(arg)] for arg in node.args]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from distvec.graph import moves
 from distvec.graph.expr import Node
+from ps_backend.program.movements import MovementTypes
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import NodeType
@@ -86,11 +87,51 @@ class PlannedSweep:
 
 
 @dataclass
+class PlannedPhase:
+    """A phase of a movement: see ``ps_backend.program.movements``. All are positions of nodes."""
+
+    kind: str
+    phase: int
+    phases: int
+    inputs: list[int]
+    operands: list[int]
+    outputs: list[int]
+    params: tuple[int, ...]
+    types: MovementTypes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the outputs are there afterwards."""
+        return self.phase == self.phases - 1
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{one.dtype}{list(one.shape)}" for one in self.types.inputs)
+        made = ", ".join(f"{one.dtype}{list(one.shape)}" for _, one in self.types.outputs)
+        return f"{self.kind}, phase {self.phase + 1} of {self.phases}: {shapes} -> {made}"
+
+
+@dataclass
 class PlannedProgram:
     """The sweeps of one message, and the scalars that the client computes from its answer."""
 
     sweeps: list[PlannedSweep]
     scalars: list[int]
+    before: list[PlannedPhase] = field(default_factory=list)
+    """Phases of movements that run before the sweeps,"""
+    after: list[PlannedPhase] = field(default_factory=list)
+    """and after them."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no server asks another one for anything."""
+        moves = self.before or self.after
+        return not moves and not any(view for sweep in self.sweeps for view in sweep.views)
+
+    @property
+    def made(self) -> list[int]:
+        """Positions of the arrays that movements make."""
+        phases = (one for one in self.before if one.is_last)
+        return [position for one in phases for position in one.outputs]
 
 
 @dataclass
@@ -126,6 +167,11 @@ class Template:
         return len(self._all)
 
     @property
+    def phases(self) -> int:
+        """Phases of movements."""
+        return sum(len(program.before) + len(program.after) for program in self.programs)
+
+    @property
     def vectors_read(self) -> int:
         """Vectors read, a vector counted once per sweep."""
         return sum(sweep.vectors_read for sweep in self._all)
@@ -159,10 +205,12 @@ class Template:
         )
         for number, program in enumerate(self.programs):
             yield f"program {number + 1}{self._why_not_before(number)}"
+            yield from (f"  {phase}" for phase in program.before)
             for place, sweep in enumerate(program.sweeps):
                 if place:
                     yield "  another sweep, as its arrays have another shape"
                 yield from (f"  {line}" for line in sweep.lines())
+            yield from (f"  {phase}" for phase in program.after)
             if program.scalars:
                 yield f"  then {len(program.scalars)} scalar operations on the client"
         yield from (f"note: {note}" for note in self.notes)
@@ -172,6 +220,8 @@ class Template:
         if not number:
             return ""
         sweeps = self.programs[number].sweeps
+        if any(one.phase for one in self.programs[number].before):
+            return ", as its phases take what others have left"
         read = {position for sweep in sweeps for position in sweep.scalars}
         for earlier in range(number - 1, -1, -1):
             if waits := len(read & self.answers(earlier)):
@@ -182,7 +232,7 @@ class Template:
         """Positions of the scalars that are known once a program has answered."""
         program = self.programs[number]
         reductions = {position for sweep in program.sweeps for position in sweep.reductions}
-        return reductions | set(program.scalars)
+        return reductions | set(program.scalars) | set(program.made)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 
 from distvec.graph import moves
 from distvec.graph.expr import Graph, Node
-from distvec.graph.moves import GATHER, MOVES, SPREAD, VIEW
+from distvec.graph.moves import GATHER, MOVEMENT, MOVES, SPREAD, VIEW
 from distvec.planner.walk import Walk
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
@@ -177,8 +177,10 @@ def _has_one_width(node: Node) -> bool:
 
 def sources(order: Sequence[Node]) -> dict[int, str]:
     """By id, the arrays that must be stored since they are read at other slots, and why."""
-    found = {}
+    found: dict[int, str] = {}
     for node in order:
+        if node.op == MOVEMENT and not node.known:
+            found |= {id(arg): _MOVED for arg in node.args if not arg.known and not arg.on_client}
         if node.op in MOVES and not node.known:
             for number, arg in enumerate(node.args):
                 if not arg.known:
@@ -187,4 +189,5 @@ def sources(order: Sequence[Node]) -> dict[int, str]:
     return found
 
 
+_MOVED = "its elements change place"
 _READ = "read at other slots, and too much to be computed again for that"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from distvec.graph.expr import Node
-from distvec.graph.moves import MOVES
+from distvec.graph.moves import MOVEMENT, MOVES, phases_of
 from ps_backend.program.reducers import REDUCERS
 
 
@@ -56,8 +56,23 @@ class Walk:
                 level += 1
             elif node.op in MOVES:
                 level = max([levels[id(arg)] + (arg.value is None) for arg in node.args])
+            elif node.op == MOVEMENT:
+                level = self._end_of(node)
         levels[id(node)] = level
         self.nodes.append(node)
+
+    def _end_of(self, node: Node) -> int:
+        """The level of the last phase of a movement, or of its answer.
+
+        The first of several phases may run beside the sweep that computes its arguments, as it asks
+        no other server for them.
+        """
+        phases, waits = phases_of(node), phases_of(node) == 1
+        begin = max(
+            self.levels[id(arg)] + (waits and arg.value is None and not arg.on_client)
+            for arg in node.args
+        )
+        return begin + phases - 1 + node.on_client
 
     def level(self, node: Node) -> int:
         """The level of ``node``, which is added if it is not there."""

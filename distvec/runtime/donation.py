@@ -34,6 +34,8 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     or if the plan might have to be run again.
     """
     program = plan.template.programs[-1]
+    if program.before or program.after:
+        return {}  # other servers may still fail
     for position in program.scalars:
         if plan.nodes[position].direct is not None:
             return {}  # an expanded inner product may cancel, and then its vectors are needed
@@ -91,6 +93,7 @@ def _settled(plan: Plan) -> set[Node]:
     positions = set(plan.template.before)
     for program in plan.template.programs:
         positions.update(program.scalars)
+        positions.update(program.made)
         for sweep in program.sweeps:
             positions.update(sweep.stores)
             positions.update(sweep.reductions)

@@ -13,11 +13,12 @@ from distvec.graph.client_values import typed, value_of
 from distvec.graph.expr import Buffer, Graph, Node
 from distvec.graph.moves import SPREAD
 from distvec.planner.linear import cancels, inner_of_terms
-from distvec.planner.plan import Plan, PlannedProgram, PlannedSweep, PlannedView
+from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSweep, PlannedView
 from distvec.runtime.donation import find_donors
 from distvec.runtime.holders import Holders
 from distvec.runtime.pending import Flight
 from ps_backend.client import Client, Ended
+from ps_backend.program.movements import MovementCall
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import ClientType, NodeType
@@ -45,6 +46,23 @@ class Executor:
         return Buffer(self.client.new_id(), type, self.client.free)
 
 
+class Workspace:
+    """What a movement leaves on the servers while it is under way; freed when nobody holds it."""
+
+    __slots__ = ("_free", "id")
+
+    def __init__(self, client: Client) -> None:
+        self.id = client.new_id()
+        self._free = client.free
+
+    def __del__(self) -> None:
+        self._free([self.id])
+
+
+Workspaces = dict[int, Workspace]
+"""By position of the first output of their movement."""
+
+
 def execute(
     executor: Executor,
     plan: Plan,
@@ -62,15 +80,16 @@ def execute(
     programs, and may raise.
     """
     values = [node.value for node in plan.nodes]
+    workspaces: Workspaces = {}
     programs = plan.template.programs
     _compute_scalars(plan, plan.template.before, values, limit)
     for program in programs[:-1]:
-        _run(executor, plan, program, values, {}, wait=True)
+        _run(executor, plan, program, values, workspaces, {}, wait=True)
         _note(plan, program, values, limit)
         if between is not None:
             between()
     if programs:
-        _run_last(executor, plan, programs[-1], values, limit, wait=wait)
+        _run_last(executor, plan, programs[-1], values, workspaces, limit, wait=wait)
     else:
         _settle(executor, plan, values)
     note_plan(plan.template)
@@ -81,14 +100,16 @@ def _run_last(
     plan: Plan,
     program: PlannedProgram,
     values: list[Any],
+    workspaces: Workspaces,
     limit: float,
     *,
     wait: bool,
 ) -> None:
     donors, flight = find_donors(executor.holders, plan), Flight()
-    awaited = wait or any(sweep.reductions or any(sweep.views) for sweep in program.sweeps)
+    answers = any(sweep.reductions for sweep in program.sweeps)
+    awaited = wait or answers or not program.is_local
     try:
-        _run(executor, plan, program, values, donors, wait=awaited, ended=flight.end)
+        _run(executor, plan, program, values, workspaces, donors, wait=awaited, ended=flight.end)
         _note(plan, program, values, limit)
     except KeyboardInterrupt:
         # Whether it ran is not known, and it may have written over what its nodes are computed
@@ -120,7 +141,8 @@ def _settle(
     graph = executor.graph
     awaited = set()
     if flight is not None and program is not None:
-        awaited = {position for sweep in program.sweeps for position in sweep.stores}
+        stored = {position for sweep in program.sweeps for position in sweep.stores}
+        awaited = stored | set(program.made)
     for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
         if value is None or node.value is not None:
             continue
@@ -140,12 +162,16 @@ def _run(
     plan: Plan,
     program: PlannedProgram,
     values: list[Any],
+    workspaces: Workspaces,
     donors: Mapping[int, int],
     *,
     wait: bool,
     ended: Ended | None = None,
 ) -> None:
-    calls = []
+    def phases(planned: Sequence[PlannedPhase]) -> tuple[MovementCall, ...]:
+        return tuple([_phase(executor, plan, one, values, workspaces) for one in planned])
+
+    before, calls = phases(program.before), []
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
@@ -163,10 +189,50 @@ def _run(
                 else (),
             )
         )
-    partials = executor.client.run(Program(tuple(calls)), wait=wait, ended=ended)
-    if partials is not None:
+    sent = Program(tuple(calls), before=before, after=phases(program.after))
+    answers = executor.client.run(sent, wait=wait, ended=ended)
+    if answers is not None:
+        partials, kept = answers[: len(calls)], answers[len(calls) :]
         for sweep, parts in zip(program.sweeps, partials, strict=True):
             _combine_all(plan, sweep, parts, values)
+        for phase, found in zip(program.before, kept, strict=True):
+            _keep(plan, phase, found, values)
+
+
+def _phase(
+    executor: Executor,
+    plan: Plan,
+    planned: PlannedPhase,
+    values: list[Any],
+    workspaces: Workspaces,
+) -> MovementCall:
+    """A phase with the buffers of now; the first one names those that the last will make."""
+    key = planned.outputs[0]
+    if key not in workspaces:
+        workspaces[key] = Workspace(executor.client)
+    made = [position for position in planned.outputs if not plan.nodes[position].on_client]
+    for position in made if not planned.phase else ():
+        values[position] = executor.new_buffer(plan.nodes[position].type)
+    return MovementCall(
+        planned.kind,
+        planned.phase,
+        workspaces[key].id,
+        planned.types,
+        inputs=tuple([values[position].id for position in planned.inputs]),
+        operands=tuple([np.asarray(values[position]) for position in planned.operands]),
+        outputs=tuple([values[k].id if k in made else 0 for k in planned.outputs]),
+        params=planned.params,
+    )
+
+
+def _keep(
+    plan: Plan, phase: PlannedPhase, found: Sequence[npt.NDArray[Any]], values: list[Any]
+) -> None:
+    """Note the outputs that came to the client."""
+    kept = [position for position in phase.outputs if plan.nodes[position].on_client]
+    if phase.is_last:
+        for position, value in zip(kept, found, strict=True):
+            values[position] = typed(value, plan.nodes[position].type)
 
 
 def _view(view: PlannedView | None, values: Sequence[Any]) -> View | None:

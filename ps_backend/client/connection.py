@@ -77,7 +77,7 @@ class Connection:
         number = opened[0].opened.number
         if number >> _NUMBER_BITS:
             raise PSError("the first server of the session was replaced too often; open a new one")
-        self._numbers = itertools.count(number << _COUNTER_BITS)
+        self._numbers = itertools.count((number << _COUNTER_BITS) + 1)  # 0 names none
         self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
         self._programs = Dispatcher(self._requests, self._fan_out, self.counters)
         self.counters.reset()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
-from ps_backend.program.sweep import SweepCall
+from ps_backend.program.sweep import Program
 
 
 class Counters:
@@ -30,12 +29,14 @@ class Counters:
             self.programs = 0
             self.sweeps = 0
             """Traversals of memory."""
+            self.phases = 0
+            """Phases of movements."""
             self.vectors_read = 0
             self.vectors_written = 0
             self.vectors_in_place = 0
             """Those of them that took over the memory of a vector that nobody held any more."""
             self.peer_messages = 0
-            """Requests of servers to one another, for programs with views."""
+            """Requests of servers to one another, for programs with views or movements."""
             self.peer_bytes = 0
             """Bytes of elements, and of their indices, in these and their replies."""
             self.seconds_waited = 0.0
@@ -57,6 +58,7 @@ class Counters:
                 "bytes_received": self.bytes_received,
                 "programs": self.programs,
                 "sweeps": self.sweeps,
+                "phases": self.phases,
                 "vectors_read": self.vectors_read,
                 "vectors_written": self.vectors_written,
                 "vectors_in_place": self.vectors_in_place,
@@ -72,12 +74,16 @@ class Counters:
             self.bytes_sent += sent
             self.bytes_received += received
 
-    def count_program(self, calls: Sequence[SweepCall]) -> None:
-        """One program, and the vectors that its traversals read and write."""
+    def count_program(self, program: Program) -> None:
+        """One program, and the vectors that its traversals and movements read and write."""
         with self._lock:
             self.programs += 1
-            self.sweeps += len(calls)
-            for call in calls:
+            self.sweeps += len(program.calls)
+            self.phases += len(program.movements)
+            for movement in program.movements:
+                self.vectors_read += len(movement.inputs)
+                self.vectors_written += len(movement.made)
+            for call in program.calls:
                 self.vectors_read += len(set(call.inputs))
                 self.vectors_written += len(call.outputs)
                 self.vectors_in_place += len(call.donors)

@@ -15,6 +15,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call, encode_sweep
+from ps_backend.wire.movements import encode_movement
 
 _MOST_REMEMBERED = 4096
 
@@ -40,6 +41,9 @@ class Dispatcher:
         for number, servers in enumerate(holders):
             for server in servers:
                 shares.setdefault(server, []).append(number)
+        for movement in program.movements:
+            for server in movement.servers(self._servers):
+                shares.setdefault(server, [])
         if not shares:
             self._fan_out.note_frees(program.frees)
             if ended is not None:
@@ -51,18 +55,26 @@ class Dispatcher:
             for server, numbers in shares.items()
         }
         after = self._after(program, shares, ended)
-        viewing = bool([call for call in calls if call.views])
+        viewing = bool(program.movements or [call for call in calls if call.views])
         if viewing:
             self._fan_out.await_all()  # what servers fetch from one another is there, and stays
-            for message in messages.values():
+            for server, message in messages.items():
                 message.request.run.peers.extend(self._addresses)
+                self._add_movements(message.request.run, program, server)
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             if viewing:
                 self._fan_out.await_all()
             return None
         replies = self._fan_out.send(messages, after=after)
-        return _assemble(calls, holders, self._servers, replies)
+        return _assemble(program, holders, self._servers, replies)
+
+    def _add_movements(self, body: pb.Run, program: Program, server: int) -> None:
+        """The phases in which a server takes part."""
+        for messages, movements in ((body.before, program.before), (body.after, program.after)):
+            for one in movements:
+                if server in one.servers(self._servers):
+                    messages.append(encode_movement(one))
 
     def _message(self, server: int, calls: Sequence[tuple[SweepCall, pb.SweepCall]]) -> Message:
         known = self._fan_out.links[server].known_sweeps
@@ -93,12 +105,11 @@ class Dispatcher:
                 for number in shares[server]:
                     known.add(calls[number].sweep.digest)
             if error is not None:
-                made = [number for call in calls for number in call.outputs]
-                self._fan_out.take_back(made, replies)
+                self._fan_out.take_back(program.made, replies)
                 return
             if program.frees:
                 self._fan_out.note_frees(program.frees)
-            self._counters.count_program(calls)
+            self._counters.count_program(program)
             for reply in replies.values():
                 if reply.peer_messages:
                     self._counters.count_peers(reply.peer_messages, reply.peer_bytes)
@@ -119,12 +130,23 @@ class Dispatcher:
 
 
 def _assemble(
-    calls: Sequence[SweepCall], holders: Sequence[Sequence[int]], servers: int, replies: Replies
+    program: Program, holders: Sequence[Sequence[int]], servers: int, replies: Replies
 ) -> list[list[np.ndarray]]:
-    """Per call what comes of its partial results, those of its holders in order of the slots."""
+    """Per call what comes of its partial results, those of its holders in order of the slots.
+
+    Then per phase of a movement what the client keeps of it.
+    """
     partials = {server: iter(reply.partials) for server, reply in replies.items()}
+    kept = [
+        [
+            np.frombuffer(next(partials[one.servers(servers)[0]]), type.dtype).reshape(type.shape)
+            for _, type in one.results
+            if one.is_last
+        ]
+        for one in program.before
+    ]
     results = []
-    for call, holding in zip(calls, holders, strict=True):
+    for call, holding in zip(program.calls, holders, strict=True):
         if call.sweep.leaves_rows:
             results.append(_of_rows(call, holding, servers, partials))
             continue
@@ -133,7 +155,7 @@ def _assemble(
             parts = [next(partials[server]) for server in holding]
             result.append(np.frombuffer(b"".join(parts), dtype))
         results.append(result)
-    return results
+    return results + kept
 
 
 def _of_rows(

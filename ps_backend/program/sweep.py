@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from ps_backend.program import row_ops
 from ps_backend.program.combination import Combination
+from ps_backend.program.movements import MovementCall
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row, ValueType
@@ -240,10 +241,26 @@ class SweepCall:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Sweeps in order (a later one may read what an earlier one stored), then buffers to free."""
+    """Sweeps in order (a later one may read what an earlier one stored), then buffers to free.
 
-    calls: tuple[SweepCall, ...]
+    Phases of movements come before the sweeps, or after them.
+    """
+
+    calls: tuple[SweepCall, ...] = ()
     frees: tuple[int, ...] = ()
+    before: tuple[MovementCall, ...] = ()
+    after: tuple[MovementCall, ...] = ()
+
+    @property
+    def movements(self) -> tuple[MovementCall, ...]:
+        """All phases of movements, in order."""
+        return self.before + self.after
+
+    @property
+    def made(self) -> list[int]:
+        """The buffers that it makes."""
+        calls = [number for call in self.calls for number in call.outputs]
+        return calls + [number for call in self.movements for number in call.made]
 
 
 def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:

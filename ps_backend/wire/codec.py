@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ps_backend import errors
 from ps_backend.limits import MOST_OPERAND_BYTES
@@ -44,19 +45,21 @@ def encode_array(buffer: int, array: ArrayType) -> pb.Array:
     )
 
 
-def _encode_type(value: ValueType) -> pb.ValueType:
+def encode_type(value: ValueType) -> pb.ValueType:
+    """The type of one value of a sweep as a message."""
     return pb.ValueType(dtype=value.dtype, row=value.row)
 
 
-def _decode_type(message: pb.ValueType) -> ValueType:
+def decode_type(message: pb.ValueType) -> ValueType:
+    """The inverse of ``encode_type``."""
     return ValueType(message.dtype, tuple(message.row))
 
 
 def encode_sweep(sweep: Sweep) -> pb.Sweep:
     """The structure of one traversal as a message."""
     return pb.Sweep(
-        inputs=[_encode_type(value) for value in sweep.inputs],
-        scalars=[_encode_type(value) for value in sweep.scalars],
+        inputs=[encode_type(value) for value in sweep.inputs],
+        scalars=[encode_type(value) for value in sweep.scalars],
         steps=[_encode_step(step) for step in sweep.steps],
         outputs=sweep.outputs,
         reductions=[pb.Reduction(op=r.op, args=r.args, axis=r.axis) for r in sweep.reductions],
@@ -65,18 +68,18 @@ def encode_sweep(sweep: Sweep) -> pb.Sweep:
 
 def _encode_step(step: Step | Combination) -> pb.Step:
     if isinstance(step, Step):
-        type = _encode_type(step.type)
+        type = encode_type(step.type)
         return pb.Step(op=step.op, args=step.args, type=type, params=step.params)
     links = [
         pb.Link(op=link.op, vector=link.vector, scalar=link.scalar, negative=link.negative)
         for link in step.links
     ]
-    return pb.Step(op=OP, links=links, type=_encode_type(step.type))
+    return pb.Step(op=OP, links=links, type=encode_type(step.type))
 
 
 def _decode_step(message: pb.Step) -> Step | Combination:
     if message.op != OP:
-        type = _decode_type(message.type)
+        type = decode_type(message.type)
         return Step(message.op, tuple(message.args), type, tuple(message.params))
     links = tuple(
         Link(
@@ -87,14 +90,14 @@ def _decode_step(message: pb.Step) -> Step | Combination:
         )
         for link in message.links
     )
-    return Combination(links, _decode_type(message.type))
+    return Combination(links, decode_type(message.type))
 
 
 def decode_sweep(message: pb.Sweep) -> Sweep:
     """The inverse of ``encode_sweep``; whether it is legal is for ``program.verify`` to say."""
     return Sweep(
-        inputs=tuple(_decode_type(value) for value in message.inputs),
-        scalars=tuple(_decode_type(value) for value in message.scalars),
+        inputs=tuple(decode_type(value) for value in message.inputs),
+        scalars=tuple(decode_type(value) for value in message.scalars),
         steps=tuple(_decode_step(step) for step in message.steps),
         outputs=tuple(message.outputs),
         reductions=tuple(
@@ -193,12 +196,13 @@ def _decode_each(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, ...
     ends = accumulate(sizes)
     parts = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
     return tuple(
-        _decode_array(value, part) if value.row else decode_scalars((value,), part)[0]
+        decode_array(value, part) if value.row else decode_scalars((value,), part)[0]
         for value, part in zip(types, parts, strict=True)
     )
 
 
-def _decode_array(type: ValueType, data: bytes) -> Scalar:
+def decode_array(type: ValueType, data: bytes) -> npt.NDArray[Any]:
+    """An array that travelled as it lies in memory; ``InvalidProgram`` for bytes that are none."""
     if type.dtype == "bool" and data.translate(None, b"\x00\x01"):
         raise errors.InvalidProgram(f"an array of {type} has bytes that are no bool")
     return np.frombuffer(data, type.dtype).reshape(type.row)

@@ -357,18 +357,66 @@ class View(_message.Message):
     def __init__(self, input: _Optional[int] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., row: _Optional[_Iterable[int]] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., spread: bool = ..., index: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("calls", "peers")
+    __slots__ = ("calls", "peers", "before", "after")
     CALLS_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     calls: _containers.RepeatedCompositeFieldContainer[SweepCall]
     peers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ...) -> None: ...
+    before: _containers.RepeatedCompositeFieldContainer[MovementCall]
+    after: _containers.RepeatedCompositeFieldContainer[MovementCall]
+    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ..., before: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ..., after: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ...) -> None: ...
+
+class MovementCall(_message.Message):
+    __slots__ = ("kind", "phase", "workspace", "inputs", "operands", "values", "outputs", "params")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OPERANDS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    phase: int
+    workspace: int
+    inputs: _containers.RepeatedCompositeFieldContainer[Array]
+    operands: _containers.RepeatedCompositeFieldContainer[ValueType]
+    values: bytes
+    outputs: _containers.RepeatedCompositeFieldContainer[Output]
+    params: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[int] = ..., workspace: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., operands: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., values: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., params: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Output(_message.Message):
+    __slots__ = ("number", "array", "kept")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    array: Array
+    kept: ValueType
+    def __init__(self, number: _Optional[int] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., kept: _Optional[_Union[ValueType, _Mapping]] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("pieces",)
+    __slots__ = ("pieces", "shelves")
     PIECES_FIELD_NUMBER: _ClassVar[int]
+    SHELVES_FIELD_NUMBER: _ClassVar[int]
     pieces: _containers.RepeatedCompositeFieldContainer[Pieces]
-    def __init__(self, pieces: _Optional[_Iterable[_Union[Pieces, _Mapping]]] = ...) -> None: ...
+    shelves: _containers.RepeatedCompositeFieldContainer[Shelf]
+    def __init__(self, pieces: _Optional[_Iterable[_Union[Pieces, _Mapping]]] = ..., shelves: _Optional[_Iterable[_Union[Shelf, _Mapping]]] = ...) -> None: ...
+
+class Shelf(_message.Message):
+    __slots__ = ("workspace", "name", "start", "count")
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    workspace: int
+    name: str
+    start: int
+    count: int
+    def __init__(self, workspace: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Pieces(_message.Message):
     __slots__ = ("array", "start", "step", "count", "width")

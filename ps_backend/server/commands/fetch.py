@@ -6,7 +6,7 @@ import numpy as np
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
-from ps_backend.limits import check
+from ps_backend.limits import check, check_name
 from ps_backend.server.checks import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.pieces import pieces_of
@@ -24,11 +24,14 @@ def _bounds(body: pb.Fetch) -> None:
         check("pieces", one.count, 0, limits.MOST_LENGTH)
         check("width of a piece", one.width, 1, limits.MOST_LENGTH)
         check("steps between pieces", one.step, -limits.MOST_LENGTH, limits.MOST_LENGTH)
+    check("shelves of a fetch", len(body.shelves), 0, limits.MOST_VALUES)
+    for shelf in body.shelves:
+        check_name("name of a shelf", shelf.name)
 
 
 @command(_bounds, repeatable=True)
 def fetch(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Elements of buffers, straight from their memory where they lie together.
+    """Elements of buffers and of workspaces, straight from their memory where they lie together.
 
     Needs no turn: a program of this server may fetch from the sender at the same time.
     """
@@ -55,4 +58,13 @@ def fetch(session: ServerSession, request: pb.Request, _: Payload) -> Response:
             found = copy
             keep.append(block)
         parts.append(byte_view(found))
+    for shelf in request.fetch.shelves:
+        held, block = session.store.workspace(shelf.workspace).held(shelf.name)
+        if shelf.start + shelf.count > len(held):
+            raise InvalidProgram(
+                f"a fetch of rows {shelf.start} to {shelf.start + shelf.count} of "
+                f"{shelf.name[:40]!r}, which has {len(held)} here"
+            )
+        parts.append(byte_view(held[shelf.start : shelf.start + shelf.count]))
+        keep.append(block)
     return Response(pb.Reply(payload=sum(map(len, parts))), parts, keep)

@@ -10,10 +10,12 @@ from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.call_rules import verify_call, verify_sources
+from ps_backend.program.movements import MovementCall
 from ps_backend.program.partials import partial_bytes
 from ps_backend.program.sweep import SweepCall
-from ps_backend.server.checks import verify_row, verify_space
+from ps_backend.server.checks import verify_array, verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.movements.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.peers import Neighbours, wait_for_all
 from ps_backend.server.session import ServerSession
 from ps_backend.server.staging import Staging, fetch_little, stage
@@ -22,6 +24,7 @@ from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_call
 from ps_backend.wire.errors import Abandoned
+from ps_backend.wire.movements import decode_movement
 
 _SMALL_WORKING_BYTES = 64 << 20
 """Working memory of a program that is counted, but not refused: it may run with donors, and must
@@ -53,6 +56,9 @@ def _bounds(run: pb.Run) -> None:
     check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
     for address in run.peers:
         check_name("address", address)
+    check("movements of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)
+    for movement in (*run.before, *run.after):
+        _movement_bounds(movement)
     values = held = 0
     for call in run.calls:
         verify_space(call.space)
@@ -69,6 +75,19 @@ def _bounds(run: pb.Run) -> None:
             values += len(call.sweep.reductions)
             check("values of a program", values, 0, limits.MOST_VALUES)
             _sweep_bounds(call.sweep)
+
+
+def _movement_bounds(movement: pb.MovementCall) -> None:
+    check_name("kind of a movement", movement.kind)
+    for name in ("inputs", "operands", "outputs"):
+        check(f"{name} of a movement", len(getattr(movement, name)), 0, limits.MOST_VALUES)
+    check("bytes of operands of a program", len(movement.values), 0, limits.MOST_OPERAND_BYTES)
+    for value in movement.operands:
+        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
+    for array in (*movement.inputs, *(one.array for one in movement.outputs)):
+        verify_array(array)
+    for one in movement.outputs:
+        verify_row(one.kept.row, limits.MOST_OPERAND_EXTENTS)
 
 
 def _sweep_bounds(sweep: pb.Sweep) -> None:
@@ -95,8 +114,13 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     repeat would miss what the program was given.
     """
     calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
+    movements = [
+        [decode_movement(m) for m in some] for some in (request.run.before, request.run.after)
+    ]
     donors = _verify(calls)
-    made, ready = _prepare(session, calls)
+    if donors and any(movements):
+        raise InvalidProgram("a program with movements gives no memory away")
+    made, ready, phases = _prepare(session, calls, *movements)
     working = _working_memory(session.store.memory, ready)
     turns, log = session.host.turns, session.reply_log(request.client)
 
@@ -114,7 +138,9 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
 
     partials: list[bytes] = []
     stagings = [one.staging for one in ready if one.staging is not None]
-    neighbours = Neighbours(session.host.peers, request) if stagings else None
+    fetches = bool(stagings or any(phases))
+    neighbours = Neighbours(session.host.peers, request) if fetches else None
+    before, after = phases
     try:
         if neighbours is not None:
             asked = fetch_little(stagings, session.store.memory, neighbours)
@@ -123,13 +149,20 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
         with turns.taken(session.name, look) as turn:
             if donors:  # from here on they are lost, whatever happens
                 session.store.give_up(donors)
+            for phase in before:
+                partials += phase.run(session, neighbours, turn.pause)  # type: ignore[arg-type]
             for one in ready:
                 partials += _sweep(one, neighbours, turn.pause)
+            for phase in after:
+                partials += phase.run(session, neighbours, turn.pause)  # type: ignore[arg-type]
     finally:
         if neighbours is not None:
             neighbours.leave()
     del working
     session.store.put(made)
+    for phase in (*before, *after):
+        if not phase.call.phase:
+            session.store.begin(phase.call.workspace, phase.workspace)
     reply = pb.Reply(partials=partials)
     if neighbours is not None:
         reply.peer_messages, reply.peer_bytes = neighbours.messages, neighbours.bytes
@@ -166,8 +199,11 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
 
 
 def _prepare(
-    session: ServerSession, calls: Sequence[SweepCall]
-) -> tuple[dict[int, Buffer], list[_Ready]]:
+    session: ServerSession,
+    calls: Sequence[SweepCall],
+    before: Sequence[MovementCall],
+    after: Sequence[MovementCall],
+) -> tuple[dict[int, Buffer], list[_Ready], tuple[list[ReadyPhase], list[ReadyPhase]]]:
     """All that the calls write, and all that can fail; ``OutOfBudget`` if it is too large.
 
     Kernels are compiled here, so that nothing fails once memory was given away.
@@ -181,13 +217,17 @@ def _prepare(
         donors |= zip(call.outputs, call.donors, strict=False)
         for number, value in zip(call.outputs, call.sweep.stored, strict=True):
             parts[number] = session.part_of(call.space, value.dtype, value.row)
+    for movement in (*before, *after):
+        parts |= parts_made(session, movement)
     store = session.store
     store.refuse_taken(parts)
     _refuse_large_partials(session, calls)
     made = {number: store.get(donors[number], parts[number]) for number in donors}
     fresh = {number: part for number, part in parts.items() if number not in donors}
     made |= zip(fresh, store.new(fresh.values(), "the program"), strict=True)
-    visible: dict[int, Buffer] = {}
+    by_movements = {number for movement in (*before, *after) for number in movement.made}
+    visible = {number: made[number] for number in by_movements}
+    earlier = [prepare(session, movement, visible) for movement in before]
     arguments: list[tuple[list[Buffer | None], list[Buffer]]] = []
     for call in calls:
         views = call.views or (None,) * len(call.inputs)
@@ -206,7 +246,8 @@ def _prepare(
         here = session.part_of(call.space, "bool", call.sweep.row)
         staging = stage(session, call, inputs) if call.views else None
         ready.append(_Ready(call, kernel, inputs, outputs, here, staging))
-    return made, ready
+    later = [prepare(session, movement, visible) for movement in after]
+    return made, ready, (earlier, later)
 
 
 def _refuse_large_partials(session: ServerSession, calls: Sequence[SweepCall]) -> None:

@@ -18,6 +18,7 @@ from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.rounds import Contribution
+from ps_backend.server.state.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,11 @@ class Store:
         self.memory = memory
         self._buffers: dict[int, Buffer] = {}
         self._shared: dict[int, SharedArray] = {}
+        self._workspaces: dict[int, Workspace] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._buffers) + len(self._shared)
+        return len(self._buffers) + len(self._shared) + len(self._workspaces)
 
     def get(self, number: int, part: Part, own: Mapping[int, Buffer] = _NONE) -> Buffer:
         """Buffer ``number``, from ``own`` or the store; the sender believes it to be of ``part``.
@@ -132,6 +134,22 @@ class Store:
             raise _other_type(number, array.part, part)
         return array
 
+    def workspace(self, number: int) -> Workspace:
+        """That of a movement under way; ``BufferLost`` if it is not there."""
+        found = self._workspaces.get(number)
+        if found is None:
+            raise BufferLost(
+                f"what a movement left in workspace {number} is not here: it was freed, or lost "
+                f"when a server was restarted"
+            )
+        return found
+
+    def begin(self, number: int, workspace: Workspace) -> None:
+        """Publish the workspace of a movement whose first phase has ended."""
+        with self._lock:
+            self.refuse_taken((number,))
+            self._workspaces[number] = workspace
+
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
         """Fresh buffers, contents undefined, not yet in the store; ``OutOfBudget`` and none."""
         wanted = list(parts)
@@ -141,7 +159,7 @@ class Store:
     def refuse_taken(self, numbers: Iterable[int]) -> None:
         """Raise ``InvalidProgram`` if one of the ids is in use."""
         for number in numbers:
-            if number in self._buffers or number in self._shared:
+            if number in self._buffers or number in self._shared or number in self._workspaces:
                 raise InvalidProgram(f"buffer {number} exists already; buffers are written once")
 
     def give_up(self, numbers: Sequence[int]) -> None:
@@ -190,12 +208,14 @@ class Store:
             for number in numbers:
                 self._buffers.pop(number, None)
                 self._shared.pop(number, None)
+                self._workspaces.pop(number, None)
 
     def clear(self) -> None:
         """Drop everything."""
         with self._lock:
             self._buffers.clear()
             self._shared.clear()
+            self._workspaces.clear()
 
 
 def _lost(number: int) -> BufferLost:

@@ -1,0 +1,22 @@
+"""Movements on a server: for each kind of ``ps_backend.program.movements`` one function a phase.
+
+``phase``  what such a function works with: its part of the arrays, its workspace, the others'
+``run``    phases within programs
+"""
+
+from __future__ import annotations
+
+from ps_backend.program import movements
+from ps_backend.server.movements.phase import Run
+
+PHASES: dict[str, tuple[Run, ...]] = {}
+"""By kind, the functions of its phases."""
+
+
+def register(kind: str, *phases: Run) -> None:
+    """Add what runs the phases of a movement; ``ValueError`` unless its row has as many."""
+    row = movements.TABLE[kind]
+    if row.phases != len(phases):
+        raise ValueError(f"{kind} has {row.phases} phases, got {len(phases)} functions")
+    if PHASES.setdefault(kind, phases) is not phases:
+        raise ValueError(f"there are phases of {kind!r} already")

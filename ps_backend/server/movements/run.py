@@ -1,0 +1,105 @@
+"""One phase of a movement within a program: what it needs is found first, then it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.program.movements import MovementCall, verify_movement
+from ps_backend.program.types import ArrayType
+from ps_backend.server.movements import PHASES
+from ps_backend.server.movements.phase import Phase
+from ps_backend.server.peers import Neighbours
+from ps_backend.server.session import ServerSession
+from ps_backend.server.state.store import Buffer, Part
+from ps_backend.server.state.workspace import Workspace
+
+
+@dataclass(slots=True)
+class ReadyPhase:
+    """A phase with all that it needs."""
+
+    call: MovementCall
+    inputs: list[Buffer]
+    made: dict[int, Buffer]
+    """What it makes, by output number."""
+    workspace: Workspace
+
+    def run(
+        self, session: ServerSession, neighbours: Neighbours, pause: Callable[[], None]
+    ) -> list[bytes]:
+        """Run it; returns what the client keeps, if it is this server that says so."""
+        call = self.call
+        phase = Phase(
+            call=call,
+            here=session.index,
+            count=session.servers,
+            inputs=[buffer.array for buffer in self.inputs],
+            outputs={number: buffer.array for number, buffer in self.made.items()},
+            workspace=self.workspace,
+            memory=session.store.memory,
+            _neighbours=neighbours,
+            _buffers=list(self.made.values()),
+            pause=pause,
+        )
+        with np.errstate(all="ignore"):
+            PHASES[call.kind][call.phase](phase)
+        self.workspace.phase = call.phase
+        if not call.is_last or session.index != phase.servers[0]:
+            return []
+        results = [(type, phase.results[number]) for number, type in call.results]
+        return [np.ascontiguousarray(values, type.dtype).tobytes() for type, values in results]
+
+
+def parts_made(session: ServerSession, call: MovementCall) -> dict[int, Part]:
+    """By buffer what a phase makes on this server; raises ``InvalidProgram`` for no legal call."""
+    verify_movement(call)
+    if not call.is_last:
+        return {}
+    return {
+        buffer: _part(session, type)
+        for buffer, (_, type) in zip(call.outputs, call.types.outputs, strict=True)
+        if isinstance(type, ArrayType)
+    }
+
+
+def prepare(
+    session: ServerSession, call: MovementCall, visible: Mapping[int, Buffer]
+) -> ReadyPhase:
+    """Find what a phase needs; ``visible``: buffers that this program makes.
+
+    Raises ``BufferLost``, ``InvalidProgram`` where phases come out of turn.
+    """
+    store = session.store
+    inputs = []
+    for number, type in zip(call.inputs, call.types.inputs, strict=True):
+        part = _part(session, type)
+        is_here = session.index in type.space.holders(session.servers)
+        inputs.append(store.get(number, part, visible) if is_here else _nothing(part, store.new))
+    if call.phase:
+        workspace = store.workspace(call.workspace)
+    else:
+        store.refuse_taken((call.workspace,))
+        workspace = Workspace(store.memory, call.kind)
+    if (workspace.kind, workspace.phase) != (call.kind, call.phase - 1):
+        raise InvalidProgram(
+            f"phase {call.phase} of a {call.kind} came after phase {workspace.phase} of a "
+            f"{workspace.kind}"
+        )
+    numbers = (number for number, _ in call.types.outputs)
+    made = dict(zip(numbers, call.outputs, strict=True)) if call.is_last else {}
+    buffers = {number: visible[buffer] for number, buffer in made.items() if buffer}
+    return ReadyPhase(call, inputs, buffers, workspace)
+
+
+def _nothing(part: Part, new: Callable[..., list[Buffer]]) -> Buffer:
+    """What a server has of an array of which it holds no slot."""
+    (empty,) = new([part], "nothing")
+    return empty
+
+
+def _part(session: ServerSession, type: ArrayType) -> Part:
+    return session.part_of(type.space, type.dtype.name, type.row)
