@@ -79,8 +79,8 @@ class Counters:
         with self._lock:
             self.programs += 1
             self.sweeps += len(program.calls)
-            self.phases += len(program.movements)
-            for movement in program.movements:
+            for movement in (*program.before, *program.after):
+                self.phases += 1
                 self.vectors_read += len(movement.inputs)
                 self.vectors_written += len(movement.made)
             for call in program.calls:

@@ -41,7 +41,7 @@ class Dispatcher:
         for number, servers in enumerate(holders):
             for server in servers:
                 shares.setdefault(server, []).append(number)
-        for movement in program.movements:
+        for movement in (*program.before, *program.after):
             for server in movement.servers(self._servers):
                 shares.setdefault(server, [])
         if not shares:
@@ -55,7 +55,7 @@ class Dispatcher:
             for server, numbers in shares.items()
         }
         after = self._after(program, shares, ended)
-        viewing = bool(program.movements or [call for call in calls if call.views])
+        viewing = bool(program.before or program.after or [call for call in calls if call.views])
         if viewing:
             self._fan_out.await_all()  # what servers fetch from one another is there, and stays
             for server, message in messages.items():

@@ -252,15 +252,10 @@ class Program:
     after: tuple[MovementCall, ...] = ()
 
     @property
-    def movements(self) -> tuple[MovementCall, ...]:
-        """All phases of movements, in order."""
-        return self.before + self.after
-
-    @property
     def made(self) -> list[int]:
         """The buffers that it makes."""
         calls = [number for call in self.calls for number in call.outputs]
-        return calls + [number for call in self.movements for number in call.made]
+        return calls + [number for call in (*self.before, *self.after) for number in call.made]
 
 
 def partial_dtypes(reduction: Reduction, value: ValueType) -> tuple[np.dtype, ...]:
