@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from distvec.array.creation import reshape
 from distvec.array.keys import At, Part, Slice, Take, positions
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic
 from distvec.graph import moves
 from distvec.graph.client_values import item_shape
 from distvec.graph.shapes import on_client
@@ -83,10 +83,7 @@ def gathered(x: A, indices: A) -> A:
 
     Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
     """
-    wide = indices.astype(np.int64)
-    if indices.dtype.kind == "i":
-        wide = elementwise(x, "where", wide < 0, wide + len(x), wide)
-    wide = wide.made()
+    wide = indices.astype(np.int64).made()
     with x.session.holders.lock:
         return x.like(moves.gather(x.session.graph, x.node, wide.node))
 

@@ -33,7 +33,7 @@ class View:
     step 1 this is a shift."""
     index: int = 0
     """The id of a buffer of int64 over the space of the sweep, where slot ``i`` says which slot of
-    this buffer it reads; 0 if there is none."""
+    this buffer it reads, negative ones from its end; 0 if there is none."""
 
     @property
     def width(self) -> int:

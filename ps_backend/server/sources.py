@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.moving.partition import by_owner, scatter, verify_range
 from ps_backend.program.types import ArrayType, ValueType, array_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
@@ -239,15 +240,11 @@ class Indexed(Source):
         self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
         self._index: Array = index.array
         self._low = index.part.low
-        self._rows = self._home.flat.reshape(-1, self.width)
-        self._verify()
-        self.streams = any(server != session.index for server, _, _ in self._home.ranges)
-
-    def _verify(self) -> None:
-        wanted, length = self._index, self._home.type.space.length
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < length):
-            bad = wanted[(wanted < 0) | (wanted >= length)][0]
-            raise IndexError(f"index {bad} is out of range for length {length}")
+        self._length = self._home.type.space.length
+        ranges = self._home.ranges
+        self._starts = np.array([low for _, low, _ in ranges[1:]], np.int64)
+        verify_range(self._index, self._length)
+        self.streams = any(server != session.index for server, _, _ in ranges)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -260,41 +257,48 @@ class Indexed(Source):
 
     def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
         """As of any source."""
-        home, wanted = self._home, self._index[low - self._low : high - self._low]
-        rows = scratch.part((high - low) * self.width).reshape(-1, self.width)
-        local: Array | None = None
-        later: list[tuple[Array, Array]] = []
+        home, indices = self._home, self._index[low - self._low : high - self._low]
+        rows = self._as_rows(scratch.part((high - low) * self.width))
+        kept = _working(self._memory, [4 * len(indices), 8 * len(indices)])
+        places, wanted = kept[0].bytes.view(np.int32), kept[1].bytes.view(np.int64)
+        bounds = by_owner(indices, self._starts, self._length, places, wanted)
+        local = slice(0, 0)
+        later: list[tuple[slice, Array]] = []
         asked: list[Asked] = []
-        for server, first, last in home.ranges:
-            places = np.flatnonzero((wanted >= first) & (wanted < last))
+        for (server, _, _), group in zip(home.ranges, map(slice, bounds, bounds[1:]), strict=True):
+            count = group.stop - group.start
             if server == home.here:
-                local = places
-            elif len(places):
-                size = len(places) * self.width * self.dtype.itemsize
-                block, numbers = _working(self._memory, [size, 8 * len(places)])
-                into = block.array(self.dtype, (len(places), self.width))
-                indices = numbers.array(np.dtype(np.int64), (len(places),))
-                np.take(wanted, places, out=indices, mode="clip")
-                body = pb.Gather(array=encode_array(self._number, home.type), count=len(places))
-                payload = [byte_view(indices)]
-                keep = (block, numbers)
+                local = group
+            elif count:
+                (block,) = _working(self._memory, [count * self.row_bytes])
+                body = pb.Gather(array=encode_array(self._number, home.type), count=count)
+                payload = [byte_view(wanted[group])]
+                into = byte_view(block.bytes)
                 asked.append(
                     neighbours.ask(
-                        server, "gather", body, byte_view(into), payload=payload, keep=keep
+                        server, "gather", body, into, payload=payload, keep=(block, kept)
                     )
                 )
-                later.append((places, into))
+                later.append((group, self._as_rows(block.bytes.view(self.dtype))))
 
         def finish(look: Look) -> None:
-            if local is not None and len(local) == len(wanted):
-                np.take(self._rows, wanted - home.low, axis=0, out=rows, mode="clip")
-            elif local is not None:
-                rows[local] = self._rows[wanted[local] - home.low]
+            self._take_local(wanted[local], places[local], rows)
             wait_for_all(asked, look)
-            for places, found in later:
-                rows[places] = found
+            for group, found in later:
+                scatter(found, places[group], rows)
 
         return finish
+
+    def _take_local(self, wanted: Array, places: Array, rows: Array) -> None:
+        """Those that are here: copied one after the other first, which memory likes better."""
+        (block,) = _working(self._memory, [len(wanted) * self.row_bytes])
+        found = self._as_rows(block.bytes.view(self.dtype))
+        wanted -= self._home.low
+        np.take(self._as_rows(self._home.flat), wanted, axis=0, out=found, mode="clip")
+        scatter(found, places, rows)
+
+    def _as_rows(self, flat: Array) -> Array:
+        return flat if self.width == 1 else flat.reshape(-1, self.width)
 
 
 def _working(memory: Memory, sizes: list[int]) -> list[MemoryBlock]:

@@ -1,0 +1,1 @@
+"""Loops of what moves elements between places, and so between servers."""

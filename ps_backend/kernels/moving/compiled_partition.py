@@ -1,0 +1,51 @@
+"""The loops of ``partition``, compiled: without branches on what random indices decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def extremes(indices: Any) -> Any:
+    """The least and the greatest of at least one index."""
+    least = greatest = indices[0]
+    for index in indices:
+        least = min(least, index)
+        greatest = max(greatest, index)
+    return least, greatest
+
+
+@njit(cache=True, nogil=True)
+def count_below(indices: Any, starts: Any, length: int, below: Any) -> None:
+    """Write to ``below`` how many indices are less than each of ``starts``."""
+    for k in range(len(starts)):
+        start, found = starts[k], 0
+        for index in indices:
+            found += index + length * (index < 0) < start
+        below[k] = found
+
+
+@njit(cache=True, nogil=True)
+def distribute(
+    indices: Any, starts: Any, length: int, cursors: Any, places: Any, wanted: Any
+) -> None:
+    """Write each index, and where it stood, to the next place of its owner, from ``cursors`` on."""
+    for place in range(len(indices)):
+        index = indices[place]
+        index += length * (index < 0)
+        owner = 0
+        for start in starts:
+            owner += index >= start
+        cursor = cursors[owner]
+        places[cursor] = place
+        wanted[cursor] = index
+        cursors[owner] = cursor + 1
+
+
+@njit(cache=True, nogil=True)
+def scatter(values: Any, places: Any, out: Any) -> None:
+    """``out[places[k]] = values[k]``."""
+    for k in range(len(places)):
+        out[places[k]] = values[k]
