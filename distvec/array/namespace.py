@@ -15,6 +15,7 @@ from distvec.array import functions, products, reductions, rows, statistics, tra
 from distvec.array.handle import Home
 from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
+from distvec.array.shaping import joining
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
@@ -25,7 +26,8 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _STATISTICS = ("var", "std")
 _REDUCTIONS = ("mean", "count_nonzero")
 _PRODUCTS = ("matmul", "vecdot", "tensordot")
-_ROWS = ("cumulative_sum", "cumulative_prod", "sort", "argsort", "concat", "stack")
+_ROWS = ("cumulative_sum", "cumulative_prod", "sort", "argsort")
+_JOINED = ("concat", "stack")
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
 _COMPOSED = ("where", "clip", "evaluate")
@@ -159,6 +161,8 @@ class Namespace:
             self._take(name, getattr(products, name))
         for name in _ROWS:
             self._take(name, getattr(rows, name))
+        for name in _JOINED:
+            self._take(name, getattr(joining, name))
         for name in _TRANSPOSED:
             setattr(self, name, getattr(transposed, name))
         for name in _COMPOSED:

@@ -26,6 +26,7 @@ from distvec.array import (
 )
 from distvec.array.einsum import einsum
 from distvec.array.reduction_keywords import UNSAID, stored_in
+from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
 from ps_backend.program import reducers
 
@@ -65,6 +66,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **choosing.numpy_functions(),
         **numpy_statistics.numpy_functions(),
         **rows.numpy_functions(),
+        **shaping.numpy_functions(),
         **products.numpy_functions(),
         **linear_algebra.numpy_functions(),
         np.einsum: einsum,

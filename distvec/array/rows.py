@@ -1,4 +1,4 @@
-"""Along the rows of a table: what is done to each row by itself, and tables made of columns.
+"""Along the rows of a table: what is done to each row by itself.
 
 Nothing here moves data: a row is on one server. Small arrays that the client keeps are treated by
 the client.
@@ -7,16 +7,15 @@ the client.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from distvec.array.creation import reshape
-from distvec.array.handle import check_session
-from distvec.array.joining import joined_on_client
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reductions import axis_of, max, sum
+from distvec.array.shaping.joining import concatenate
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.shapes import on_client
@@ -91,7 +90,8 @@ def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -
     first = x.like(
         graph.make("fill", (graph.constant(name == "cumprod", kind),), _of_width(found, 1))
     )
-    return concatenate([first, found], axis=1)
+    joined: A = concatenate([first, found], axis=1)
+    return joined
 
 
 def cumsum(x: A, axis: Any = None, dtype: Any = None) -> A:
@@ -146,90 +146,6 @@ def _own_axis(x: Arithmetic, name: str, axis: Any) -> int:
     return int(axis)
 
 
-# --- columns --------------------------------------------------------------------------------------
-
-
-def concatenate(arrays: Sequence[A], axis: Any = 0) -> A:
-    """Tables of one length side by side, ``axis=1``; small arrays of the client along any; lazy."""
-    small = None if axis is None else joined_on_client("concatenate", arrays, axis)
-    if small is not None:
-        return small  # type: ignore[no-any-return]
-    given = _listed(arrays, "concatenate")
-    first = given[0]
-    if axis is None or first.ndim < 2 or operator.index(axis) % 2 == 0:
-        raise NotImplementedError(
-            "concatenate: only axis=1 of tables, which moves no data; "
-            "along axis 0 pull the values with x.numpy() and put them together there"
-        )
-    for one in given:
-        if one.ndim != 2 or len(one) != len(first):
-            shapes = ", ".join(str(one.shape) for one in given)
-            raise ValueError(f"concatenate: tables of one length are needed, got shapes {shapes}")
-    dtype = np.result_type(*(one.dtype for one in given))
-    graph = first.session.graph
-    with first.session.holders.lock:
-        joined, *others = (build.cast(graph, one.node, dtype) for one in given)
-        space = first.space
-        for node in others:
-            width = joined.type.row[0] + node.type.row[0]
-            joined = graph.make("join_columns", (joined, node), array_type(space, dtype, (width,)))
-        return first.like(joined)
-
-
-def column_stack(tup: Sequence[A]) -> A:
-    """Vectors and tables of one length as the columns of a table; lazy."""
-    return concatenate([_as_table(one) for one in _listed(tup, "column_stack")], axis=1)
-
-
-def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Tables side by side; lazy."""
-    joined = concatenate(tup, axis=0 if np.ndim(tup[0]) == 1 else 1)
-    return joined if dtype is None else joined.astype(dtype)
-
-
-def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Small arrays of the client above each other; lazy."""
-    rows: list[Any] = [np.reshape(x, (1, -1)) if np.ndim(x) == 1 else x for x in tup]
-    joined = concatenate(rows, axis=0)
-    return joined if dtype is None else joined.astype(dtype)
-
-
-def stack(arrays: Sequence[A], axis: int = 0) -> A:
-    """Vectors of one length as columns, ``axis=1``; small arrays of the client along any; lazy."""
-    small = joined_on_client("stack", arrays, axis)
-    if small is not None:
-        return small  # type: ignore[no-any-return]
-    given = _listed(arrays, "stack")
-    if any(one.ndim != 1 for one in given) or axis % 2 == 0:
-        raise NotImplementedError(
-            "stack: only vectors along axis=1 (or -1), as the columns of a table"
-        )
-    return column_stack(given)
-
-
-def concat(arrays: Sequence[A], /, *, axis: int | None = 0) -> A:
-    """As ``concatenate`` (array API)."""
-    return concatenate(arrays, axis)
-
-
-def _listed(arrays: Sequence[A], name: str) -> list[A]:
-    given = list(arrays)
-    if not given:
-        raise ValueError(f"{name}: need at least one array")
-    for one in given:
-        if not isinstance(one, Arithmetic):
-            raise TypeError(
-                f"{name}: needs arrays on the servers, got {type(one).__name__}; "
-                f"put it there with session.array(...)"
-            )
-        check_session(given[0].session, one, name)
-    return given
-
-
-def _as_table(x: A) -> A:
-    return reshape(x, (len(x), 1)) if x.ndim == 1 else x
-
-
 def _of_width(x: Arithmetic, width: int) -> Any:
     return array_type(x.space, x.dtype, (width,))
 
@@ -243,9 +159,4 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.cumprod: lambda x, axis=None: cumulative_prod(x, axis=axis),
         np.sort: lambda x, axis=-1, kind=None, order=None, *, stable=None: sort(x, axis=axis),
         np.argsort: lambda x, axis=-1, kind=None, order=None, *, stable=None: argsort(x, axis=axis),
-        np.column_stack: column_stack,
-        np.hstack: hstack,
-        np.stack: stack,
-        np.vstack: vstack,
-        np.concatenate: concatenate,
     }

@@ -1,0 +1,236 @@
+"""Arrays put together: end to end, side by side, as rows or as columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.creation import MOST_RANK, on_servers, reshape
+from distvec.array.handle import check_session
+from distvec.array.operators import Arithmetic
+from distvec.array.shaping.on_client import joined_on_client
+from distvec.array.shaping.placing import MOST_TRAVELLING, end_to_end
+from distvec.array.transposed import Transposed, transpose
+from distvec.graph import build
+from distvec.graph.dtypes import check_dtype
+from ps_backend.program.types import array_type
+
+
+def concatenate(
+    arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """``arrays`` one after the other along ``axis``; ``numpy.concatenate``. Lazy.
+
+    Some may be NumPy's, or kept by the client. Along axis 0 servers fetch what lands elsewhere, in
+    the sweep that uses it; along axis 1 nothing moves. More than ``MOST_TRAVELLING`` elements of
+    NumPy's are put on the servers at once.
+    """
+    given = as_pieces("concatenate", arrays)
+    if axis is None:
+        given, axis = [_flat(one) for one in given], 0
+    along = _checked(given, axis)
+    result = joined_on_client("concatenate", given, along)
+    if result is None:
+        kind = np.result_type(*(one.dtype for one in given))
+        like = next(one for one in given if isinstance(one, Arithmetic))
+        result = (side_by_side if along else end_to_end)(like, given, kind)
+    return _cast(result, dtype, casting)
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """As ``concatenate`` (array API)."""
+    return concatenate(arrays, axis)
+
+
+def stack(
+    arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """Vectors of one length as columns, ``axis=1``, or as the rows of a table; lazy.
+
+    Nothing moves: with vectors as rows, the table is split by columns. Small arrays of the client
+    are stacked there.
+    """
+    given = as_pieces("stack", arrays)
+    if len({one.shape for one in given}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    rank = given[0].ndim + 1
+    along = normalize_axis_index(axis, rank)
+    if rank > MOST_RANK:
+        raise NotImplementedError(f"stack: the result has rank {rank}, at most {MOST_RANK}")
+    result = joined_on_client("stack", given, along)
+    if result is None:
+        columns = column_stack(given)
+        result = columns if along else transpose(columns)
+    return _cast(result, dtype, casting)
+
+
+def column_stack(tup: Sequence[Any]) -> Any:
+    """Vectors and tables of one length as the columns of a table; lazy, and nothing moves."""
+    given = as_pieces("column_stack", tup)
+    return concatenate([one if one.ndim == 2 else _reshaped(one, (-1, 1)) for one in given], axis=1)
+
+
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Vectors end to end, tables side by side; lazy."""
+    given = [_reshaped(one, (1,)) if one.ndim == 0 else one for one in as_pieces("hstack", tup)]
+    axis = 0 if given[0].ndim == 1 else 1
+    return concatenate(given, axis, dtype=dtype, casting=casting)
+
+
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Tables above each other, among them vectors as rows; lazy.
+
+    Vectors alone make a table that is split by columns, as of ``stack``.
+    """
+    given = as_pieces("vstack", tup)
+    if all(one.ndim == 1 for one in given):
+        return stack(given, dtype=dtype, casting=casting)
+    rows = [one if one.ndim == 2 else _reshaped(one, (1, -1)) for one in given]
+    return concatenate(rows, 0, dtype=dtype, casting=casting)
+
+
+def dstack(tup: Sequence[Any]) -> Any:
+    """Refused: the result is of rank 3."""
+    raise NotImplementedError(
+        "dstack: the result has rank 3, at most 2; vectors as columns: numpy.column_stack"
+    )
+
+
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    """``values`` after the elements, or along ``axis``: ``numpy.append``. Lazy."""
+    first, second = as_pieces("append", (arr, values))
+    if axis is None:
+        first, second, axis = _flat(first), _flat(second), 0
+    return concatenate((first, second), axis)
+
+
+def block(arrays: Any) -> Any:
+    """A table of blocks: lists of what is side by side, in a list of what is below: lazy."""
+    if not isinstance(arrays, list):
+        return arrays.copy()
+    if not arrays:
+        raise ValueError("List at arrays cannot be empty")
+    if not isinstance(arrays[0], list):
+        return hstack([_reshaped(one, (1,)) if one.ndim == 0 else one for one in _pieces(arrays)])
+    if any(isinstance(one, list) for row in arrays for one in row):
+        raise NotImplementedError("block: lists of lists at most; rank is 2 at most")
+    rows = [[_as_row(one) for one in _pieces(row)] for row in arrays]
+    return concatenate([concatenate(row, axis=1) if row[1:] else row[0] for row in rows], axis=0)
+
+
+def _pieces(arrays: Sequence[Any]) -> list[Any]:
+    return [one if isinstance(one, Arithmetic) else np.asarray(one) for one in arrays]
+
+
+def _as_row(x: Any) -> Any:
+    return x if x.ndim == 2 else _reshaped(x, (1, x.size))
+
+
+# --- what all of them do --------------------------------------------------------------------------
+
+
+def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
+    """What is to be joined: our arrays, of one session, and NumPy's.
+
+    ``ValueError`` for none, ``TypeError`` for a table that is split by columns.
+    """
+    found: list[Any] = []
+    like: Arithmetic | None = None
+    for one in arrays:
+        if isinstance(one, Transposed):
+            raise TypeError(
+                f"{name}: a table of shape {one.shape} is split by columns, others are split by "
+                f"rows; make both alike, by session.space(n, split=...).array(x.numpy())"
+            )
+        if isinstance(one, Arithmetic):
+            like = one if like is None else like
+            check_session(like.session, one, name)
+            found.append(one.made())
+        else:
+            values = np.asarray(one)
+            check_dtype(values.dtype)
+            found.append(values)
+    if not found:
+        raise ValueError("need at least one array to concatenate")
+    return found
+
+
+def _checked(given: Sequence[Any], axis: Any) -> int:
+    """``axis`` as a number from 0. Errors as NumPy's for shapes that do not fit."""
+    if any(one.ndim == 0 for one in given):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    first = given[0]
+    along = normalize_axis_index(axis, first.ndim)
+    for one in given[1:]:
+        if one.ndim != first.ndim:
+            raise ValueError(
+                f"all the input arrays must have same number of dimensions, but the arrays have "
+                f"{first.ndim} and {one.ndim}"
+            )
+        for other in set(range(first.ndim)) - {along}:
+            if one.shape[other] != first.shape[other]:
+                raise ValueError(
+                    "all the input array dimensions except for the concatenation axis must match "
+                    f"exactly, but along dimension {other} there are {first.shape[other]} and "
+                    f"{one.shape[other]}"
+                )
+    return along
+
+
+def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    """Tables of one length with the columns of all of them, in ``dtype``; nothing moves."""
+    tables = [_on_servers(like, one) for one in given if one.shape[1]]
+    space = tables[0].space
+    graph = like.session.graph
+    with like.session.holders.lock:
+        joined, *others = (build.cast(graph, one.node, dtype) for one in tables)
+        for node in others:
+            width = joined.type.row[0] + node.type.row[0]
+            joined = graph.make("join_columns", (joined, node), array_type(space, dtype, (width,)))
+        return like.like(joined)
+
+
+def _on_servers(like: Arithmetic, piece: Any) -> Any:
+    if isinstance(piece, Arithmetic):
+        return piece.like(on_servers(piece))
+    if piece.size > MOST_TRAVELLING:
+        return like.session.array(piece)
+    held = like.like(like.session.graph.client_value(piece, piece.dtype))
+    return like.like(on_servers(held))
+
+
+def _cast(result: Any, dtype: Any, casting: Any) -> Any:
+    if dtype is None:
+        return result
+    kind = check_dtype(dtype)
+    if not np.can_cast(result.dtype, kind, casting):
+        raise TypeError(
+            f"Cannot cast array data from {result.dtype!r} to {kind!r} according to the rule "
+            f"{casting!r}"
+        )
+    return result.astype(kind)
+
+
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return reshape(x, shape) if isinstance(x, Arithmetic) else np.reshape(x, shape)
+
+
+def _flat(x: Any) -> Any:
+    return _reshaped(x, (x.size,))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.concatenate: concatenate,
+        np.stack: stack,
+        np.column_stack: column_stack,
+        np.hstack: hstack,
+        np.vstack: vstack,
+        np.dstack: dstack,
+        np.append: append,
+        np.block: block,
+    }

@@ -1,0 +1,152 @@
+"""Elements in another order along an axis: turned round, rolled, axes exchanged."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from distvec.array.items import get_item
+from distvec.array.shaping.joining import concatenate
+from distvec.array.transposed import transpose
+
+
+def part(x: Any, axis: int, start: int | None, stop: int | None, step: int | None = None) -> Any:
+    """``x[start:stop:step]`` along ``axis``; a view."""
+    key = slice(start, stop, step)
+    return get_item(x, (slice(None),) * axis + (key,))
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """Backwards along ``axis``, or along all axes: ``numpy.flip``. A view.
+
+    Along axis 0 servers fetch what lands elsewhere, which may be all, where it is used.
+    """
+    axes = range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim)
+    backwards = slice(None, None, -1)
+    if not axes:
+        return m.copy()
+    return get_item(m, tuple(backwards if k in axes else slice(None) for k in range(m.ndim)))
+
+
+def fliplr(m: Any) -> Any:
+    """Columns backwards; a view. ``ValueError`` below rank 2, as NumPy's."""
+    if m.ndim < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """Rows backwards; a view."""
+    if m.ndim < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """A table turned by ``k`` quarters, from the first of ``axes`` to the second; a view.
+
+    By an odd number of quarters it is split by columns.
+    """
+    if m.ndim < 2:
+        raise ValueError("Axes={axes} out of range for array of ndim={m.ndim}.")
+    first, second = normalize_axis_tuple(axes, m.ndim)
+    quarters = operator.index(k) * (1 if (first, second) == (0, 1) else -1) % 4
+    if quarters % 2 == 0:
+        return flip(m) if quarters else m.copy()
+    return transpose(flip(m, 1 if quarters == 1 else 0))
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Every element ``shift`` places further along ``axis``, the last ones first: ``numpy.roll``.
+
+    Lazy. Along axis 0 of arrays on the servers, ``shift`` rows cross each border of servers, in
+    the sweep that uses them. Without an axis a table is rolled as the vector of its elements.
+    """
+    if axis is None:
+        by = int(np.sum(np.asarray(shift)))
+        return _rolled_flat(a, by) if a.ndim == 2 else _rolled(a, 0, by)
+    axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    shifts, along = np.broadcast_arrays(np.asarray(shift), np.asarray(axes))
+    if shifts.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    totals = [0] * a.ndim
+    for by, one in zip(shifts.ravel().tolist(), along.ravel().tolist(), strict=True):
+        totals[one] += by
+    for one, total in enumerate(totals):
+        a = _rolled(a, one, total)
+    return a
+
+
+def _rolled(a: Any, axis: int, by: int) -> Any:
+    length = a.shape[axis] if a.ndim else 1
+    by = by % length if length else 0
+    if not by:
+        return a.copy()
+    last, first = part(a, axis, length - by, None), part(a, axis, None, length - by)
+    return concatenate((last, first), axis=axis)
+
+
+def _rolled_flat(a: Any, by: int) -> Any:
+    """A table rolled as a vector: some columns by so many rows, the others by one row more."""
+    rows, columns = divmod(by % a.size if a.size else 0, a.shape[1])
+    if not columns:
+        return _rolled(a, 0, rows)
+    border = a.shape[1] - columns
+    last = _rolled(part(a, 1, border, None), 0, rows + 1)
+    first = _rolled(part(a, 1, None, border), 0, rows)
+    return concatenate((last, first), axis=1)
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Axes at other places, the others in their order: ``numpy.moveaxis``. Nothing moves."""
+    given = normalize_axis_tuple(source, a.ndim, "source")
+    wanted = normalize_axis_tuple(destination, a.ndim, "destination")
+    if len(given) != len(wanted):
+        raise ValueError(
+            "`source` and `destination` arguments must have the same number of elements"
+        )
+    order = [axis for axis in range(a.ndim) if axis not in given]
+    for place, axis in sorted(zip(wanted, given, strict=True)):
+        order.insert(place, axis)
+    return transpose(a, order)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Two axes exchanged; nothing moves."""
+    return moveaxis(a, (axis1, axis2), (axis2, axis1)) if _differ(a, axis1, axis2) else a.copy()
+
+
+def _differ(a: Any, axis1: int, axis2: int) -> bool:
+    return normalize_axis_index(axis1, a.ndim) != normalize_axis_index(axis2, a.ndim)
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """``axis`` put before ``start``: ``numpy.rollaxis``. Nothing moves."""
+    along = normalize_axis_index(axis, a.ndim)
+    before = start + a.ndim if start < 0 else start
+    if not 0 <= before <= a.ndim:
+        raise np.exceptions.AxisError(
+            f"'start' arg requires {-a.ndim} <= start < {a.ndim + 1}, but {start} was passed in"
+        )
+    return moveaxis(a, along, before - 1 if along < before else before)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.flip: flip,
+        np.fliplr: fliplr,
+        np.flipud: flipud,
+        np.rot90: rot90,
+        np.roll: roll,
+        np.moveaxis: moveaxis,
+        np.swapaxes: swapaxes,
+        np.rollaxis: rollaxis,
+    }
