@@ -1,0 +1,147 @@
+"""Scans, sorts, sets, counts, gathers and tall decompositions, beside NumPy and dask.array.
+
+Ours on server processes, dask on as many threads as there are servers. Results stay where they are
+made; dask's are computed, as nothing else makes it run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import distvec as dv
+from benchmarks.harness import Case, Ratio, Report, interleaved, main, speed_up
+
+SERVERS = 2
+CHUNK = 1 << 21
+"""Elements of a chunk of dask's, as in ``benchmarks.fused``."""
+ROWS_OF_CHUNK = 1 << 17
+
+Operation = Callable[[], object]
+
+GOALS = {
+    "cumsum": "1.5",
+    "sort float64": "1.8",
+    "sort int64": "1.8",
+    "unique": "2",
+    "bincount": "2",
+    "histogram": "2",
+    "quantile": "2",
+    "gather": "1",
+    "qr": "1",
+}
+"""By operation: how many times as fast as NumPy it should be."""
+
+
+class Data:
+    """What all libraries compute on."""
+
+    def __init__(self, n: int, rows: int) -> None:
+        rng = np.random.default_rng(1)
+        self.floats = rng.standard_normal(n)
+        self.integers = rng.integers(-(2**62), 2**62, n)
+        self.labels = rng.integers(0, 1000, n)
+        self.order = rng.permutation(n)
+        self.table = rng.standard_normal((rows, 64))
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Each operation by each library, in turns."""
+    n, rows = (1_000_000, 50_000) if options.quick else (options.n, 1_000_000)
+    data = Data(n, rows)
+    with dv.local(servers=SERVERS) as ps:
+        libraries = {"distvec": by_distvec(ps, data), "NumPy": by_numpy(data)}
+        if importlib.util.find_spec("dask"):
+            libraries["dask.array"] = by_dask(data)
+        cases = [
+            Case(f"{library}, {name}", operations[name])
+            for name in GOALS
+            for library, operations in libraries.items()
+            if name in operations and name in (options.only or GOALS)
+        ]
+        timings = interleaved(cases, repeat=3 if options.quick else 5)
+    ratios = []
+    for name, goal in GOALS.items():
+        for library in list(libraries)[1:]:
+            peer = timings.get(f"{library}, {name}")
+            if peer is not None:
+                speed = speed_up(timings[f"distvec, {name}"], peer)
+                wanted = goal if library == "NumPy" else "3"
+                ratios.append(Ratio(f"speed over {library}, {name}", speed, f"at least {wanted}"))
+    facts = {} if "dask.array" in libraries else {"dask.array": "pip install 'distvec[bench]'"}
+    title = f"movements, n = {n:.0e}, {SERVERS} servers; qr of {rows:.0e} x 64"
+    return Report(title, list(timings.values()), ratios, facts)
+
+
+def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
+    """Results stay on the servers, but for those that are small."""
+    x, k, labels = ps.array(data.floats), ps.array(data.integers), ps.array(data.labels)
+    order, table = ps.array(data.order), ps.array(data.table)
+
+    def factorised() -> None:
+        q, r = np.linalg.qr(table)
+        dv.evaluate(q, r)
+
+    return {
+        "cumsum": lambda: np.cumsum(x).persist(),
+        "sort float64": lambda: np.sort(x).persist(),
+        "sort int64": lambda: np.sort(k).persist(),
+        "unique": lambda: np.unique(labels).persist(),
+        "bincount": lambda: np.bincount(labels, minlength=1000).numpy(),
+        "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0))[0].numpy(),
+        "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]).numpy(),
+        "gather": lambda: x[order].persist(),
+        "qr": factorised,
+    }
+
+
+def by_numpy(data: Data) -> Mapping[str, Operation]:
+    """As one types it."""
+    x, k, labels = data.floats, data.integers, data.labels
+    return {
+        "cumsum": lambda: np.cumsum(x),
+        "sort float64": lambda: np.sort(x),
+        "sort int64": lambda: np.sort(k),
+        "unique": lambda: np.unique(labels),
+        "bincount": lambda: np.bincount(labels, minlength=1000),
+        "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0)),
+        "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]),
+        "gather": lambda: np.take(x, data.order),
+        "qr": lambda: np.linalg.qr(data.table),
+    }
+
+
+def by_dask(data: Data) -> Mapping[str, Operation]:
+    """The same expressions; it has no sort, and its quantiles of long arrays are approximate."""
+    da, dask = importlib.import_module("dask.array"), importlib.import_module("dask")
+    x, labels = da.from_array(data.floats, chunks=CHUNK), da.from_array(data.labels, chunks=CHUNK)
+    order = da.from_array(data.order, chunks=CHUNK)
+    table = da.from_array(data.table, chunks=(ROWS_OF_CHUNK, 64))
+
+    def run(*made: Any) -> Any:
+        return dask.compute(*made, scheduler="threads", num_workers=SERVERS)
+
+    return {
+        "cumsum": lambda: run(da.cumsum(x, axis=0)),
+        "unique": lambda: run(da.unique(labels)),
+        "bincount": lambda: run(da.bincount(labels, minlength=1000)),
+        "histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0))[0]),
+        "quantile": lambda: run(da.percentile(x, [10, 50, 90])),
+        "gather": lambda: run(x[order]),
+        "qr": lambda: run(*da.linalg.qr(table)),
+    }
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Other sizes, and some operations alone."""
+    parser.add_argument("--n", type=int, default=20_000_000, help="elements of the vectors")
+    parser.add_argument("--only", nargs="+", choices=list(GOALS), help="these operations alone")
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, options)
