@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from distvec.planner.plan import PlannedSweep, Template
+from distvec.planner.plan import PlannedPhase, PlannedSweep, Template
 
 _SECONDS = 60.0
 
@@ -55,6 +55,13 @@ def _lines(template: Template) -> Iterator[str]:
         yield f'    label="program {number + 1}: one message per server";'
         answers: dict[int, str] = {}
         edges: list[str] = []
+        for place, phase in enumerate(program.before):
+            name = f"p{number}before{place}"
+            yield f"    {_node(phase, name)}"
+            edges += _arrows(phase, name, sources, stored)
+            if phase.is_last:
+                stored |= dict.fromkeys(phase.outputs, name)
+                answers |= dict.fromkeys(phase.outputs, name)
         for place, sweep in enumerate(program.sweeps):
             prefix = f"p{number}s{place}"
             yield from (f"    {line}" for line in _nodes(sweep, prefix))
@@ -63,6 +70,10 @@ def _lines(template: Template) -> Iterator[str]:
                 answers[position] = f"{prefix}r{k}"
             for k, position in enumerate(sweep.stores):
                 stored[position] = f"{prefix}o{k}"
+        for place, phase in enumerate(program.after):
+            name = f"p{number}after{place}"
+            yield f"    {_node(phase, name)}"
+            edges += _arrows(phase, name, sources, stored)
         yield "  }"
         yield from (f"  {edge};" for edge in edges)
         sources |= answers
@@ -72,6 +83,18 @@ def _lines(template: Template) -> Iterator[str]:
             yield from (f"  {answer} -> {client};" for answer in answers.values())
             sources |= dict.fromkeys(program.scalars, client)
     yield "}"
+
+
+def _node(phase: PlannedPhase, name: str) -> str:
+    text = f"{phase.kind}, phase {phase.phase + 1} of {phase.phases}"
+    return f'{name} [label="{text}", shape=hexagon, style=filled];'
+
+
+def _arrows(
+    phase: PlannedPhase, name: str, sources: dict[int, str], stored: dict[int, str]
+) -> Iterator[str]:
+    yield from (f"{stored[k]} -> {name}" for k in phase.inputs if k in stored)
+    yield from (f"{sources[k]} -> {name}" for k in phase.operands if k in sources)
 
 
 def _nodes(sweep: PlannedSweep, prefix: str) -> Iterator[str]:

@@ -12,11 +12,12 @@ def assert_plan(
     vectors_read: int | None = None,
     vectors_written: int | None = None,
     programs: int | None = None,
+    phases: int | None = None,
 ) -> None:
     """``AssertionError``, with the plan, unless computing ``arrays`` now would cost just this.
 
     ``messages`` to each server (one per program), ``sweeps`` over memory, vectors read (once per
-    sweep) and written. What is not given is not checked. Nothing runs.
+    sweep) and written, ``phases`` of movements. What is not given is not checked. Nothing runs.
     """
     wanted = {
         "messages": messages,
@@ -24,6 +25,7 @@ def assert_plan(
         "vectors_read": vectors_read,
         "vectors_written": vectors_written,
         "programs": programs,
+        "phases": phases,
     }
     checked = {name: count for name, count in wanted.items() if count is not None}
     if not arrays or not checked:
