@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Graph, Node
-from ps_backend.program import movements
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import NodeType, array_type
 
@@ -47,15 +46,25 @@ def movement(
     number: int,
     args: Sequence[Node],
     type: NodeType,
+    phases: int,
     params: Sequence[int] = (),
 ) -> Node:
-    """Output ``number`` of a movement of ``args``: arrays, then what the client holds."""
-    return graph.make(MOVEMENT, tuple(args), type, (kind, number, *params))
+    """Output ``number`` of a movement of ``args``: arrays, then what the client holds.
+
+    It takes so many ``phases``: one where a single server has all of the arrays.
+    """
+    return graph.make(MOVEMENT, tuple(args), type, (kind, number, phases, *params))
 
 
 def phases_of(node: Node) -> int:
     """In how many phases a movement is computed."""
-    return movements.TABLE[node.params[0]].phases
+    phases: int = node.params[2]
+    return phases
+
+
+def params_of(node: Node) -> tuple[int, ...]:
+    """The integers that a movement takes."""
+    return node.params[3:]
 
 
 def first_level(node: Node, level: int) -> int:
@@ -65,5 +74,5 @@ def first_level(node: Node, level: int) -> int:
 
 def movement_key(node: Node) -> tuple[object, ...]:
     """What the outputs of one movement have in common."""
-    kind, _, *params = node.params
-    return kind, tuple(params), *map(id, node.args)
+    kind, _, *others = node.params
+    return kind, tuple(others), *map(id, node.args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec.graph.expr import Node, topological
-from distvec.graph.moves import GATHER, MOVEMENT, MOVES, phases_of
+from distvec.graph.moves import GATHER, MOVEMENT, MOVES, params_of, phases_of
 from distvec.planner.combine import combine
 from distvec.planner.fuse import Traversal
 from distvec.planner.plan import (
@@ -42,7 +42,6 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
 def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:
     """One phase of a movement; of its arguments those that the client holds come last."""
     node = one.outputs[0]
-    kind, _, *params = node.params
     arrays = [arg for arg in node.args if not arg.on_client]
     operands = [arg for arg in node.args if arg.on_client]
     types = MovementTypes(
@@ -51,13 +50,13 @@ def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:
         outputs=tuple((output.params[1], output.type) for output in one.outputs),
     )
     return PlannedPhase(
-        kind,
+        node.params[0],
         one.phase,
         phases_of(node),
         inputs=[position[id(arg)] for arg in arrays],
         operands=[position[id(arg)] for arg in operands],
         outputs=[position[id(output)] for output in one.outputs],
-        params=tuple(params),
+        params=params_of(node),
         types=types,
     )
 

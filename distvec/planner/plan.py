@@ -88,7 +88,10 @@ class PlannedSweep:
 
 @dataclass
 class PlannedPhase:
-    """A phase of a movement: see ``ps_backend.program.movements``. All are positions of nodes."""
+    """A phase of a movement: see ``ps_backend.program.movements``. All are positions of nodes.
+
+    Where a single server has all of its arrays, one stands for all phases.
+    """
 
     kind: str
     phase: int

@@ -222,6 +222,7 @@ def _phase(
         operands=tuple([np.asarray(values[position]) for position in planned.operands]),
         outputs=tuple([values[k].id if k in made else 0 for k in planned.outputs]),
         params=planned.params,
+        whole=planned.phases == 1,
     )
 
 

@@ -69,11 +69,13 @@ class MovementCall:
     outputs: tuple[int, ...]
     """Buffers, as ``types.outputs``; 0 where the client keeps it."""
     params: Params
+    whole: bool = False
+    """Whether it stands for all phases: a single server takes part."""
 
     @property
     def is_last(self) -> bool:
         """Whether the outputs are made in this phase."""
-        return self.phase == TABLE[self.kind].phases - 1
+        return self.whole or self.phase == TABLE[self.kind].phases - 1
 
     @property
     def arrays(self) -> list[ArrayType]:

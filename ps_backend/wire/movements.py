@@ -40,6 +40,7 @@ def encode_movement(call: MovementCall) -> pb.MovementCall:
             for buffer, (number, type) in zip(call.outputs, types.outputs, strict=True)
         ],
         params=call.params,
+        whole=call.whole,
     )
 
 
@@ -69,6 +70,7 @@ def decode_movement(message: pb.MovementCall) -> MovementCall:
         operands=tuple(map(decode_array, operands, _parts(operands, message.values))),
         outputs=tuple(one.array.buffer if one.HasField("array") else 0 for one in message.outputs),
         params=tuple(message.params),
+        whole=message.whole,
     )
 
 

@@ -369,7 +369,7 @@ class Run(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ..., before: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ..., after: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ...) -> None: ...
 
 class MovementCall(_message.Message):
-    __slots__ = ("kind", "phase", "workspace", "inputs", "operands", "values", "outputs", "params")
+    __slots__ = ("kind", "phase", "workspace", "inputs", "operands", "values", "outputs", "params", "whole")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +378,7 @@ class MovementCall(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     phase: int
     workspace: int
@@ -386,7 +387,8 @@ class MovementCall(_message.Message):
     values: bytes
     outputs: _containers.RepeatedCompositeFieldContainer[Output]
     params: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[int] = ..., workspace: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., operands: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., values: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., params: _Optional[_Iterable[int]] = ...) -> None: ...
+    whole: bool
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[int] = ..., workspace: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., operands: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., values: _Optional[bytes] = ..., outputs: _Optional[_Iterable[_Union[Output, _Mapping]]] = ..., params: _Optional[_Iterable[int]] = ..., whole: bool = ...) -> None: ...
 
 class Output(_message.Message):
     __slots__ = ("number", "array", "kept")

@@ -10,7 +10,8 @@ import numpy as np
 from distvec.array.operators import Arithmetic
 from distvec.graph import moves
 from distvec.graph.expr import Node
-from ps_backend.program.types import NodeType
+from ps_backend.program.movements import TABLE
+from ps_backend.program.types import ArrayType, NodeType
 
 
 def move(
@@ -23,16 +24,26 @@ def move(
     """The outputs, of ``types``, of the movement ``kind``; lazy.
 
     ``arrays`` are on the servers; ``operands``, small arrays, are kept by the client or are those
-    of NumPy. Outputs that nobody holds when the others are computed are not made.
+    of NumPy. Outputs that nobody holds when the others are computed are not made. One message for
+    each phase; one for all of them where a single server has the arrays, since they are short.
     """
     like = arrays[0]
     made = [array.made() for array in arrays]  # what a mask selects is put together first
+    count = like.session.client.servers
+    given = [array.node.type for array in made]
+    holders = {
+        server
+        for type in (*given, *types)
+        if isinstance(type, ArrayType)
+        for server in type.space.holders(count)
+    }
+    phases = 1 if len(holders) == 1 else TABLE[kind].phases
     with like.session.holders.lock:
         graph = like.session.graph
         held = [_operand(like, operand) for operand in operands]
         args = [*(array.node for array in made), *held]
         return [
-            like.like(moves.movement(graph, kind, number, args, type, params))
+            like.like(moves.movement(graph, kind, number, args, type, phases, params))
             for number, type in enumerate(types)
         ]
 

@@ -161,7 +161,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     del working
     session.store.put(made)
     for phase in (*before, *after):
-        if not phase.call.phase:
+        if not phase.call.phase and not phase.call.whole:
             session.store.begin(phase.call.workspace, phase.workspace)
     reply = pb.Reply(partials=partials)
     if neighbours is not None:

@@ -33,25 +33,38 @@ class ReadyPhase:
     ) -> list[bytes]:
         """Run it; returns what the client keeps, if it is this server that says so."""
         call = self.call
-        phase = Phase(
-            call=call,
-            here=session.index,
-            count=session.servers,
-            inputs=[buffer.array for buffer in self.inputs],
-            outputs={number: buffer.array for number, buffer in self.made.items()},
-            workspace=self.workspace,
-            memory=session.store.memory,
-            _neighbours=neighbours,
-            _buffers=list(self.made.values()),
-            pause=pause,
-        )
-        with np.errstate(all="ignore"):
-            PHASES[call.kind][call.phase](phase)
+        functions = PHASES[call.kind]
+        some = functions if call.whole else functions[call.phase : call.phase + 1]
+        for function in some:
+            is_last = call.is_last and function is some[-1]
+            phase = self._phase(session, neighbours, pause, self.made if is_last else {})
+            with np.errstate(all="ignore"):
+                function(phase)
         self.workspace.phase = call.phase
         if not call.is_last or session.index != phase.servers[0]:
             return []
         results = [(type, phase.results[number]) for number, type in call.results]
         return [np.ascontiguousarray(values, type.dtype).tobytes() for type, values in results]
+
+    def _phase(
+        self,
+        session: ServerSession,
+        neighbours: Neighbours,
+        pause: Callable[[], None],
+        made: Mapping[int, Buffer],
+    ) -> Phase:
+        return Phase(
+            call=self.call,
+            here=session.index,
+            count=session.servers,
+            inputs=[buffer.array for buffer in self.inputs],
+            outputs={number: buffer.array for number, buffer in made.items()},
+            workspace=self.workspace,
+            memory=session.store.memory,
+            _neighbours=neighbours,
+            _buffers=list(made.values()),
+            pause=pause,
+        )
 
 
 def parts_made(session: ServerSession, call: MovementCall) -> dict[int, Part]:
@@ -74,6 +87,8 @@ def prepare(
     Raises ``BufferLost``, ``InvalidProgram`` where phases come out of turn.
     """
     store = session.store
+    if call.whole and (call.phase or call.servers(session.servers) != [session.index]):
+        raise InvalidProgram(f"all phases of a {call.kind} at once are for a single server")
     inputs = []
     for number, type in zip(call.inputs, call.types.inputs, strict=True):
         part = _part(session, type)
