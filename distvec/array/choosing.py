@@ -13,17 +13,19 @@ from distvec.array.functions import apply, array_among, where, zeros_like
 from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.rows import column_stack
 
 
-def nonzero(x: Any) -> tuple[Any]:
-    """Indices of the elements that are not zero, as ``numpy.nonzero``; lazy, a selection."""
+def nonzero(x: Any) -> tuple[Any, ...]:
+    """Indices of the elements that are not zero, as ``numpy.nonzero``; lazy, selections."""
     if x.ndim == 0:
         raise ValueError(
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
             "instead. If the context of this error is of the form `arr[nonzero(cond)]`, just use "
             "`arr[cond]`."
         )
-    return (flatnonzero(x),)
+    found = flatnonzero(x)
+    return (found,) if x.ndim == 1 else (found // x.shape[1], found % x.shape[1])
 
 
 def flatnonzero(x: Any) -> Any:
@@ -33,28 +35,45 @@ def flatnonzero(x: Any) -> Any:
     return get_item(places, _truth(x))
 
 
-def extract(condition: Any, x: Any) -> Any:
-    """The elements where ``condition`` is not zero: ``x[condition != 0]``."""
-    array_among("extract", (condition, x))
-    return compress(condition, x)
+def argwhere(a: Any) -> Any:
+    """Indices of the elements that are not zero, a row each: ``numpy.argwhere``.
+
+    An implicit evaluation, of their number.
+    """
+    if a.ndim == 0:
+        a = reshape(a, (1,))
+    return column_stack(nonzero(a))
+
+
+def extract(condition: Any, arr: Any) -> Any:
+    """The elements where ``condition`` is not zero, row by row: ``numpy.extract``."""
+    array_among("extract", (condition, arr))
+    given = _beside(condition, arr) if isinstance(condition, Arithmetic) else arr
+    return compress(np.ravel(condition), np.ravel(given))
 
 
 def compress(condition: Any, x: Any, axis: Any = None) -> Any:
-    """``x[condition]``; a condition on the client may be shorter than ``x``, as in NumPy."""
+    """The elements where ``condition`` is not zero, or with an axis the rows or columns.
+
+    A condition on the client may be shorter than the axis, as in NumPy.
+    """
     array_among("compress", (x,))
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
-    if axis not in (None, 0, -1):
-        raise np.exceptions.AxisError(axis, x.ndim)
+    if axis is None:
+        x = reshape(x, (x.size,))
+    before = (slice(None),) * normalize_axis_index(axis or 0, x.ndim)
     if isinstance(condition, Handle):
-        return get_item(x, _truth(condition))
-    given = np.asarray(condition) != 0
-    if given[len(x) :].any():
+        return get_item(x, (*before, _truth(condition)))
+    length, given = x.shape[len(before)], np.asarray(condition) != 0
+    if given[length:].any():
         worst = int(np.flatnonzero(given)[-1])
-        raise IndexError(f"index {worst} is out of bounds for axis 0 with size {len(x)}")
-    mask = np.zeros(len(x), np.bool_)
-    mask[: len(given)] = given[: len(x)]
-    return get_item(x, mask)
+        raise IndexError(
+            f"index {worst} is out of bounds for axis {len(before)} with size {length}"
+        )
+    mask = np.zeros(length, np.bool_)
+    mask[: len(given)] = given[:length]
+    return get_item(x, (*before, mask))
 
 
 def putmask(x: Any, mask: Any, values: Any) -> None:
@@ -247,6 +266,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.where: _where,
         np.nonzero: nonzero,
         np.flatnonzero: flatnonzero,
+        np.argwhere: argwhere,
         np.extract: extract,
         np.compress: compress,
         np.putmask: putmask,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from distvec.array import (
     choosing,
     creation,
+    flat,
     functions,
     hints,
     indexing,
@@ -50,6 +51,11 @@ class DistArray(Arithmetic):
     def nbytes(self) -> int:
         """Bytes that the elements take on all servers together."""
         return self.node.type.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
     @property
     def T(self) -> Any:
@@ -115,6 +121,8 @@ class DistArray(Arithmetic):
 
     def __getitem__(self, key: Any) -> Any:
         return items.get_item(self, key)
+
+    flat = property(flat.flat_of, flat.set_flat)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         items.set_item(self, key, value)
@@ -186,7 +194,7 @@ class DistArray(Arithmetic):
         return numpy_ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return numpy_protocols.function(func, args, kwargs)
+        return numpy_protocols.function(self, func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         check_version(api_version)

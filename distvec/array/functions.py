@@ -128,7 +128,7 @@ def empty_like(x: A, dtype: Any = None) -> A:
 def astype(x: A, dtype: Any, *, copy: bool = True) -> A:
     """``x`` in another dtype."""
     array_among("astype", (x,))
-    return x.astype(dtype, copy)
+    return x.astype(dtype, copy=copy)
 
 
 def evaluate(*arrays: Arithmetic | ByColumns) -> None:

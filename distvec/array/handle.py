@@ -100,9 +100,13 @@ class Handle:
             raise TypeError("len() of unsized object")
         return self.node.type.shape[0]
 
-    def astype(self, dtype: Any, copy: bool = True) -> Self:
-        """The array in another dtype; lazy."""
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Self:  # fmt: skip
+        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
         kind = check_dtype(dtype)
+        check_cast(self.dtype, kind, casting)
         with self.session.holders.lock:
             return self.like(build.cast(self.session.graph, self.node, kind))
 
@@ -153,6 +157,15 @@ class Handle:
         with self.turn, self.session.holders.lock:
             node = shapes.broadcast_to(graph, value.node, self.node.type)
             return self.become(build.cast(graph, node, self.dtype))
+
+
+def check_cast(dtype: np.dtype[Any], to: np.dtype[Any], casting: Any) -> None:
+    """``TypeError`` where the rule ``casting`` does not let ``dtype`` become another one."""
+    if casting != "unsafe" and not np.can_cast(dtype, to, casting):
+        raise TypeError(
+            f"Cannot cast array data from {dtype!r} to {to!r} according to the rule {casting!r}; "
+            f"leave out casting="
+        )
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

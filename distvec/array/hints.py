@@ -11,6 +11,16 @@ _IN_SESSION = "arrays are made in a session: ps = distvec.local(), then ps"
 _OF_CONTEXT = frozenset("round run share".split())
 _OF_ARRAY = {"collect": "numpy", "to_numpy": "numpy", "toPandas": "numpy", "values": "numpy"}
 
+_INSTEAD = {
+    "view": "elements are not seen in another dtype; convert them: x.astype(dtype); or take the "
+    "array itself: x.copy()",
+    "setflags": "an array is changed by who holds it; give others a copy: x.copy()",
+    "resize": "an array keeps its length; put another one together, or pull the values: "
+    "numpy.resize(x.numpy(), shape)",
+    "__dlpack__": "the elements are on the servers; pull them: x.numpy()",
+    "__dlpack_device__": "the elements are on the servers; pull them: x.numpy()",
+}
+
 
 def of_module(name: str) -> str:
     """For ``distvec.NAME``."""
@@ -46,6 +56,8 @@ def of_session(name: str, functions: Set[str]) -> str:
 def of_array(name: str) -> str:
     """For ``x.NAME``."""
     missing = f"'DistArray' object has no attribute {name!r}"
+    if name in _INSTEAD:
+        return f"{missing}: {_INSTEAD[name]}"
     if name in _OF_ARRAY:
         return f"{missing}: pull the values with x.{_OF_ARRAY[name]}()"
     if not name.startswith("_") and hasattr(np.ndarray, name):

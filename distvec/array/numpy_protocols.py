@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,26 +17,32 @@ from distvec.array import (
     creation,
     functions,
     linear_algebra,
+    made_like,
     numpy_statistics,
     products,
     properties,
     reductions,
     rows,
+    sequences,
+    texts,
     transposed,
 )
 from distvec.array.einsum import einsum
+from distvec.array.handle import Handle
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
 from ps_backend.program import reducers
 
 
-def function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``__array_function__`` returns. ``TypeError`` for a function without a counterpart."""
-    ours = _functions().get(func) or _of_row(func)
+def function(
+    like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
+    ours = _functions().get(func) or _of_row(func) or _making(func, like)
     if ours is None:
         raise TypeError(
-            f"numpy.{func.__name__} is not available on the servers; "
+            f"{func.__module__}.{func.__name__} is not available on the servers; "
             f"pull the values with x.numpy() and call it on those"
         )
     out = kwargs.pop("out", None)
@@ -55,13 +61,26 @@ def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
     return reductions.of_table(name) if is_row else None
 
 
+def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
+    """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
+    ours = _creation().get(getattr(func, "_implementation", func))
+    return None if ours is None else partial(ours, like)
+
+
+@cache
+def _creation() -> dict[Any, Callable[..., Any]]:
+    return made_like.numpy_functions()
+
+
 @cache
 def _functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours: a line for each module that has some; later ones count."""
     return {
         **properties.numpy_functions(),
         **functions.numpy_functions(),
+        **texts.numpy_functions(),
         **creation.numpy_functions(),
+        **sequences.numpy_functions(),
         **transposed.numpy_functions(),
         **choosing.numpy_functions(),
         **numpy_statistics.numpy_functions(),

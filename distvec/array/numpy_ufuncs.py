@@ -51,16 +51,14 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
 
 def _unavailable(name: str, method: str) -> TypeError:
     """What is said of a ufunc, or of a method of one, that the servers have not."""
-    if method == "__call__":
-        there = "; available are " + ", ".join(sorted(ops.NAMES.values()))
-    elif method == "reduce":
+    there = ""
+    if method == "reduce":
         known = (one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc))
         there = "; available are reduce of " + ", ".join(sorted(known))
-    else:
-        there = ""
     call = name if method == "__call__" else f"{name}.{method}"
     return TypeError(
-        f"numpy.{call} is not available on the servers{there}; or pull the values with x.numpy()"
+        f"numpy.{call} is not available on the servers{there}; "
+        f"pull the values with x.numpy() and call it on those"
     )
 
 

@@ -22,7 +22,7 @@ def as_text(x: Any) -> str:
     """``str(x)``: evaluation, then an implicit transfer of the elements that are printed."""
     if not x.ndim:
         return str(x.scalar("str()"))
-    return _printed(_shown(x, "str()"), x.size, " ")
+    return printed(x, "str()", separator=" ")
 
 
 def as_code(x: Any) -> str:
@@ -30,24 +30,23 @@ def as_code(x: Any) -> str:
     about = f"dtype={x.dtype}, shape={x.shape})"
     if not x.ndim:
         return f"{_NAME}{x.scalar('repr()')}, {about}"
-    text = f"{_NAME}{_printed(_shown(x, 'repr()'), x.size, ', ', _NAME)},"
+    elements = printed(x, "repr()", separator=", ", prefix=_NAME, suffix=")")
+    text = f"{_NAME}{elements},"
     width = len(text) - (text.rfind("\n") + 1) + 1 + len(about)
     is_wide = width > np.get_printoptions()["linewidth"]
     return f"{text}{chr(10) + ' ' * len(_NAME) if is_wide else ' '}{about}"
 
 
-def _printed(shown: npt.NDArray[Any], size: int, separator: str, prefix: str = "") -> str:
-    """An array of ``size`` elements, of which there are those that NumPy prints.
+def printed(x: Any, what: str, **options: Any) -> str:
+    """``numpy.array2string`` of the elements that NumPy prints: those come here.
 
     NumPy chooses how wide numbers are printed by those that it shows, so the text is its own.
     """
     return np.array2string(
-        shown,
-        separator=separator,
-        prefix=prefix,
-        suffix=")" if prefix else "",
-        threshold=0 if _is_summarised(size) else sys.maxsize,
+        _shown(x, what),
+        threshold=0 if _is_summarised(x.size) else sys.maxsize,
         edgeitems=_edge_items(),
+        **options,
     )
 
 

@@ -14,7 +14,6 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home
 from distvec.array.operators import elementwise
 from distvec.graph import build
-from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type
@@ -176,10 +175,12 @@ class Selection(DistArray):
         """Some of them, as of any array."""
         return indexing.pull(self.made(), indices)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Self:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Self:  # fmt: skip
         """The elements in another dtype; lazy."""
-        check_dtype(dtype)
-        return self.of(self.values.astype(dtype))
+        return self.of(self.values.astype(dtype, order, casting, subok, copy))
 
     def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The op ``name`` on ``operands``: what is selected by one mask stays so.

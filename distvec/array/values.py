@@ -51,11 +51,19 @@ def numpy(x: Handle) -> npt.NDArray[Any]:
         return x.session.client.read(buffer.id, buffer.type)
 
 
-def item(x: Handle) -> Any:
-    """The value of an array with one element as a Python scalar."""
-    if x.size != 1:
-        raise ValueError("can only convert an array of size 1 to a Python scalar")
-    return numpy(x).reshape(()).item()
+def item(x: Handle, *args: Any) -> Any:
+    """One element as a Python scalar: that at an index, of a table one index or two; or the only
+    one. Evaluation, and a message to the server that holds it.
+    """
+    if not args:
+        if x.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return numpy(x).reshape(()).item()
+    index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+    vector = reshape(x, (x.size,)) if len(index) == 1 < x.ndim else x
+    if len(index) != vector.ndim:
+        raise ValueError("incorrect number of indices for array")
+    return vector[index].item()  # type: ignore[index]
 
 
 def tolist(x: Handle) -> Any:

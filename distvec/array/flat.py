@@ -1,0 +1,61 @@
+"""``x.flat``: the elements of an array row by row, as NumPy's flat iterator has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from distvec.array import iteration
+from distvec.array.creation import reshape
+from distvec.array.handle import refuse_window
+from distvec.array.items import get_item, set_item
+from distvec.array.operators import Arithmetic
+
+
+class Flat:
+    """The elements of ``base`` as a vector that is read, and written into ``base``; lazy."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Arithmetic) -> None:
+        self.base = base
+        """The array whose elements these are."""
+
+    def __len__(self) -> int:
+        return self.base.size
+
+    def __getitem__(self, key: Any) -> Any:
+        found = get_item(self._vector(), key)
+        return found.copy() if found.is_window else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        refuse_window(self.base)
+        with self.base.turn:
+            changed = self._vector()
+            set_item(changed, key, value)
+            self.base.assign(reshape(changed, self.base.shape))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iteration.iterate(self._vector())
+
+    def copy(self) -> Any:
+        """The elements as a vector; lazy."""
+        return self._vector()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._vector(), dtype=dtype, copy=copy)
+
+    def _vector(self) -> Any:
+        return reshape(self.base, (self.base.size,))
+
+
+def flat_of(x: Any) -> Flat:
+    """``x.flat``."""
+    return Flat(x)
+
+
+def set_flat(x: Any, value: Any) -> None:
+    """``x.flat = value``: every element, from as many or from one."""
+    Flat(x)[:] = value

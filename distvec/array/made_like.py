@@ -1,0 +1,118 @@
+"""NumPy's functions that make arrays, with ``like=x``: they make them in the session of ``x``.
+
+    np.arange(10, like=x)
+
+What is counted by index, or all the same, is lazy; what is read from elsewhere is put at once.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distvec.array.creation import broadcast_to, filled, reshape, shape_of, type_of
+from distvec.array.handle import Handle, Home
+
+_INT = np.dtype(np.int64)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function, or what it calls with ``like=``, ours: takes that array first."""
+    put = (np.fromiter, np.frombuffer, np.fromstring, np.fromfile, np.loadtxt, np.genfromtxt)
+    return {
+        np.zeros: lambda like, shape, dtype=float, order="C", *, device=None: _full(
+            like, shape, 0, dtype
+        ),
+        np.ones: lambda like, shape, dtype=None, order="C", *, device=None: _full(
+            like, shape, 1, float if dtype is None else dtype
+        ),
+        np.empty: lambda like, shape, dtype=float, order="C", *, device=None: _full(
+            like, shape, 0, dtype
+        ),
+        np.full: lambda like, shape, fill_value, dtype=None, order="C", *, device=None: _full(
+            like, shape, fill_value, dtype
+        ),
+        np.arange: _arange,
+        np.eye: _eye,
+        np.identity: lambda like, n, dtype=None: _eye(like, n, dtype=dtype),
+        np.tri: _tri,
+        np.fromfunction: _from_function,
+        np.array: _array,
+        np.asarray: _as_array,
+        np.asanyarray: _as_array,
+        np.ascontiguousarray: lambda like, a, dtype=None: _as_array(like, a, dtype),
+        np.asfortranarray: lambda like, a, dtype=None: _as_array(like, a, dtype),
+        np.require: lambda like, a, dtype=None, requirements=None: _as_array(like, a, dtype),
+        **{function: partial(_put, function) for function in put},
+    }
+
+
+def index_of(like: Handle, length: int) -> Any:
+    """0, 1, ...: ``length`` of them, in the session of ``like``; lazy."""
+    return like.like(like.session.graph.make("iota", (), type_of((length,), _INT)))
+
+
+def _full(like: Any, shape: Any, fill_value: Any, dtype: Any) -> Any:
+    return like.like(filled(like.session.graph, shape, fill_value, dtype))
+
+
+def _arange(
+    like: Any, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
+) -> Any:
+    return _home(like).namespace.arange(start, stop, 1 if step is None else step, dtype=dtype)
+
+
+def _eye(
+    like: Any, N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C",
+    *, device: Any = None,
+) -> Any:  # fmt: skip
+    return _home(like).namespace.eye(N, M, k=k, dtype=float if dtype is None else dtype)
+
+
+def _tri(like: Any, N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Any:
+    rows, columns = shape_of((N, N if M is None else M))
+    lower = reshape(index_of(like, rows), (rows, 1)) >= np.arange(-k, columns - k)
+    return lower.astype(dtype)
+
+
+def _from_function(like: Any, function: Any, shape: Any, *, dtype: Any = float, **kw: Any) -> Any:
+    """``function`` of the indices along each axis, arrays of ``shape``."""
+    extents = shape_of(shape)
+    first = index_of(like, extents[0]).astype(dtype)
+    if len(extents) < 2:
+        return function(first, **kw)
+    columns = broadcast_to(reshape(first, (extents[0], 1)), extents)
+    row = np.arange(extents[1], dtype=dtype)
+    return function(columns, np.zeros_like(columns) + row, **kw)
+
+
+def _array(
+    like: Any, object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
+    subok: bool = False, ndmin: int = 0,
+) -> Any:  # fmt: skip
+    return _at_least(_as_array(like, object, dtype, copy=copy), operator.index(ndmin))
+
+
+def _at_least(x: Any, rank: int) -> Any:
+    return x if x.ndim >= rank else reshape(x, (1,) * (rank - x.ndim) + x.shape)
+
+
+def _as_array(
+    like: Any, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
+    copy: Any = None,
+) -> Any:  # fmt: skip
+    return _home(like).namespace.asarray(a, dtype, copy=copy)
+
+
+def _put(function: Callable[..., Any], like: Any, *args: Any, **kwargs: Any) -> Any:
+    """What NumPy reads, put on the servers."""
+    return _home(like).array(function(*args, **kwargs))
+
+
+def _home(like: Any) -> Home:
+    home: Home = like.session
+    return home

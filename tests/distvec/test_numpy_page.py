@@ -1,0 +1,70 @@
+"""docs/numpy.md says what is so: its examples run here."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from docs import make_numpy
+from docs.make_numpy import PARTLY, WORKS
+from docs.numpy_examples.no_array import no_arrays
+from docs.numpy_examples.trial import Trial, difference
+
+Tried = dict[str, list[Trial]]
+
+ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))"}
+"""What brings all elements to the client, and the page says so."""
+
+
+@pytest.fixture(scope="module")
+def tried() -> Tried:
+    return make_numpy.trials()
+
+
+def test_the_page_is_up_to_date(tried: Tried):
+    written = make_numpy.PAGE.read_text() == make_numpy.page(tried)
+    assert written, "run python -m docs.make_numpy"
+
+
+def test_each_public_name_of_numpy_is_there_once(tried: Tried):
+    without = [name for names in no_arrays().values() for name in names]
+    listed = sorted([*tried, *without])
+    public = (f"{prefix}{name}" for _, prefix, names in make_numpy.tables() for name in names)
+    assert listed == sorted(public)
+
+
+def test_nothing_differs_from_numpy(tried: Tried):
+    wrong = [(one.text, one.wrong) for trials in tried.values() for one in trials if one.wrong]
+    assert not wrong
+
+
+def test_nothing_brings_a_vector_here_silently(tried: Tried):
+    silent = [
+        one.text
+        for trials in tried.values()
+        for one in trials
+        if one.pulls and not one.counted and one.text not in ASKED_FOR
+    ]
+    assert not silent
+
+
+def test_each_refusal_says_what_to_type(tried: Tried):
+    tells = re.compile(
+        r"\b(write|pull|put|take|give|use|call|cast|compare|say|leave|index|evaluate)\b", re.I
+    )
+    refused = [one for trials in tried.values() for one in trials if one.refusal]
+    assert not [(one.text, one.refusal) for one in refused if not tells.search(one.refusal)]
+
+
+def test_at_least_so_many_names_work(tried: Tried):
+    working = [
+        name for name, trials in tried.items() if make_numpy.status(trials) in (WORKS, PARTLY)
+    ]
+    assert len(working) >= 300
+
+
+def test_a_result_that_differs_would_be_found(ps):
+    assert difference(ps.array([1.0, 2.0]), np.array([1.0, 2.0])) == ""
+    assert difference(ps.array([1.0, 2.0]), np.array([1.0, 3.0])) == "other values"
