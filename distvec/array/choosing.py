@@ -13,7 +13,7 @@ from distvec.array.functions import apply, array_among, where, zeros_like
 from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.rows import column_stack
+from distvec.array.shaping.joining import column_stack
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import broadcast_to, filled, reshape, shape_of, type_of
-from distvec.array.handle import Handle, Home
-
-_INT = np.dtype(np.int64)
+from distvec.array.creation import broadcast_to, filled, reshape, shape_of
+from distvec.array.handle import Home
+from distvec.array.shaping.placing import index_of
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -49,11 +48,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.require: lambda like, a, dtype=None, requirements=None: _as_array(like, a, dtype),
         **{function: partial(_put, function) for function in put},
     }
-
-
-def index_of(like: Handle, length: int) -> Any:
-    """0, 1, ...: ``length`` of them, in the session of ``like``; lazy."""
-    return like.like(like.session.graph.make("iota", (), type_of((length,), _INT)))
 
 
 def _full(like: Any, shape: Any, fill_value: Any, dtype: Any) -> Any:

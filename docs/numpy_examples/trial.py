@@ -30,6 +30,8 @@ class Trial:
     text: str
     refusal: str = ""
     """What the error said, on one line; empty if there was a result."""
+    by_numpy: bool = False
+    """Whether NumPy refuses it as well."""
     wrong: str = ""
     """How the result differs from NumPy's."""
     messages: int = 0
@@ -69,7 +71,7 @@ def run(text: str, session: dv.Session, operands: Operands) -> Trial:
             at_once = session.counters.snapshot()["messages"]
             dv.evaluate(*_arrays(found))
         except REFUSALS as error:
-            return Trial(text, refusal=_one_line(error))
+            return Trial(text, _one_line(error), isinstance(expected, _Refused))
         counts = session.counters.snapshot()
         counted = session.implicit_transfers > before
         return Trial(

@@ -54,7 +54,9 @@ def test_each_refusal_says_what_to_type(tried: Tried):
     tells = re.compile(
         r"\b(write|pull|put|take|give|use|call|cast|compare|say|leave|index|evaluate)\b", re.I
     )
-    refused = [one for trials in tried.values() for one in trials if one.refusal]
+    refused = [
+        one for trials in tried.values() for one in trials if one.refusal and not one.by_numpy
+    ]
     assert not [(one.text, one.refusal) for one in refused if not tells.search(one.refusal)]
 
 

@@ -95,7 +95,7 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
 def dstack(tup: Sequence[Any]) -> Any:
     """Refused: the result is of rank 3."""
     raise NotImplementedError(
-        "dstack: the result has rank 3, at most 2; vectors as columns: numpy.column_stack"
+        "dstack: the result has rank 3, at most 2; of vectors as columns write numpy.column_stack"
     )
 
 
