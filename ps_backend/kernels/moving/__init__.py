@@ -1,1 +1,6 @@
-"""Loops of what moves elements between places, and so between servers."""
+"""What movements compute on the elements of one server: plain functions of NumPy arrays.
+
+``partition``  indices grouped by who holds what they name
+``running``    scans and linear recurrences, chunk by chunk; ``running_loops`` are compiled
+``scaled``     products that neither overflow nor underflow
+"""
