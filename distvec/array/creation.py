@@ -136,6 +136,8 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
         return shapes.scalar_of(graph, node)
     if math.prod(own) == 1:
         return repeated(graph, shapes.scalar_of(graph, node), shape)
+    if math.prod(own) == 0:
+        return repeated(graph, graph.constant(0, node.dtype), shape)
     if own[0] == shape[0]:  # one of them has columns of one element
         op = "as_column" if len(shape) == 2 else "as_vector"
         return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))

@@ -25,6 +25,7 @@ from distvec.array import (
     transposed,
     values,
 )
+from distvec.array.moving import scans
 from distvec.array.namespace import check_version
 from distvec.array.operators import Arithmetic
 from distvec.diagnostics.draw import Explanation, draw
@@ -151,7 +152,8 @@ class DistArray(Arithmetic):
     var, std = statistics.var, statistics.std
     dot, __matmul__ = products.dot, products.matmul_operator
     __rmatmul__ = products.matmul_reflected
-    cumsum, sort = rows.cumsum, rows.sort_in_place
+    cumsum, cumprod = scans.cumsum, scans.cumprod
+    sort = rows.sort_in_place
     argsort = rows.argsort
     reshape, ravel, squeeze = creation.reshape_method, creation.ravel, creation.squeeze
     flatten = creation.ravel

@@ -22,6 +22,11 @@ WITH_AXIS = {
     np.nanvar, np.nanstd, np.nanmin, np.nanmax, *LOCATING,
 }  # fmt: skip
 
+RUNNING = {
+    np.cumsum, np.cumprod, np.cumulative_sum, np.cumulative_prod, np.nancumsum, np.nancumprod,
+}  # fmt: skip
+"""Running results along an axis, in tables."""
+
 OF_EITHER = {np.einsum, np.cov, np.corrcoef}
 """What takes tables and transposes of tables."""
 

@@ -29,6 +29,7 @@ from distvec.array import (
 )
 from distvec.array.einsum import einsum
 from distvec.array.handle import Handle
+from distvec.array.moving import scans
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
@@ -85,6 +86,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **choosing.numpy_functions(),
         **numpy_statistics.numpy_functions(),
         **rows.numpy_functions(),
+        **scans.numpy_functions(),
         **shaping.numpy_functions(),
         **products.numpy_functions(),
         **linear_algebra.numpy_functions(),

@@ -15,11 +15,8 @@ import numpy as np
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reductions import axis_of, max, sum
-from distvec.array.shaping.joining import concatenate
-from distvec.graph import build
-from distvec.graph.dtypes import check_dtype
 from distvec.graph.shapes import on_client
-from ps_backend.program.types import array_type, client_type, summed
+from ps_backend.program.types import client_type
 
 A = TypeVar("A", bound=Arithmetic)
 
@@ -57,46 +54,6 @@ def _peak(x: A, axis: Any) -> A:
     """The largest elements along ``axis``, 0 where that is not finite."""
     peak = max(x, axis, keepdims=True)
     return elementwise(x, "where", elementwise(x, "isfinite", peak), peak, 0.0)
-
-
-def cumulative_sum(
-    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> A:
-    """Running sums along the rows of a table, ``axis=1``; lazy."""
-    return _cumulative(x, "cumsum", axis, dtype, include_initial)
-
-
-def cumulative_prod(
-    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> A:
-    """Running products along the rows of a table, ``axis=1``; lazy."""
-    return _cumulative(x, "cumprod", axis, dtype, include_initial)
-
-
-def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:
-    over = _own_axis(x, name, axis)
-    kind = summed(x.dtype.name) if dtype is None else check_dtype(dtype)
-    with x.session.holders.lock:
-        graph, node = x.session.graph, build.cast(x.session.graph, x.node, kind)
-        if node.on_client:
-            type = client_type(kind, node.type.shape)
-            result = on_client(graph, "client.cumulative", (node,), type, (name, over))
-        else:
-            node = build.cast(graph, node, summed(kind.name))
-            result = build.cast(graph, graph.make(f"row_{name}", (node,), node.type), kind)
-        found = x.like(result)
-    if not include_initial:
-        return found
-    first = x.like(
-        graph.make("fill", (graph.constant(name == "cumprod", kind),), _of_width(found, 1))
-    )
-    joined: A = concatenate([first, found], axis=1)
-    return joined
-
-
-def cumsum(x: A, axis: Any = None, dtype: Any = None) -> A:
-    """As ``numpy.ndarray.cumsum``."""
-    return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
 def sort(x: A, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> A:
@@ -146,17 +103,9 @@ def _own_axis(x: Arithmetic, name: str, axis: Any) -> int:
     return int(axis)
 
 
-def _of_width(x: Arithmetic, width: int) -> Any:
-    return array_type(x.space, x.dtype, (width,))
-
-
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
-        np.cumulative_sum: cumulative_sum,
-        np.cumulative_prod: cumulative_prod,
-        np.cumsum: lambda x, axis=None: cumulative_sum(x, axis=axis),
-        np.cumprod: lambda x, axis=None: cumulative_prod(x, axis=axis),
         np.sort: lambda x, axis=-1, kind=None, order=None, *, stable=None: sort(x, axis=axis),
         np.argsort: lambda x, axis=-1, kind=None, order=None, *, stable=None: argsort(x, axis=axis),
     }

@@ -20,6 +20,7 @@ from distvec.array.exchanged import (
     ELEMENTWISE,
     LOCATING,
     OF_EITHER,
+    RUNNING,
     WITH_AXIS,
     exchanged,
     flipped,
@@ -133,6 +134,8 @@ class Transposed(ByColumns):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "reduce":
             return self._reduced(ufunc.reduce, kwargs.pop("axis", 0), **kwargs)
+        if method == "accumulate":
+            return self._running(ufunc.accumulate, kwargs.pop("axis", 0), **kwargs)
         if method != "__call__":
             raise TypeError(_unavailable(f"{ufunc.__name__}.{method}"))
         if ufunc in _PRODUCTS:
@@ -161,6 +164,8 @@ class Transposed(ByColumns):
             return self.table.__array_function__(func, types, args, kwargs)
         if func in ELEMENTWISE:
             return _transposed(func(*map(flipped, args), **kwargs))
+        if func in RUNNING:
+            return self._running(func, *args[1:], **kwargs)
         if func not in WITH_AXIS:
             raise TypeError(_unavailable(func.__name__))
         return self._reduced(func, *args[1:], **kwargs)
@@ -177,6 +182,32 @@ class Transposed(ByColumns):
             kwargs["weights"] = kwargs["weights"].T
         result = func(self.table, axis=exchanged(axis), **kwargs)
         return _transposed(result) if kwargs.get("keepdims") else result
+
+    def _running(
+        self, func: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any
+    ) -> Any:
+        """A function whose results along an axis are a table, and the transpose of that here."""
+        if axis is None:
+            raise TypeError(
+                f"numpy.{func.__name__} of a table that is split by columns takes an axis; of all "
+                f"elements in a row: x.numpy() and call it on that"
+            )
+        (target,) = (None,) if out is None else out if isinstance(out, tuple) else (out,)
+        if target is not None and not isinstance(target, Transposed):
+            raise TypeError(f"numpy.{func.__name__}: out= must be split by columns as well")
+        result = func(self.table, axis=exchanged(axis), dtype=dtype, **kwargs)
+        if target is None:
+            return transpose(result)
+        target.table.assign(result, func.__name__)
+        return target
+
+    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """As ``numpy.cumsum``, along an axis."""
+        return self._running(np.cumsum, axis, dtype, out)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """As ``numpy.cumprod``, along an axis."""
+        return self._running(np.cumprod, axis, dtype, out)
 
     sum, prod, mean = _reduction(np.sum), _reduction(np.prod), _reduction(np.mean)
     var, std = _reduction(np.var), _reduction(np.std)

@@ -75,7 +75,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.columns": lambda x, start, stop, step: x[..., start:stop:step],
         "client.item": lambda x, *encoded: x[_key(encoded)],
         "client.put": _put,
-        "client.cumulative": lambda x, op, axis: getattr(np, op)(x, axis=axis),
+        "client.accumulate": lambda x, op, axis, dtype: getattr(np, op).accumulate(x, axis, dtype),
         "client.sort": _sort,
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
         "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),

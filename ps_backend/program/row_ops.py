@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import ops
+from ps_backend.program.scans import SCANS, Scan
 from ps_backend.program.types import Row, ValueType, summed, widest
 
 Values = tuple[ValueType, ...]
@@ -228,9 +229,12 @@ def _places_in_rows(values: Values, params: Params) -> ValueType:
     return ValueType("int64", values[0].row)
 
 
-def _running(values: Values, params: Params) -> ValueType:
-    width(values[0])
-    return ValueType(summed(values[0].dtype).name, values[0].row)
+def _running(scan: Scan) -> Callable[[Values, Params], ValueType]:
+    def result(values: Values, params: Params) -> ValueType:
+        width(values[0])
+        return ValueType(scan.result(np.dtype(values[0].dtype)).name, values[0].row)
+
+    return result
 
 
 def _row_sort(out: Any, place: Place, x: Any) -> Any:
@@ -253,9 +257,9 @@ def _row_argsort(out: Any, place: Place, x: Any) -> Any:
     return out
 
 
-def _accumulate(ufunc: np.ufunc) -> Callable[..., Any]:
+def _accumulate(scan: Scan) -> Callable[..., Any]:
     def run(out: Any, place: Place, x: Any) -> Any:
-        ufunc.accumulate(x, axis=1, dtype=_wide(out.dtype), out=out)
+        scan.ufunc.accumulate(x, axis=1, dtype=scan.accumulator(out.dtype), out=out)
         return out
 
     return run
@@ -305,8 +309,7 @@ _ROWS = (
     RowOp("matmul", 2, _product_of, _matmul, held=1, products=True),
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
-    RowOp("row_cumsum", 1, _running, _accumulate(np.add)),
-    RowOp("row_cumprod", 1, _running, _accumulate(np.multiply)),
+    *(RowOp(scan.along_rows, 1, _running(scan), _accumulate(scan)) for scan in SCANS.values()),
     RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
     RowOp("place", 3, _placed, _place, held=2, slots=1),
 )

@@ -7,12 +7,13 @@ the blocks, which gives the *carry* into each, then each block from its carry on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from ps_backend.program.types import dtype_of, widest
+from ps_backend.program.movements import Movement, MovementTypes, Params, register
+from ps_backend.program.types import ArrayType, dtype_of, widest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Scan:
     of_floats: float | None = None
     """That of floats, where it is another one: joined to it, no value changes one bit."""
     of_integers: str = ""
-    """``"least"``, ``"greatest"`` or ``"ones"``: that of integers, where it depends on the dtype."""
+    """``"least"``, ``"greatest"`` or ``"ones"``: that of integers, which depends on the dtype."""
     rounds: bool = False
     """Results of floats depend on the order in which they are joined."""
     truth: bool = False
@@ -36,12 +37,26 @@ class Scan:
         """NumPy's name of the ufunc."""
         return self.ufunc.__name__
 
+    @property
+    def kind(self) -> str:
+        """The movement that computes the running results of an array."""
+        return f"accumulate_{self.name}"
+
+    @property
+    def along_rows(self) -> str:
+        """The row op that computes them along each row."""
+        return f"row_accumulate_{self.name}"
+
     def result(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of NumPy's running results of values of ``dtype``.
 
         ``TypeError`` where it has none, or one that servers have not.
         """
         return _result(self.name, dtype.name)
+
+    def gives(self, dtype: np.dtype[Any]) -> bool:
+        """Whether results may be asked for in ``dtype``, to which values are cast first."""
+        return self.ufunc in (np.add, np.multiply) or self.result(dtype) == dtype
 
     def accumulator(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype in which results of ``dtype`` are computed."""
@@ -87,3 +102,24 @@ SCANS: dict[str, Scan] = {row.name: row for row in _ROWS}
 @lru_cache(maxsize=256)
 def _result(name: str, dtype: str) -> np.dtype[Any]:
     return dtype_of(SCANS[name].ufunc.accumulate(np.ones(1, dtype)).dtype.name)
+
+
+# --- movements ----------------------------------------------------------------------------------
+
+
+def _check_scan(scan: Scan, types: MovementTypes, params: Params) -> None:
+    """One array, one of the same space and row; any dtype may be asked for."""
+    (source,), ((number, made),) = types.inputs, types.outputs
+    _need(not types.operands and not params and number == 0, "takes one array")
+    fits = isinstance(made, ArrayType) and (made.space, made.row) == (source.space, source.row)
+    _need(fits, f"makes an array like {source}, not {made}")
+    _need(scan.gives(made.dtype), f"gives no {made.dtype}")
+
+
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise TypeError(what)
+
+
+for _row in _ROWS:
+    register(Movement(_row.kind, 2, partial(_check_scan, _row)))

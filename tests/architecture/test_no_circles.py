@@ -12,6 +12,7 @@ SPARED = (
     "matplotlib",
     "pandas",
     "ps_backend.kernels.compiled",  # numba
+    "ps_backend.kernels.moving.compiled_",  # numba
     "ps_backend.kernels.numexpr_engine",
     "pyarrow",
     "pyspark",

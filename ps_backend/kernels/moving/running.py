@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.program import recurrences
 from ps_backend.program.scans import Scan
 
 Array = npt.NDArray[Any]
@@ -44,12 +45,12 @@ def _has_compiler() -> bool:
 def loop_of(scan: Scan, wide: np.dtype[Any], elements: int) -> Loop:
     """What computes a scan in ``wide``, of an array of so many ``elements`` in all."""
     if wide.itemsize == 8 and is_compiled(elements):
-        from ps_backend.kernels.moving import running_loops as loops
+        from ps_backend.kernels.moving import compiled_running
 
-        number = loops.JOINS.get(scan.name)
+        number = compiled_running.JOINS.get(scan.name)
         if number is not None:
-            return lambda x, state, y: loops.accumulate(number, x, state, y)
-    return lambda x, state, y: _accumulate(scan.ufunc, x, state, y)
+            return partial(compiled_running.accumulate, number)
+    return partial(_accumulate, scan.ufunc)
 
 
 def _accumulate(ufunc: np.ufunc, x: Array, state: Array, y: Array) -> None:
@@ -106,11 +107,11 @@ def recur(a: Array, b: Array, state: Array, y: Array, elements: int) -> None:
     of them. A ``y`` with fewer rows than ``b`` is written over and over.
     """
     most = min(chunk_rows(b.shape[1]), len(y))
-    loop = _recur
+    loop = recurrences.recur
     if is_compiled(elements):
-        from ps_backend.kernels.moving import running_loops as loops
+        from ps_backend.kernels.moving import compiled_running
 
-        loop = loops.recur
+        loop = compiled_running.recur
     for low, high in _chunks(len(b), most):
         out = y[low:high] if len(y) >= len(b) else y[: high - low]
         factors = a[low:high] if len(a) == len(b) else a
@@ -122,16 +123,3 @@ def recur(a: Array, b: Array, state: Array, y: Array, elements: int) -> None:
 
 def _as_float(x: Array) -> Array:
     return x.astype(np.float64, copy=False)
-
-
-def _recur(a: Array, b: Array, state: Array, y: Array) -> None:
-    """As the compiled loop, by Python's floats."""
-    for column in range(b.shape[1]):
-        factors = a[:, column if a.shape[1] > 1 else 0].tolist()
-        if len(factors) < len(b):
-            factors *= len(b)
-        last, found = float(state[column]), []
-        for factor, term in zip(factors, b[:, column].tolist(), strict=True):
-            last = factor * last + term
-            found.append(last)
-        y[:, column], state[column] = found, last

@@ -2,12 +2,19 @@
 
 ``phase``  what such a function works with: its part of the arrays, its workspace, the others'
 ``run``    phases within programs
+``blocks`` the blocks of a server's part, shared out to threads
+
+The other modules are those of ``SUBJECTS``: each has a function ``phases``, which says by kind the
+functions that it has.
 """
 
 from __future__ import annotations
 
 from ps_backend.program import movements
+from ps_backend.server.movements import scans
 from ps_backend.server.movements.phase import Run
+
+SUBJECTS = (scans,)
 
 PHASES: dict[str, tuple[Run, ...]] = {}
 """By kind, the functions of its phases."""
@@ -20,3 +27,8 @@ def register(kind: str, *phases: Run) -> None:
         raise ValueError(f"{kind} has {row.phases} phases, got {len(phases)} functions")
     if PHASES.setdefault(kind, phases) is not phases:
         raise ValueError(f"there are phases of {kind!r} already")
+
+
+for _subject in SUBJECTS:
+    for _kind, _phases in _subject.phases().items():
+        register(_kind, *_phases)

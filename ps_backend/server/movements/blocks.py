@@ -44,7 +44,7 @@ def each_block(
     low, high = phase.range_of(space)
     blocks, size = blocks_of(phase, space), space.block_size
     width = max((type.width for type in phase.call.arrays if type.space == space), default=1)
-    threads = min(thread_count(), blocks) if (high - low) * width > _ALONE else min(1, blocks)
+    threads = 1 if (high - low) * width <= _ALONE else min(thread_count(), blocks)
     shape, dtype = scratch
     own = [phase.scratch(shape, dtype) for _ in range(threads)]
     per_slice = max(1, _SLICE // (size * width))
@@ -57,7 +57,7 @@ def each_block(
         past = min(first + per_slice * threads, blocks)
         cuts = np.linspace(first, past, threads + 1).astype(np.int64).tolist()
         if threads == 1:
-            run(*cuts, own[0])
+            run(first, past, own[0])
         else:
             list(pool().map(run, cuts[:-1], cuts[1:], own))
         phase.pause()

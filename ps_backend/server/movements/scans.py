@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.moving import running, scaled
-from ps_backend.program.scans import RECURRENCE, SCANS, Scan
+from ps_backend.program import recurrences
+from ps_backend.program.scans import SCANS, Scan
 from ps_backend.program.spaces import Space
 from ps_backend.server.movements.blocks import as_table, blocks_of, each_block
 from ps_backend.server.movements.phase import Phase, Piece, Run
@@ -27,12 +28,12 @@ Array = npt.NDArray[Any]
 _FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
-def functions() -> dict[str, tuple[Run, ...]]:
+def phases() -> dict[str, tuple[Run, ...]]:
     """By kind, the functions of the phases."""
     scans = {
         scan.kind: (partial(_totals, scan), partial(_results, scan)) for scan in SCANS.values()
     }
-    return {**scans, RECURRENCE: (_recurrence_totals, _recurrence)}
+    return {**scans, recurrences.KIND: (_recurrence_totals, _recurrence)}
 
 
 class _Scanning:
@@ -150,7 +151,7 @@ def _recurrence(phase: Phase) -> None:
     this = _Recurring(phase)
     (made,) = phase.outputs.values()
     y = as_table(made)
-    names = {"ends": _FLOAT}
+    names: dict[str, np.dtype[Any]] = {"ends": _FLOAT}
     if not this.is_constant:
         names |= {"fractions": _FLOAT, "exponents": _INT}
     found = _fetched(phase, this.space, this.width, names)

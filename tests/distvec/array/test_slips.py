@@ -25,7 +25,7 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("ps.dot(x, x)", AttributeError, "write distvec.dot(...)"),
     ("ps.share(x)", AttributeError, "PSContext.get_or_create(spark)"),
     ("ps.median(x)", AttributeError, "numpy.median(x.numpy())"),
-    ("x.cumsum()", TypeError, "x.numpy()"),
+    ("np.subtract.accumulate(x)", TypeError, "accumulate of add"),
     ("x.cumulative()", AttributeError, "has no attribute"),
     ("x.collect()", AttributeError, "x.numpy()"),
     ("dv.Session('localhost:7070')", TypeError, "distvec.connect('host:port')"),

@@ -224,8 +224,8 @@ def test_what_is_done_within_each_row(clients, n, k, dtype):
         rows.step("row_sort", 0, params=(1, 1)),
         rows.step("row_argsort", 0, params=(0, 1), dtype="int64"),
         rows.step("row_argsort", 0, params=(1, 1), dtype="int64"),
-        rows.step("row_cumsum", 0, dtype=running),
-        rows.step("row_cumprod", 0, dtype=running),
+        rows.step("row_accumulate_add", 0, dtype=running),
+        rows.step("row_accumulate_multiply", 0, dtype=running),
     ]
     got, _ = run(clients, rows, outputs)
     backwards = np.argsort(x[:, ::-1], axis=1, kind="stable")[:, ::-1]

@@ -134,7 +134,7 @@ def test_the_users_setting_of_blas_stays_as_it_was() -> None:
     assert blas_threads() == before
 
 
-OPS = ("add", "subtract", "negative", "backwards", "row_cumsum", "row_sort", "least")
+OPS = ("add", "subtract", "negative", "backwards", "row_accumulate_add", "row_sort", "least")
 
 
 def step(rows: Rows, values: list[np.ndarray], op: str, a: int, b: int) -> None:
@@ -153,7 +153,7 @@ def step(rows: Rows, values: list[np.ndarray], op: str, a: int, b: int) -> None:
         case "row_sort":
             rows.step(op, a, params=(0, 0))
             values.append(np.sort(x, axis=1))
-        case "negative" | "row_cumsum":
+        case "negative" | "row_accumulate_add":
             rows.step(op, a)
             values.append(-x if op == "negative" else np.cumsum(x, axis=1))
         case _:

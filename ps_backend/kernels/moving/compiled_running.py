@@ -6,7 +6,7 @@ register. Two arguments may be the same array: each element is read before it is
 
 from __future__ import annotations
 
-from numba import njit  # type: ignore[attr-defined]
+from numba import njit
 
 JOINS = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3, "fmax": 4, "fmin": 5}
 """By the name of a ufunc its number; a loop is compiled once for all, as it tests that outside."""
