@@ -34,10 +34,11 @@ from distvec.array.nan_functions import (
     nansum,
     nanvar,
 )
-from distvec.array.products import dot, matmul, norm, outer, tensordot, vdot, vecdot
+from distvec.array.products import dot, matmul, norm, tensordot, vdot, vecdot
 from distvec.array.real_functions import nan_to_num
 from distvec.array.reductions import count_nonzero, mean
 from distvec.array.rows import log_softmax, logsumexp, softmax
+from distvec.array.shaping.grids import outer
 from distvec.array.statistics import average, ptp, std, var
 from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local

@@ -28,6 +28,7 @@ from distvec.array import (
 from distvec.array.moving import scans
 from distvec.array.namespace import check_version
 from distvec.array.operators import Arithmetic
+from distvec.array.shaping import diagonals, repeating, turning
 from distvec.diagnostics.draw import Explanation, draw
 from distvec.graph.expr import Buffer
 from distvec.planner.plan import Template
@@ -174,6 +175,8 @@ class DistArray(Arithmetic):
         return choosing.take(self, indices, axis, mode=mode)
 
     put = choosing.put
+    repeat, swapaxes = repeating.repeat, turning.swapaxes
+    diagonal, trace = diagonals.diagonal, diagonals.trace
 
     def fill(self, value: Any) -> None:
         """Let every element be ``value``."""

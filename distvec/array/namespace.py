@@ -16,7 +16,7 @@ from distvec.array.handle import Home
 from distvec.array.moving import scans
 from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
-from distvec.array.shaping import joining
+from distvec.array.shaping import grids, joining
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
@@ -65,7 +65,7 @@ class _Linalg:
 
     vecdot = staticmethod(products.vecdot)
     matmul = staticmethod(products.matmul)
-    outer = staticmethod(products.outer)
+    outer = staticmethod(grids.outer)
     matrix_transpose = staticmethod(transposed.matrix_transpose)
 
 

@@ -87,8 +87,8 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **numpy_statistics.numpy_functions(),
         **rows.numpy_functions(),
         **scans.numpy_functions(),
-        **shaping.numpy_functions(),
         **products.numpy_functions(),
         **linear_algebra.numpy_functions(),
+        **shaping.numpy_functions(),
         np.einsum: einsum,
     }

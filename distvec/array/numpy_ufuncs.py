@@ -12,6 +12,7 @@ from distvec.array import add_at, creation, functions, products, reductions
 from distvec.array.moving.scans import accumulate
 from distvec.array.operators import Arithmetic, Deferred, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, stored_in, target_of
+from distvec.array.shaping.grids import outer
 from distvec.array.signatures import as_arrays, check_bound
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops, reducers
@@ -75,10 +76,8 @@ def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> An
             f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
             f"than {creation.MOST_RANK} axes; take vectors"
         )
-    if 0 not in ranks:
-        (like,) = as_arrays((first,))
-        first = creation.reshape(like, (len(like), 1))
-    return function(first, second, **kwargs)
+    applied = partial(function, **kwargs)
+    return applied(first, second) if 0 in ranks else outer(first, second, function=applied)
 
 
 def _check_free(function: Any, kwargs: dict[str, Any]) -> None:

@@ -284,7 +284,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.dot: dot,
         np.vdot: vdot,
         np.inner: inner_product,
-        np.outer: outer,
         np.tensordot: lambda a, b, axes=2: tensordot(a, b, axes=axes),
         np.linalg.norm: norm,
         np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: norm(

@@ -93,7 +93,7 @@ class Descent:
         if node.known or node.on_client:
             return 0
         if node.op in MOVES:
-            joins = node.op == VIEW or (node.op == SPREAD and node.params[1] == 1)
+            joins = node.op == VIEW or (node.op == SPREAD and abs(node.params[1]) == 1)
             return 0 if joins and _has_one_width(node) else _TOO_MANY
         row = ops.TABLE.get(node.op)
         if row.costly if row is not None else node.op not in _OF_SLOTS:
@@ -113,8 +113,9 @@ class Descent:
             return self._view(source.args[0], space, first + stride * start, stride * step)
         if (start, step) == (0, 1) and space == source.type.space:
             return source
-        if source.op == SPREAD and not source.known and step == source.params[1] == 1:
-            return self._shifted(source.args[0], space, source.params[0] - start)
+        if source.op == SPREAD and not source.known and _are_units(step, source.params[1]):
+            first, stride = source.params
+            return self._shifted(source.args[0], space, step * (first - start), step * stride)
         if not self._is_cheap(source, _MOST_STEPS):
             return moves.view(self._graph, source, space, start, step)
         if source.op == "iota":
@@ -139,9 +140,12 @@ class Descent:
             first, stride = source.params
             base = source.args[0]
             if stride == step:
-                return self._shifted(base, space, start - first)
-        if source.op == SPREAD and not source.known and step == source.params[1] == 1:
-            return self._shifted(source.args[0], space, source.params[0] + start)
+                return self._shifted(base, space, start - first, 1)
+            if _are_units(step, stride):
+                return self._shifted(base, space, start - step * stride * first, step * stride)
+        if source.op == SPREAD and not source.known and _are_units(step, source.params[1]):
+            first, stride = source.params
+            return self._shifted(source.args[0], space, start + step * first, step * stride)
         most = _MOST_SPREAD if 2 * source.type.space.length >= space.length else _MOST_STEPS
         if source.op == "iota" and step == 1:
             return self._line(space, -start, 1)
@@ -149,11 +153,11 @@ class Descent:
             return moves.spread(self._graph, source, space, start, step)
         return self._each(source, space, start, step, SPREAD)
 
-    def _shifted(self, base: Node, space: Space, by: int) -> Node:
-        """Slot ``i`` reads slot ``i - by`` of ``base``, where there is one."""
-        if not by and base.type.space == space:
+    def _shifted(self, base: Node, space: Space, by: int, step: int) -> Node:
+        """Slot ``by + step * i`` reads slot ``i`` of ``base``, where there is one."""
+        if (by, step) == (0, 1) and base.type.space == space:
             return base
-        return moves.spread(self._graph, base, space, by, 1)
+        return moves.spread(self._graph, base, space, by, step)
 
     # --- both ---------------------------------------------------------------------------------
 
@@ -169,6 +173,11 @@ class Descent:
             self._note(found)
             self._made[key] = found
         return found
+
+
+def _are_units(*steps: int) -> bool:
+    """Whether all are 1 or -1: then no slot is left out."""
+    return all(abs(step) == 1 for step in steps)
 
 
 def _has_one_width(node: Node) -> bool:

@@ -161,4 +161,4 @@ def run_all(examples: Iterable[str]) -> dict[str, Trial]:
     """Every example on two servers in this process, by its text."""
     with dv.local(servers=2, in_process=True) as session:
         operands = Operands(session)
-        return {text: run(text, session, operands) for text in dict.fromkeys(examples)}
+        return {text: run(text, session, operands) for text in sorted(set(examples))}

@@ -14,7 +14,7 @@ from docs.numpy_examples.trial import Trial, difference
 
 Tried = dict[str, list[Trial]]
 
-ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))"}
+ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))", "np.meshgrid(x, y)"}
 """What brings all elements to the client, and the page says so."""
 
 

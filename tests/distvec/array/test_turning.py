@@ -70,3 +70,12 @@ def test_what_a_roll_moves(sessions: dict[int, dv.Session], servers: int) -> Non
     assert _cost(ps, np.roll(t, 3)) == (1, servers * 16), "a whole row"
     assert _cost(ps, np.flip(t, 1)) == (1, 0)
     assert_plan(np.roll(x, 3) - x, messages=1, sweeps=1, vectors_read=1, vectors_written=1)
+
+
+def test_what_is_turned_round_on_the_way_is_not_stored(ps: dv.Session) -> None:
+    x, y = ps.array(np.arange(3000.0)), ps.array(np.arange(2000.0))
+    around = np.concatenate([x[::-1], 2 * y[5:]])[::-1] + np.flip(np.append(y[3:], x))[2:]
+    assert_plan(around, messages=1, sweeps=1, vectors_read=2)
+    a, b = x.numpy(), y.numpy()
+    expected = np.concatenate([a[::-1], 2 * b[5:]])[::-1] + np.flip(np.append(b[3:], a))[2:]
+    assert np.array_equal(around.numpy(), expected)
