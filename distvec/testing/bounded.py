@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.testing import bounded_reductions, error_bounds
+from distvec.testing import bounded_movements, bounded_reductions, error_bounds
 from distvec.testing.error_bounds import Undecidable
 from distvec.testing.operations import ELEMENTWISE
 from ps_backend.program import ops
@@ -152,8 +152,8 @@ class Bounded(NDArrayOperatorsMixin):
             return _with_bound("where", args, np.where(*given))
         if func in _COMPOSED:
             return _COMPOSED[func](*args)
-        reduction = bounded_reductions.BY_FUNCTION.get(func)
-        return NotImplemented if reduction is None else Bounded(*reduction(*args, **kwargs))
+        estimate = _ESTIMATES.get(func)
+        return NotImplemented if estimate is None else Bounded(*estimate(*args, **kwargs))
 
     def _become(self, other: Bounded) -> Self:
         self.value, self.error, self.magnitude = other.value, other.error, other.magnitude
@@ -179,6 +179,8 @@ def _var(x: Any) -> Any:
 def _ptp(x: Any) -> Any:
     return np.max(x) - np.min(x)
 
+
+_ESTIMATES = bounded_reductions.BY_FUNCTION | bounded_movements.BY_FUNCTION
 
 _COMPOSED: dict[Any, Callable[..., Any]] = {np.linalg.norm: _norm, np.var: _var, np.ptp: _ptp}
 """What is made of other reductions."""

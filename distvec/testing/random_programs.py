@@ -16,6 +16,14 @@ from distvec.testing.program import Instruction, Machine, Program, bounded_machi
 from distvec.testing.strategies import lengths, scalars, vectors
 from ps_backend.program.types import DTYPES
 
+MOVEMENTS = (
+    Operation("roll", 1, lambda x: np.roll(x, 3)),
+    Operation("running_sum", 1, lambda x: np.cumsum(x) / (1.0 + len(x))),
+    Operation("sorted", 1, lambda x: np.sort(x)),
+    Operation("in_order_of", 2, lambda x, y: x[np.argsort(y, stable=True)]),
+)
+"""For which elements change place, and so server."""
+
 COMBINATIONS = (
     Operation("axpy", 3, lambda s, x, y: s * x + y),
     Operation("mix", 2, lambda x, y: 0.5 * x - y / 4.0),
@@ -180,7 +188,7 @@ def _combination(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | N
 
 
 def _piece(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
-    operation = draw(st.sampled_from(PIECES))
+    operation = draw(st.sampled_from(PIECES + MOVEMENTS))
     if not _names(machine, _is_main):
         return None
     operands = tuple(_pick(draw, machine, _is_main) for _ in range(operation.arity))
