@@ -15,6 +15,8 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
+from ps_backend.program.movements import MovementCall, MovementTypes
+from ps_backend.program.scans import SCANS
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
@@ -103,3 +105,26 @@ def test_a_killed_one_is_lost(servers):
         assert time.monotonic() - began < 12
         ((found,),) = client.run(Program((SweepCall(DOT, SECOND, (y, y), (), ()),)))
         assert found.sum() == pytest.approx(X[:1000] @ X[:1000])
+
+
+def test_one_that_dies_in_the_middle_of_a_movement_is_named(servers):
+    """Its neighbour waits for what it has left; then the movement is over, and all else goes on."""
+    with connect(servers) as client:
+        x, out, workspace = put(client, SPACE, np.arange(4096)), client.new_id(), client.new_id()
+        y = put(client, SECOND, X[:1000])
+        ints = array_type(SPACE, np.int64)
+        types = MovementTypes((ints,), (), ((0, ints),))
+        first, second = (
+            MovementCall(SCANS["add"].kind, k, workspace, types, (x,), (), (out,), ())
+            for k in range(2)
+        )
+        client.run(Program(before=(first,)))
+        os.kill(servers.pids[0], signal.SIGKILL)
+        began = time.monotonic()
+        with pytest.raises(ServerLost, match=f"server {servers.addresses[0]} does not answer"):
+            client.run(Program(before=(second,)))
+        assert time.monotonic() - began < 15
+        client.free([workspace])
+        ((found,),) = client.run(Program((SweepCall(DOT, SECOND, (y, y), (), ()),)))
+        assert found.sum() == pytest.approx(X[:1000] @ X[:1000])
+        assert client.status()[-1].buffers == 2  # x and y: what the movement had left is freed

@@ -1,0 +1,177 @@
+"""Phases of movements: each runs once, in its turn, and a movement that fails has changed nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_backend.client import Client
+from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget, PSError
+from ps_backend.in_process import connect_in_process
+from ps_backend.program import scans
+from ps_backend.program.movements import MovementCall, MovementTypes
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.program.types import ValueType, array_type, client_type
+from ps_backend.server.service import Service
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.movements import encode_movement
+from tests.ps_backend.helpers import AXPY, QUICK, Faulty, in_process, put
+from tests.ps_backend.requests import Sender
+
+SPACE = DenseSpace(5000)
+INTS = array_type(SPACE, np.int64)
+X = np.random.default_rng(0).integers(-1000, 1000, SPACE.length)
+SUM = scans.SCANS["add"].kind
+
+
+def phase(number: int, workspace: int, x: int, out: int, kind: str = SUM) -> MovementCall:
+    types = MovementTypes((INTS,), (), ((0, INTS),))
+    return MovementCall(kind, number, workspace, types, (x,), (), (out,), ())
+
+
+def running_sum(client: Client, x: int) -> int:
+    """The buffer of the running sums of ``x``, by two programs."""
+    workspace, out = client.new_id(), client.new_id()
+    for number in range(2):
+        client.run(Program(before=(phase(number, workspace, x, out),)))
+    client.free([workspace])
+    return out
+
+
+@given(
+    st.integers(1, 3), st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8)
+)
+def test_each_phase_runs_once_whatever_is_lost(servers, faults):
+    left = list(faults)
+    transports = [
+        Faulty(t, lambda r: left.pop() if left and r.sequence else "ok")
+        for t in in_process(servers)
+    ]
+    with Client(transports, retry=QUICK) as client:
+        x = put(client, SPACE, X)
+        out = running_sum(client, x)
+        assert client.read(out, INTS).tolist() == X.cumsum().tolist()
+        client.free([x, out])
+        put(client, DenseSpace(1), [0])  # takes the frees along
+        assert {server.buffers for server in client.status()} <= {0, 1}
+
+
+def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
+    with connect_in_process(2) as client:
+        x, out, workspace = put(client, SPACE, X), client.new_id(), client.new_id()
+        first, second = (phase(number, workspace, x, out) for number in range(2))
+
+        def refused(movement: MovementCall, error: type[PSError], why: str, **fields: int) -> None:
+            with pytest.raises(error, match=why):
+                client.run(Program(before=(replace(movement, **fields),)))
+
+        refused(second, BufferLost, "left in workspace")
+        client.run(Program(before=(first,)))
+        refused(first, InvalidProgram, "exists already")
+        refused(second, InvalidProgram, "exists already", workspace=x, phase=0)
+        refused(second, InvalidProgram, "exists already", outputs=(x,))
+        refused(second, BufferLost, "buffer", inputs=(99,))
+        client.run(Program(before=(second,)))
+        refused(second, InvalidProgram, "phase 1 .* came after phase 1", outputs=(99,))
+        assert client.read(out, INTS).tolist() == X.cumsum().tolist()
+
+
+BAD = {
+    "a kind that nobody knows": (dict(kind="shuffle"), "no movement 'shuffle'"),
+    "a phase too many": (dict(phase=2), "phases 0 .. 1, got 2"),
+    "an input too few": (dict(inputs=()), "more or fewer arrays"),
+    "an output that the client keeps": (dict(outputs=(0,)), "more or fewer arrays"),
+    "written over": (dict(outputs=(1,), inputs=(1,)), "writes what it reads"),
+    "parameters": (dict(params=(1,)), "does not take such arguments"),
+    "another dtype": (
+        dict(types=MovementTypes((INTS,), (), ((0, client_type(np.dtype(bool))),)), outputs=(0,)),
+        "does not take such arguments",
+    ),
+    "alone": (dict(whole=True), "for a single server"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_movement_is_refused_in_a_sentence(name):
+    fields, why = BAD[name]
+    with connect_in_process(2) as client:
+        x = put(client, SPACE, X)
+        call = replace(phase(0, client.new_id(), x, client.new_id()), **fields)
+        with pytest.raises(InvalidProgram, match=why):
+            client.run(Program(before=(call,)))
+        assert [server.buffers for server in client.status()] == [1, 1]
+
+
+def test_a_program_with_movements_gives_no_memory_away():
+    with connect_in_process(2) as client:
+        x, y, out = put(client, SPACE, X * 1.0), put(client, SPACE, X * 1.0), client.new_id()
+        sweep = SweepCall(AXPY, SPACE, (x, y), (2.0,), (out,), donors=(y,))
+        ints = put(client, SPACE, X)
+        first = phase(0, client.new_id(), ints, client.new_id())
+        with pytest.raises(InvalidProgram, match="gives no memory away"):
+            client.run(Program((sweep,), before=(first,)))
+        assert client.read(y, array_type(SPACE, float)).tolist() == X.tolist()
+
+
+def test_operands_are_of_the_size_that_is_said_and_not_too_large():
+    with connect_in_process(2) as client:
+        call = phase(0, client.new_id(), put(client, SPACE, X), client.new_id())
+        types = replace(call.types, operands=(ValueType("float64", (1 << 20,)),))
+        large = replace(call, types=types, operands=(np.zeros(1 << 20),))
+        with pytest.raises(ValueError, match="put the large ones on the servers"):
+            client.run(Program(before=(large,)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (dict(kind="k" * 1000), "kind of a movement"),
+        (dict(values=b"123"), "operands of 0 bytes came as 3"),
+        (dict(inputs=[pb.Array(space=pb.Space(kind="dense", length=8), dtype="text")]), "dtype"),
+        (dict(inputs=[pb.Array(space=pb.Space(kind="dense", length=1 << 60))]), "length"),
+        (dict(operands=[pb.ValueType(dtype="bool", row=(2,))], values=b"\x07\x08"), "no bool"),
+    ],
+)
+def test_strangers_are_told_what_is_wrong(fields, why):
+    service = Service(memory=1 << 20)
+    sender = Sender(service)
+    message = encode_movement(phase(0, 5, 6, 7))
+    for name, value in fields.items():
+        message.ClearField(name)
+        message.MergeFrom(pb.MovementCall(**{name: value}))
+    error = sender.error(run=pb.Run(before=[message]))
+    assert why in error.message
+
+
+def test_what_is_fetched_of_a_workspace_is_there():
+    service = Service(memory=1 << 20)
+    sender = Sender(service)
+    sender.write(6, X)
+    whole = encode_movement(phase(0, 5, 6, 7))
+    assert not sender.send(run=pb.Run(before=[whole])).HasField("error")
+    for shelf, why in (
+        (pb.Shelf(workspace=5, name="totals", start=3, count=4), "which has 5 here"),
+        (pb.Shelf(workspace=5, name="nothing"), "has left no 'nothing'"),
+        (pb.Shelf(workspace=6, name="totals"), "left in workspace 6"),
+    ):
+        assert why in sender.error(fetch=pb.Fetch(shelves=[shelf])).message
+
+
+def test_out_of_budget_in_the_middle_loses_nothing():
+    size = 8 * SPACE.length
+    with connect_in_process(2, memory=size + (1 << 15)) as client:
+        x, hog = put(client, SPACE, X), put(client, SPACE, X)
+        workspace, out = client.new_id(), client.new_id()
+        client.run(Program(before=(phase(0, workspace, x, out),)))
+        with pytest.raises(OutOfBudget, match="free arrays"):
+            client.run(Program(before=(phase(1, workspace, x, out),)))
+        assert client.read(x, INTS).tolist() == X.tolist()
+        with pytest.raises(BufferLost):
+            client.read(out, INTS)
+        client.free([workspace, hog])
+        assert client.read(running_sum(client, x), INTS).tolist() == X.cumsum().tolist()
