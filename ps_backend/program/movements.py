@@ -55,6 +55,14 @@ def register(row: Movement) -> None:
     TABLE[row.kind] = row
 
 
+def row_of(kind: str) -> Movement:
+    """The row of that kind; ``InvalidProgram`` if there is none."""
+    row = TABLE.get(kind)
+    if row is None:
+        raise InvalidProgram(f"no movement {kind[:40]!r} is known here")
+    return row
+
+
 @dataclass(frozen=True, slots=True)
 class MovementCall:
     """One phase of a movement, with what it runs on."""
@@ -75,7 +83,7 @@ class MovementCall:
     @property
     def is_last(self) -> bool:
         """Whether the outputs are made in this phase."""
-        return self.whole or self.phase == TABLE[self.kind].phases - 1
+        return self.whole or self.phase == row_of(self.kind).phases - 1
 
     @property
     def arrays(self) -> list[ArrayType]:
@@ -101,9 +109,7 @@ class MovementCall:
 
 def verify_movement(call: MovementCall) -> None:
     """Raise ``InvalidProgram`` unless there is such a movement, and it takes such arguments."""
-    row = TABLE.get(call.kind)
-    if row is None:
-        raise InvalidProgram(f"no movement {call.kind!r} is known here")
+    row = row_of(call.kind)
     if not 0 <= call.phase < row.phases:
         raise InvalidProgram(f"{call.kind} has phases 0 .. {row.phases - 1}, got {call.phase}")
     numbers = [number for number, _ in call.types.outputs]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_OPERAND_BYTES
@@ -84,12 +85,10 @@ def _output_type(message: pb.Output) -> NodeType:
     return client_type(dtype_of(message.kept.dtype), tuple(message.kept.row))
 
 
-def _parts(types: Sequence[ValueType], data: bytes) -> Iterator[bytes]:
+def _parts(types: Sequence[ValueType], data: bytes) -> list[bytes]:
     """The bytes of each operand; ``InvalidProgram`` if they are more or fewer than all take."""
     sizes = [type.row_bytes for type in types]
     if sum(sizes) != len(data):
         raise InvalidProgram(f"operands of {sum(sizes)} bytes came as {len(data)}")
-    low = 0
-    for size in sizes:
-        yield data[low : low + size]
-        low += size
+    ends = accumulate(sizes)
+    return [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]

