@@ -19,27 +19,30 @@ def extremes(indices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_below(indices: Any, starts: Any, length: int, below: Any) -> None:
-    """Write to ``below`` how many indices are less than each of ``starts``."""
+    """Add to ``below`` how many indices are less than each of ``starts``."""
     for k in range(len(starts)):
         start, found = starts[k], 0
         for index in indices:
             found += index + length * (index < 0) < start
-        below[k] = found
+        below[k] += found
 
 
 @njit(cache=True, nogil=True)
 def distribute(
-    indices: Any, starts: Any, length: int, cursors: Any, places: Any, wanted: Any
+    indices: Any, first: int, starts: Any, length: int, cursors: Any, places: Any, wanted: Any
 ) -> None:
-    """Write each index, and where it stood, to the next place of its owner, from ``cursors`` on."""
-    for place in range(len(indices)):
-        index = indices[place]
+    """Write each index, and where it stood, to the next place of its owner, from ``cursors`` on.
+
+    They stood at ``first`` and after.
+    """
+    for k in range(len(indices)):
+        index = indices[k]
         index += length * (index < 0)
         owner = 0
         for start in starts:
             owner += index >= start
         cursor = cursors[owner]
-        places[cursor] = place
+        places[cursor] = first + k
         wanted[cursor] = index
         cursors[owner] = cursor + 1
 
