@@ -17,13 +17,14 @@ from distvec.array import compaction, pieces
 from distvec.array.creation import broadcast_to, filled, reshape
 from distvec.array.handle import Handle, check_session
 from distvec.array.keys import At, Mask, Part, Slice, Take, positions
+from distvec.array.moving.scatter import ASSIGN, scattered
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph.shapes import broadcast_to as stretched
 from distvec.graph.shapes import collected, on_client, reshaped
 from ps_backend.program.types import client_type
 
 _MOST_PLACED = 1 << 18
-"""So many values travel with the program that puts them at indices."""
+"""So many values travel with the program that puts them at indices; more are put there first."""
 
 Shape = tuple[int, ...]
 
@@ -54,8 +55,6 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
         _assign_on_client(x, parts, new)
         return
     rows, chosen = parts[0], _columns(x, parts)
-    if isinstance(rows, Take):
-        rows = _known(x, rows)
     width: Shape = x.shape[1:] if chosen is None else chosen.shape
     if not isinstance(rows, Mask):
         new = _fitted(new, (*_extents(rows), *width))
@@ -168,7 +167,7 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
     if isinstance(rows, Mask):
         return _where(x, rows, new)
     if isinstance(rows, Take):
-        return _placed(x, rows.indices, new)  # type: ignore[arg-type]
+        return _placed(x, rows.indices, new)
     span = Slice(rows.index, 1, 1) if isinstance(rows, At) else rows
     assert isinstance(span, Slice)
     if not span.length:
@@ -224,28 +223,16 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
     return elementwise(x, "where", _as_column(x, mask), _operand(x, new), x)
 
 
-def _known(x: Arithmetic, rows: Take) -> Take:
-    """The same with the indices read, which the client must have."""
-    indices = rows.indices
-    if not isinstance(indices, Arithmetic):
-        return rows
-    if not indices.node.on_client:
-        raise NotImplementedError(
-            "x[indices] = values with indices on the servers: pull them, as in "
-            "x[indices.numpy()] = values, or write x[mask] = values"
-        )
-    return Take(pieces.known_indices(indices, len(x), 0))
-
-
-def _placed(x: Arithmetic, indices: npt.NDArray[np.int64], new: Any) -> Any:
+def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
     """``x`` with ``new`` at ``indices``; of repeated ones the last stays."""
     if not indices.size:
         return x
+    if isinstance(indices, Arithmetic) and indices.node.on_client:
+        indices = pieces.known_indices(indices, len(x), 0)
+    if isinstance(indices, Arithmetic):
+        return scattered(x, ASSIGN, indices, new)
     if indices.size > _MOST_PLACED:
-        raise NotImplementedError(
-            f"x[indices] = values sends the indices along with the program, at most {_MOST_PLACED} "
-            f"of them, not {indices.size}; write x[mask] = values"
-        )
+        return scattered(x, ASSIGN, x.session.array(indices), new)
     graph, shape = x.session.graph, (*indices.shape, *x.shape[1:])
     flat = (indices.size, *x.shape[1:])
     with x.session.holders.lock:

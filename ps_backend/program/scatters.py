@@ -42,7 +42,7 @@ def _check(types: MovementTypes, params: Params) -> None:
     count = 2 - has_base - len(values)
     _need(len(values) < 2 and len(types.operands) == count, "takes a base and values")
     _need(not values or values[0].space == index.space, "needs a value for each index")
-    rows = [one.row for one in (*values, *types.operands)]
+    rows = [one.row for one in values] + [one.row for one in types.operands]
     _need(all(row in ((), (1,), made.row) for row in rows), f"needs rows of {made.row}, not {rows}")
 
 

@@ -259,43 +259,34 @@ class Indexed(Source):
         """As of any source."""
         home, indices = self._home, self._index[low - self._low : high - self._low]
         rows = self._as_rows(scratch.part((high - low) * self.width))
-        kept = _working(self._memory, [4 * len(indices), 8 * len(indices)])
+        count = len(indices)
+        kept = _working(self._memory, [4 * count, 8 * count, self.row_bytes * count])
         places, wanted = kept[0].bytes.view(np.int32), kept[1].bytes.view(np.int64)
+        found = self._as_rows(kept[2].bytes.view(self.dtype))
         bounds = by_owner(indices, self._starts, self._length, places, wanted)
         local = slice(0, 0)
-        later: list[tuple[slice, Array]] = []
         asked: list[Asked] = []
         for (server, _, _), group in zip(home.ranges, map(slice, bounds, bounds[1:]), strict=True):
-            count = group.stop - group.start
             if server == home.here:
                 local = group
-            elif count:
-                (block,) = _working(self._memory, [count * self.row_bytes])
-                body = pb.Gather(array=encode_array(self._number, home.type), count=count)
-                payload = [byte_view(wanted[group])]
-                into = byte_view(block.bytes)
-                asked.append(
-                    neighbours.ask(
-                        server, "gather", body, into, payload=payload, keep=(block, kept)
-                    )
+            elif group.start < group.stop:
+                body = pb.Gather(
+                    array=encode_array(self._number, home.type), count=group.stop - group.start
                 )
-                later.append((group, self._as_rows(block.bytes.view(self.dtype))))
+                payload = [byte_view(wanted[group])]
+                into = byte_view(found[group])
+                asked.append(
+                    neighbours.ask(server, "gather", body, into, payload=payload, keep=kept)
+                )
 
         def finish(look: Look) -> None:
-            self._take_local(wanted[local], places[local], rows)
+            here = self._as_rows(home.flat)
+            wanted[local] -= home.low
+            np.take(here, wanted[local], axis=0, out=found[local], mode="clip")
             wait_for_all(asked, look)
-            for group, found in later:
-                scatter(found, places[group], rows)
+            scatter(found, places, rows)  # twice written, but in the order that memory likes
 
         return finish
-
-    def _take_local(self, wanted: Array, places: Array, rows: Array) -> None:
-        """Those that are here: copied one after the other first, which memory likes better."""
-        (block,) = _working(self._memory, [len(wanted) * self.row_bytes])
-        found = self._as_rows(block.bytes.view(self.dtype))
-        wanted -= self._home.low
-        np.take(self._as_rows(self._home.flat), wanted, axis=0, out=found, mode="clip")
-        scatter(found, places, rows)
 
     def _as_rows(self, flat: Array) -> Array:
         return flat if self.width == 1 else flat.reshape(-1, self.width)

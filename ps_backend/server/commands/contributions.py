@@ -8,7 +8,7 @@ import numpy as np
 
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.memory import Memory, MemoryBlock
+from ps_backend.server.state.memory import Memory, MemoryBlock, rounded
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
@@ -75,8 +75,10 @@ def local_indices(
     memory: Memory, part: Part, count: int, payload: Payload, what: str, *more: int
 ) -> tuple[np.ndarray, list[MemoryBlock]]:
     """The indices that came along, made local as in ``received``; their block, and more blocks."""
-    blocks = _filled(memory, [count * INDEX_BYTES, *more], payload, what)
+    payload.expect(count * INDEX_BYTES)
+    blocks = memory.allocate([rounded(size) for size in (payload.size, *more)], what)
     indices = blocks[0].array(np.dtype(np.int64), (count,))
+    payload.into(byte_view(indices))
     _localize(indices, part)
     return indices, blocks
 

@@ -3,6 +3,7 @@
 ``phase``  what such a function works with: its part of the arrays, its workspace, the others'
 ``run``    phases within programs
 ``blocks`` the blocks of a server's part, shared out to threads
+``pairs``  indices, and what goes with them, on their way to who holds what they name
 
 The other modules are those of ``SUBJECTS``: each has a function ``phases``, which says by kind the
 functions that it has.
@@ -11,10 +12,10 @@ functions that it has.
 from __future__ import annotations
 
 from ps_backend.program import movements
-from ps_backend.server.movements import scans
+from ps_backend.server.movements import scans, scatters
 from ps_backend.server.movements.phase import Run
 
-SUBJECTS = (scans,)
+SUBJECTS = (scans, scatters)
 
 PHASES: dict[str, tuple[Run, ...]] = {}
 """By kind, the functions of its phases."""

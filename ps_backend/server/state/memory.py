@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,14 @@ class Reservation:
         self._home.append(self.size)  # may run anywhere, so it must take no lock
 
 
+def rounded(size: int) -> int:
+    """A little more than ``size``, so that nearly equal sizes use each other's memory again."""
+    if size < _SMALLEST_KEPT:
+        return size
+    step = 1 << size.bit_length() - 4
+    return -(-size // step) * step
+
+
 class MemoryBlock:
     """A piece of memory; when the last reference goes, it returns to where it came from.
 
@@ -51,8 +60,8 @@ class MemoryBlock:
         self._home = home
 
     def array(self, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
-        """The block as an array of ``dtype`` and ``shape``; no copy."""
-        return self.bytes.view(dtype).reshape(shape)
+        """The block, or its beginning, as an array of ``dtype`` and ``shape``; no copy."""
+        return self.bytes[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def __del__(self) -> None:
         self._home.append(self.bytes)  # may run anywhere, so it must take no lock
