@@ -15,6 +15,7 @@ from distvec.array.dist_array import DistArray
 from distvec.array.functions import apply, where
 from distvec.array.handle import Home, check_session
 from distvec.array.looks import summary
+from distvec.array.moving.scatter import ASSIGN, scattered
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
@@ -99,6 +100,11 @@ class Session(Home):
         """As ``Home.select``."""
         with self.holders.lock:
             return Selection(self, values.node, mask.node)
+
+    def scatter(self, x: DistArray, indices: DistArray, values: Any) -> DistArray:
+        """As ``Home.scatter``."""
+        changed: DistArray = scattered(x, ASSIGN, indices, values)
+        return changed
 
     def window(self, values: DistArray) -> Window:
         """As ``Home.window``."""

@@ -17,7 +17,6 @@ from distvec.array import compaction, pieces
 from distvec.array.creation import broadcast_to, filled, reshape
 from distvec.array.handle import Handle, check_session
 from distvec.array.keys import At, Mask, Part, Slice, Take, positions
-from distvec.array.moving.scatter import ASSIGN, scattered
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph.shapes import broadcast_to as stretched
 from distvec.graph.shapes import collected, on_client, reshaped
@@ -230,9 +229,9 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
     if isinstance(indices, Arithmetic) and indices.node.on_client:
         indices = pieces.known_indices(indices, len(x), 0)
     if isinstance(indices, Arithmetic):
-        return scattered(x, ASSIGN, indices, new)
+        return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
-        return scattered(x, ASSIGN, x.session.array(indices), new)
+        return x.session.scatter(x, x.session.array(indices), new)
     graph, shape = x.session.graph, (*indices.shape, *x.shape[1:])
     flat = (indices.size, *x.shape[1:])
     with x.session.holders.lock:

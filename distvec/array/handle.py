@@ -27,6 +27,10 @@ class Home(Evaluator):
         """The elements of the array ``values`` where ``mask``, aligned with it, is true; lazy."""
         raise NotImplementedError
 
+    def scatter(self, x: Any, indices: Any, values: Any) -> Any:
+        """``x`` with ``values`` at ``indices``, an array on the servers; lazy."""
+        raise NotImplementedError
+
     def window(self, values: Any) -> Any:
         """The array ``values`` as what a slice gave."""
         raise NotImplementedError
