@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import broadcast_to, reshape
-from distvec.array.functions import apply, array_among, where, zeros_like
+from distvec.array.functions import apply, array_among, where
 from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
@@ -138,49 +138,6 @@ def _truth(x: Any) -> Any:
     return x if x.dtype == np.bool_ else apply("not_equal", x, 0)
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """Of each element the choice of the first condition that is true there: ``numpy.select``."""
-    if len(condlist) != len(choicelist):
-        raise ValueError("list of cases must be same length as list of conditions")
-    if len(condlist) == 0:
-        raise ValueError("select with an empty condition list is not possible")
-    array_among("select", (*condlist, *choicelist, default))
-    for position, condition in enumerate(condlist):
-        if getattr(condition, "dtype", None) != np.bool_:
-            raise TypeError(f"invalid entry {position} in condlist: should be boolean ndarray")
-    kinds = [getattr(choice, "dtype", choice) for choice in (*choicelist, default)]
-    dtype = np.result_type(*kinds)
-    result = default
-    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
-        result = where(condition, choice, result)
-    return result.astype(dtype)
-
-
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """A function of each piece of ``x``, or a number; the last one elsewhere: ``numpy.piecewise``.
-
-    Functions get what their condition selects; elementwise ones cost no message.
-    """
-    if np.isscalar(condlist) or isinstance(condlist, Handle):
-        condlist = [condlist]
-    conditions = [_beside(x, condition).astype(np.bool_) for condition in condlist]
-    if len(funclist) not in (len(conditions), len(conditions) + 1):
-        count = len(conditions)
-        raise ValueError(
-            f"with {count} condition(s), either {count} or {count + 1} functions are expected"
-        )
-    if len(funclist) > len(conditions):
-        some = conditions[0]
-        for condition in conditions[1:]:
-            some = some | condition
-        conditions.append(~some)
-    result = zeros_like(x)
-    for condition, function in zip(conditions, funclist, strict=True):
-        value = function(get_item(x, condition), *args, **kw) if callable(function) else function
-        set_item(result, condition, value)
-    return result
-
-
 # --- by indices -----------------------------------------------------------------------------------
 
 
@@ -198,7 +155,11 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """``x.flat[ind] = v``, with ``v`` repeated as often as it takes: ``numpy.put``."""
     array_among("put", (x,))
     if x.ndim != 1:
-        raise NotImplementedError("put: only into vectors; of a table write T[rows, j] = values")
+        with x.turn:
+            elements = reshape(x, (x.size,))
+            put(elements, ind, v, mode)
+            x.assign(reshape(elements, x.shape), "put")
+        return
     wanted = np.ravel(_by_mode(ind, len(x), mode))
     values: Any = v if isinstance(v, Handle) else np.ravel(np.asarray(v))
     if np.size(values) == 0 or not len(wanted):
@@ -275,6 +236,4 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.take: lambda x, indices, axis=None, *, mode="raise": take(x, indices, axis, mode=mode),
         np.diff: diff,
         np.copyto: copyto,
-        np.select: select,
-        np.piecewise: piecewise,
     }

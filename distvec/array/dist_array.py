@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distvec.array import (
+    choices,
     choosing,
     creation,
     flat,
@@ -174,7 +175,7 @@ class DistArray(Arithmetic):
         """Elements, rows or columns at ``indices``; lazy."""
         return choosing.take(self, indices, axis, mode=mode)
 
-    put = choosing.put
+    put, choose = choosing.put, choices.choose
     repeat, swapaxes = repeating.repeat, turning.swapaxes
     diagonal, trace = diagonals.diagonal, diagonals.trace
 

@@ -119,6 +119,14 @@ def _contracted(terms: Sequence[_Term], split: str, output: str) -> Any:
     raise NotImplementedError(f"einsum: no way to the output {output!r} on the servers")
 
 
+def einsum_path(
+    subscripts: str, /, *operands: Any, optimize: Any = "greedy", einsum_call: bool = False
+) -> Any:
+    """``numpy.einsum_path``: shapes alone say it."""
+    like = (np.broadcast_to(np.float64(), one.shape) for one in operands)
+    return np.einsum_path(subscripts, *like, optimize=optimize)
+
+
 def _along(term: _Term, split: str) -> _Term:
     """``term`` with the split axis first."""
     if term.labels[0] == split:

@@ -27,7 +27,11 @@ RUNNING = {
 }  # fmt: skip
 """Running results along an axis, in tables."""
 
-OF_EITHER = {np.einsum, np.cov, np.corrcoef}
+OF_EITHER = {
+    np.einsum, np.einsum_path, np.cov, np.corrcoef, np.linalg.multi_dot, np.result_type,
+    np.can_cast, np.common_type, np.min_scalar_type, np.isrealobj, np.iscomplexobj,
+    np.shares_memory, np.may_share_memory, np.array2string, np.array_str, np.array_repr,
+}  # fmt: skip
 """What takes tables and transposes of tables."""
 
 ELEMENTWISE = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -73,11 +73,10 @@ def _rounded(x: A, decimals: int) -> A:
         return x.copy()
     if decimals == 0:
         return elementwise(x, "round", x)
-    if x.dtype.kind != "f":
-        raise NotImplementedError(
-            f"round: {x.dtype} to {decimals} decimals; cast first: x.astype('float64').round(...)"
-        )
     scale = 10.0 ** abs(decimals)
+    if x.dtype.kind != "f":
+        tens: Any = elementwise(x, "round", elementwise(x, "divide", x, scale)) * scale
+        return cast(A, tens.astype(x.dtype))
     enlarge, reduce = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return elementwise(x, reduce, apply("round", elementwise(x, enlarge, x, scale)), scale)
 

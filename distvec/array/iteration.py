@@ -21,10 +21,10 @@ _BATCH_BYTES = 8 << 20
 
 
 def iterate(x: Handle) -> Iterator[Any]:
-    """``iter(x)``: NumPy's scalars, of a table its rows; all brought at once.
+    """``iter(x)``: NumPy's scalars, of a table its rows; all brought at once, for the first one.
 
-    Evaluation if need be, and an implicit transfer. ``TypeError`` for more than ``MOST_ITERATED``
-    elements, and as NumPy's for rank 0.
+    Evaluation then if need be, and an implicit transfer. ``TypeError`` for more than
+    ``MOST_ITERATED`` elements, and as NumPy's for rank 0.
     """
     if not x.ndim:
         raise TypeError("iteration over a 0-d array")
@@ -33,9 +33,13 @@ def iterate(x: Handle) -> Iterator[Any]:
             f"iteration over an array of {x.size} elements, more than {MOST_ITERATED}, would bring "
             f"them one by one; write 'for block in x.blocks()' for batches of them, or x.numpy()"
         )
-    x.session.transfer_implicitly(x.node, "iteration", x.size)
-    x.session.evaluate_implicitly(x, "iteration")
-    return iter(numpy(x))
+    return _elements(x.copy())
+
+
+def _elements(held: Handle) -> Iterator[Any]:
+    held.session.transfer_implicitly(held.node, "iteration", held.size)
+    held.session.evaluate_implicitly(held, "iteration")
+    yield from numpy(held)
 
 
 def blocks(x: Handle, size: int | None = None) -> Iterator[npt.NDArray[Any]]:

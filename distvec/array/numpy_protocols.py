@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 
 from distvec.array import (
+    along_axis,
+    bits,
+    chains,
+    choices,
     choosing,
     creation,
     functions,
     linear_algebra,
     made_like,
+    multi_index,
     numpy_statistics,
     products,
     properties,
@@ -27,7 +32,7 @@ from distvec.array import (
     texts,
     transposed,
 )
-from distvec.array.einsum import einsum
+from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
 from distvec.array.moving import scans
 from distvec.array.reduction_keywords import UNSAID, stored_in
@@ -84,11 +89,17 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **sequences.numpy_functions(),
         **transposed.numpy_functions(),
         **choosing.numpy_functions(),
+        **choices.numpy_functions(),
+        **bits.numpy_functions(),
+        **multi_index.numpy_functions(),
         **numpy_statistics.numpy_functions(),
         **rows.numpy_functions(),
         **scans.numpy_functions(),
         **products.numpy_functions(),
         **linear_algebra.numpy_functions(),
         **shaping.numpy_functions(),
+        **along_axis.numpy_functions(),
+        **chains.numpy_functions(),
         np.einsum: einsum,
+        np.einsum_path: einsum_path,
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import creation, products
+from distvec.array import creation, products, properties
 from distvec.array.by_columns import ByColumns
 from distvec.array.changing import turns_of
 from distvec.array.exchanged import (
@@ -289,9 +289,11 @@ _OWN = {
     np.transpose: transpose,
     np.permute_dims: transpose,
     np.matrix_transpose: matrix_transpose,
+    np.linalg.matrix_transpose: matrix_transpose,
+    np.linalg.matmul: _matmul,
     np.shape: lambda x: x.shape,
     np.ndim: lambda x: x.ndim,
-    np.size: lambda x: x.size,
+    np.size: properties.size,
     np.dot: _dot,
     np.tensordot: _tensordot,
     np.vdot: _tensordot,
@@ -308,5 +310,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
     return {
         np.transpose: lambda x, axes=None: transpose(x, axes),
         np.matrix_transpose: matrix_transpose,
+        np.linalg.matrix_transpose: matrix_transpose,
         np.permute_dims: transpose,
     }

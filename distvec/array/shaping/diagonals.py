@@ -152,6 +152,8 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.triu: triu,
         np.diagonal: diagonal,
         np.trace: trace,
+        np.linalg.diagonal: lambda x, /, *, offset=0: diagonal(x, offset),
+        np.linalg.trace: lambda x, /, *, offset=0, dtype=None: trace(x, offset, dtype=dtype),
         np.diag: diag,
         np.diagflat: diagflat,
         np.fill_diagonal: fill_diagonal,
