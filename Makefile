@@ -21,7 +21,7 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
 
-.PHONY: help env java demo test stress lint bench proto clean
+.PHONY: help env java demo test stress lint bench pages proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -103,6 +103,10 @@ BENCHMARKS := nodes dispatch latency fused tables slices chains direction growth
               logistic plain_pyspark staleness wide
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
+
+pages: env  ## Write the pages of docs/ that are made from the code: operations.md, numpy.md
+	$(PY) -m docs.make_operations
+	$(PY) -m docs.make_numpy
 
 proto: env $(PROTOC)  ## Generate ps_backend/wire/*_pb2.py from its .proto
 	$(call protoc,.)

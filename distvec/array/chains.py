@@ -1,4 +1,4 @@
-"""Products of more than two matrices, in the order that multiplies least."""
+"""Products of more than two matrices; lazy."""
 
 from __future__ import annotations
 
@@ -9,30 +9,45 @@ from typing import Any
 import numpy as np
 
 
-def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    """The product of all, left to right: ``numpy.linalg.multi_dot``; lazy."""
+def multi_dot(arrays: Sequence[Any]) -> Any:
+    """The product of all, in the order that multiplies least: ``numpy.linalg.multi_dot``.
+
+    The first and the last one may be vectors: a row, and a column.
+    """
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
-    shapes = [one.shape if k or one.ndim > 1 else (1, *one.shape) for k, one in enumerate(arrays)]
-    extents = [shape[0] for shape in shapes] + [(*shapes[-1], 1)[1]]
-
-    @cache
-    def cheapest(first: int, last: int) -> tuple[int, int]:
-        """How many products, and after which factor to cut."""
-        cuts = [
-            (cheapest(first, cut)[0] + cheapest(cut + 1, last)[0]
-             + extents[first] * extents[cut + 1] * extents[last + 1], cut)
-            for cut in range(first, last)
-        ]  # fmt: skip
-        return min(cuts, default=(0, 0))
+    *before, last = arrays
+    rows = len(arrays[0]) if arrays[0].ndim > 1 else 1
+    columns = last.shape[-1] if last.ndim > 1 else 1
+    best_cut = _best_cuts((rows, *(one.shape[-1] for one in before), columns))
 
     def product(first: int, last: int) -> Any:
         if first == last:
             return arrays[first]
-        cut = cheapest(first, last)[1]
+        cut = best_cut(first, last)
         return product(first, cut) @ product(cut + 1, last)
 
     return product(0, len(arrays) - 1)
+
+
+def _best_cuts(extents: Sequence[int]) -> Callable[[int, int], int]:
+    """After which factor to cut a chain, by its first and last one; ``extents`` are between them.
+
+    Source: the dynamic programme of Cormen et al., *Introduction to Algorithms*, section 15.2.
+    """
+
+    @cache
+    def best(first: int, last: int) -> tuple[int, int]:
+        """How many multiplications, and the cut."""
+        if first == last:
+            return 0, first
+        return min(
+            (best(first, cut)[0] + best(cut + 1, last)[0]
+             + extents[first] * extents[cut + 1] * extents[last + 1], cut)
+            for cut in range(first, last)
+        )  # fmt: skip
+
+    return lambda first, last: best(first, last)[1]
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:

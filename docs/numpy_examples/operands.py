@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -43,27 +44,36 @@ def values() -> dict[str, np.ndarray]:
     }
 
 
-class Operands:
-    """The arrays of one session by name, and fresh handles of them for each example."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._ours = {name: session.array(one) for name, one in values().items()}
-        table, other = self._ours["T"], self._ours["U"]
-        self._ours |= {"A": table.T @ table, "B": table.T @ other, "s": session.array(2.5)}
-        self._small = {name: self._ours[name].numpy() for name in ("A", "B")}
-
-    def on_servers(self) -> dict[str, Any]:
-        """Arrays of the servers by name, which an example may change."""
-        return _plain() | {name: one.copy() for name, one in self._ours.items()}
-
-    def on_client(self) -> dict[str, Any]:
-        """The same values as NumPy's arrays."""
-        small = {name: one.copy() for name, one in self._small.items()}
-        return _plain() | {name: one.copy() for name, one in values().items()} | small | _NUMBERS
+_SMALL = {"A": ("T", "T"), "B": ("T", "U")}
+"""What the client keeps: by name the tables whose products they are."""
+_NUMBER = 2.5
 
 
-_NUMBERS = {"s": np.float64(2.5)}
+def on_servers(session: Any, names: Iterable[str]) -> dict[str, Any]:
+    """New arrays on the servers, those of ``names``, and what else an example may name."""
+    found = _plain()
+    for name in names:
+        if name in values():
+            found[name] = session.array(values()[name])
+        elif name in _SMALL:
+            first, second = (session.array(values()[one]) for one in _SMALL[name])
+            found[name] = (first.T @ second).persist()
+        elif name == "s":
+            found[name] = session.array(_NUMBER)
+    return found
+
+
+def on_client(small: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The same values as NumPy's arrays; ``small`` as the servers have computed them."""
+    own = {name: one.copy() for name, one in (values() | small).items()}
+    return _plain() | own | {"s": np.float64(_NUMBER)}
+
+
+def small_arrays(session: Any) -> dict[str, np.ndarray]:
+    """By name the values of the arrays that the client keeps."""
+    return {
+        name: one.numpy() for name, one in on_servers(session, _SMALL).items() if name in _SMALL
+    }
 
 
 def _plain() -> dict[str, Any]:

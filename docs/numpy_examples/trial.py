@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import distvec as dv
-from docs.numpy_examples.operands import Operands
+from docs.numpy_examples.operands import on_client, on_servers, small_arrays
 
 MOST_BYTES = 1500
 """So many bytes of replies bring no vector: the shortest operand has 2000."""
@@ -57,17 +57,20 @@ class Trial:
         return f"{when}, {self.messages} message{'s' if self.messages > 1 else ''}"
 
 
-def run(text: str, session: dv.Session, operands: Operands) -> Trial:
-    """``text`` on the servers of ``session``, compared with NumPy."""
+def run(text: str, session: dv.Session, small: dict[str, np.ndarray]) -> Trial:
+    """``text`` on the servers of ``session``, compared with NumPy.
+
+    The arrays are new, so that nothing is known of them; ``small`` are the client's.
+    """
     code = _compiled(text)
+    operands = on_servers(session, [name for part in code for name in part.co_names])
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        expected = _of_numpy(code, operands)
-        session.flush()
+        expected = _of_numpy(code, on_client(small))
         session.counters.reset()
         before = session.implicit_transfers
         try:
-            found = _result(code, operands.on_servers())
+            found = _result(code, operands)
             at_once = session.counters.snapshot()["messages"]
             dv.evaluate(*_arrays(found))
         except REFUSALS as error:
@@ -106,9 +109,9 @@ class _Refused:
         return "NumPy's refusal"
 
 
-def _of_numpy(code: tuple[CodeType, CodeType], operands: Operands) -> Any:
+def _of_numpy(code: tuple[CodeType, CodeType], operands: dict[str, Any]) -> Any:
     try:
-        return _result(code, operands.on_client())
+        return _result(code, operands)
     except REFUSALS:
         return _Refused()
 
@@ -160,5 +163,5 @@ def _is_close(found: np.ndarray, expected: np.ndarray) -> bool:
 def run_all(examples: Iterable[str]) -> dict[str, Trial]:
     """Every example on two servers in this process, by its text."""
     with dv.local(servers=2, in_process=True) as session:
-        operands = Operands(session)
-        return {text: run(text, session, operands) for text in sorted(set(examples))}
+        small = small_arrays(session)
+        return {text: run(text, session, small) for text in sorted(set(examples))}

@@ -229,14 +229,6 @@ def _places_in_rows(values: Values, params: Params) -> ValueType:
     return ValueType("int64", values[0].row)
 
 
-<<<<<<< HEAD
-def _running(scan: Scan) -> Callable[[Values, Params], ValueType]:
-    def result(values: Values, params: Params) -> ValueType:
-        width(values[0])
-        return ValueType(scan.result(np.dtype(values[0].dtype)).name, values[0].row)
-
-    return result
-=======
 def _taken(values: Values, params: Params) -> ValueType:
     table, places = values
     width(table)
@@ -262,10 +254,12 @@ def _row_put(out: Any, place: Place, x: Any, places: Any, given: Any) -> Any:
     return out
 
 
-def _running(values: Values, params: Params) -> ValueType:
-    width(values[0])
-    return ValueType(summed(values[0].dtype).name, values[0].row)
->>>>>>> 6d8f4eb (Smaller functions of NumPy: diagonals and triangles, places along axes, choices, bits, several indices as one, kron and cross)
+def _running(scan: Scan) -> Callable[[Values, Params], ValueType]:
+    def result(values: Values, params: Params) -> ValueType:
+        width(values[0])
+        return ValueType(scan.result(np.dtype(values[0].dtype)).name, values[0].row)
+
+    return result
 
 
 def _row_sort(out: Any, place: Place, x: Any) -> Any:
@@ -340,14 +334,9 @@ _ROWS = (
     RowOp("matmul", 2, _product_of, _matmul, held=1, products=True),
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
-<<<<<<< HEAD
     *(RowOp(scan.along_rows, 1, _running(scan), _accumulate(scan)) for scan in SCANS.values()),
-=======
-    RowOp("row_cumsum", 1, _running, _accumulate(np.add)),
-    RowOp("row_cumprod", 1, _running, _accumulate(np.multiply)),
     RowOp("row_take", 2, _taken, _row_take),
     RowOp("row_put", 3, _row_changed, _row_put),
->>>>>>> 6d8f4eb (Smaller functions of NumPy: diagonals and triangles, places along axes, choices, bits, several indices as one, kron and cross)
     RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
     RowOp("place", 3, _placed, _place, held=2, slots=1),
 )

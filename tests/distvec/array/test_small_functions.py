@@ -34,7 +34,7 @@ OF_EITHER: dict[str, Function] = {
     "unpackbits": lambda x: np.unpackbits((x > 0).astype(np.uint8) * np.uint8(77)),
     "unpackbits some": lambda x: np.unpackbits((x > 0).astype(np.uint8), count=-3),
     "unpackbits more": lambda x: np.unpackbits(
-        (x > 0).astype(np.uint8), count=8 * x.size + bool(x.size)
+        (x > 0).astype(np.uint8), count=8 * x.size + 1 if x.size else 0
     ),
     "round to tens": lambda x: np.round(x, -1) if x.dtype != bool else x,
     "size": lambda x: np.size(x, 0),
