@@ -198,21 +198,6 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     set_item(arr, _truth(_beside(arr, mask)), one)
 
 
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Differences of neighbours, ``n`` times: ``numpy.diff``. One sweep, and one message."""
-    array_among("diff", (a,))
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n!r}")
-    if a.ndim == 0:
-        raise ValueError("diff requires input that is at least one dimensional")
-    before = (slice(None),) * normalize_axis_index(axis, a.ndim)
-    op = "not_equal" if a.dtype == np.bool_ else "subtract"
-    for _ in range(n):
-        later, earlier = a[(*before, slice(1, None))], a[(*before, slice(None, -1))]
-        a = apply(op, later, earlier)
-    return a
-
-
 def _where(condition: Any, *choices: Any) -> Any:
     if not choices:
         return nonzero(condition)
@@ -234,6 +219,5 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.place: place,
         np.put: put,
         np.take: lambda x, indices, axis=None, *, mode="raise": take(x, indices, axis, mode=mode),
-        np.diff: diff,
         np.copyto: copyto,
     }

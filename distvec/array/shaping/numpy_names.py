@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from distvec.array.shaping import (
+    convolution,
     diagonals,
     editing,
     grids,
     joining,
+    neighbours,
     padding,
     repeating,
     splitting,
@@ -20,10 +22,12 @@ from distvec.array.shaping import (
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
+        **convolution.numpy_functions(),
         **diagonals.numpy_functions(),
         **editing.numpy_functions(),
         **grids.numpy_functions(),
         **joining.numpy_functions(),
+        **neighbours.numpy_functions(),
         **padding.numpy_functions(),
         **repeating.numpy_functions(),
         **splitting.numpy_functions(),
