@@ -25,6 +25,7 @@ from distvec.array.functions import (
     where,
     zeros_like,
 )
+from distvec.array.moving.sorting import top_k
 from distvec.array.nan_functions import (
     nanargmax,
     nanargmin,
@@ -103,6 +104,7 @@ __all__ = [
     "softmax",
     "std",
     "tensordot",
+    "top_k",
     "var",
     "vdot",
     "vecdot",

@@ -21,12 +21,11 @@ from distvec.array import (
     products,
     real_functions,
     reductions,
-    rows,
     statistics,
     transposed,
     values,
 )
-from distvec.array.moving import scans
+from distvec.array.moving import scans, sorting
 from distvec.array.namespace import check_version
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping import diagonals, repeating, turning
@@ -155,8 +154,8 @@ class DistArray(Arithmetic):
     dot, __matmul__ = products.dot, products.matmul_operator
     __rmatmul__ = products.matmul_reflected
     cumsum, cumprod = scans.cumsum, scans.cumprod
-    sort = rows.sort_in_place
-    argsort = rows.argsort
+    sort, argsort = sorting.sort_in_place, sorting.argsort_method
+    partition, argpartition = sorting.partition_in_place, sorting.argpartition
     reshape, ravel, squeeze = creation.reshape_method, creation.ravel, creation.squeeze
     flatten = creation.ravel
 

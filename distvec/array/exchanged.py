@@ -27,6 +27,9 @@ RUNNING = {
 }  # fmt: skip
 """Running results along an axis, in tables."""
 
+ALONG_AXIS = {np.sort, np.argsort, np.partition, np.argpartition}
+"""What is of the same shape."""
+
 OF_EITHER = {
     np.einsum, np.einsum_path, np.cov, np.corrcoef, np.linalg.multi_dot, np.result_type,
     np.can_cast, np.common_type, np.min_scalar_type, np.isrealobj, np.iscomplexobj,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distvec.array import creation as shapes
-from distvec.array import functions, products, reductions, rows, statistics, transposed
+from distvec.array import functions, products, reductions, statistics, transposed
 from distvec.array.handle import Home
-from distvec.array.moving import scans
+from distvec.array.moving import scans, sorting
 from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping import grids, joining
@@ -27,8 +27,8 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _STATISTICS = ("var", "std")
 _REDUCTIONS = ("mean", "count_nonzero")
 _PRODUCTS = ("matmul", "vecdot", "tensordot")
-_ROWS = ("sort", "argsort")
 _SCANS = ("cumulative_sum", "cumulative_prod")
+_SORTS = ("sort", "argsort")
 _JOINED = ("concat", "stack")
 _CREATION = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye")
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "astype")
@@ -161,10 +161,10 @@ class Namespace:
             self._take(name, getattr(statistics, name))
         for name in _PRODUCTS:
             self._take(name, getattr(products, name))
-        for name in _ROWS:
-            self._take(name, getattr(rows, name))
         for name in _SCANS:
             self._take(name, getattr(scans, name))
+        for name in _SORTS:
+            self._take(name, getattr(sorting, name))
         for name in _JOINED:
             self._take(name, getattr(joining, name))
         for name in _TRANSPOSED:

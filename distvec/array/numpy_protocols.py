@@ -27,14 +27,13 @@ from distvec.array import (
     products,
     properties,
     reductions,
-    rows,
     sequences,
     texts,
     transposed,
 )
 from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
-from distvec.array.moving import scans
+from distvec.array.moving import scans, sorting
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
@@ -93,8 +92,8 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **bits.numpy_functions(),
         **multi_index.numpy_functions(),
         **numpy_statistics.numpy_functions(),
-        **rows.numpy_functions(),
         **scans.numpy_functions(),
+        **sorting.numpy_functions(),
         **products.numpy_functions(),
         **linear_algebra.numpy_functions(),
         **shaping.numpy_functions(),

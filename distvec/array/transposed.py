@@ -7,6 +7,7 @@ The elements stay where they are. What is done to it is done to the table, with 
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from distvec.array import creation, products, properties
 from distvec.array.by_columns import ByColumns
 from distvec.array.changing import turns_of
 from distvec.array.exchanged import (
+    ALONG_AXIS,
     ELEMENTWISE,
     LOCATING,
     OF_EITHER,
@@ -166,6 +168,8 @@ class Transposed(ByColumns):
             return _transposed(func(*map(flipped, args), **kwargs))
         if func in RUNNING:
             return self._running(func, *args[1:], **kwargs)
+        if func in ALONG_AXIS:
+            return _transposed(_along(func, self.table, *args[1:], **kwargs))
         if func not in WITH_AXIS:
             raise TypeError(_unavailable(func.__name__))
         return self._reduced(func, *args[1:], **kwargs)
@@ -218,6 +222,16 @@ class Transposed(ByColumns):
     def dot(self, other: Any) -> Any:
         """As ``numpy.dot``."""
         return np.dot(self, other)
+
+
+def _along(func: Any, table: Any, *args: Any, **kwargs: Any) -> Any:
+    """What ``func`` makes of the table along the other axis, of the same shape."""
+    given = inspect.signature(func).bind(table, *args, **kwargs)
+    given.apply_defaults()
+    if given.arguments["axis"] is None:  # by whose order of the elements?
+        raise TypeError(_unavailable(f"{func.__name__} without an axis"))
+    given.arguments["axis"] = exchanged(given.arguments["axis"])
+    return func(*given.args, **given.kwargs)
 
 
 def _located(table: Any, func: Any, keepdims: bool = False) -> Any:

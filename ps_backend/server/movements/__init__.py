@@ -4,6 +4,7 @@
 ``run``    phases within programs
 ``blocks`` the blocks of a server's part, shared out to threads
 ``pairs``  indices, and what goes with them, on their way to who holds what they name
+``runs``   sorted runs of all servers, and where to cut them
 
 The other modules are those of ``SUBJECTS``: each has a function ``phases``, which says by kind the
 functions that it has.
@@ -12,10 +13,10 @@ functions that it has.
 from __future__ import annotations
 
 from ps_backend.program import movements
-from ps_backend.server.movements import scans, scatters
+from ps_backend.server.movements import scans, scatters, sorting
 from ps_backend.server.movements.phase import Run
 
-SUBJECTS = (scans, scatters)
+SUBJECTS = (scans, scatters, sorting)
 
 PHASES: dict[str, tuple[Run, ...]] = {}
 """By kind, the functions of its phases."""

@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
     "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
     "a running sum of all": (lambda ps, x: np.cumsum(x), TypeError, "takes an axis"),
-    "sort": (lambda ps, x: np.sort(x), TypeError, "call it on the table"),
+    "lexsort": (lambda ps, x: np.lexsort(x), TypeError, "call it on the table"),
     "a vector": (lambda ps, x: ps.space(3, split="columns").zeros(3), ValueError, r"\(3, k\)"),
     "rows": (lambda ps, x: ps.space(2).zeros((3, 4)), ValueError, "2 rows have others than"),
     "split": (lambda ps, x: ps.space(2, split="column"), ValueError, "'rows' and 'columns'"),

@@ -1,0 +1,139 @@
+"""Sorted runs of keys: made of keys in any order, and merged.
+
+A run may carry the index of each key along; then equal keys stay in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.moving.ordered_keys import is_worth_compiling
+
+Array = npt.NDArray[Any]
+
+_BLOCK = 1 << 16
+"""Keys that are merged in one go: they stay in the caches for who decodes them."""
+_DIGIT_BITS = 8
+_BYTE = np.dtype(np.uint8)
+
+
+class Run(NamedTuple):
+    """Keys, and an index for each, or None."""
+
+    keys: Array
+    indices: Any = None
+
+    def part(self, low: int, high: int) -> Run:
+        """Those from ``low`` to ``high``."""
+        return Run(self.keys[low:high], None if self.indices is None else self.indices[low:high])
+
+
+def sort(keys: Array) -> None:
+    """Sort keys in place."""
+    # NumPy's quick sort is vectorised from 16 bits on; of bytes its radix sort is the quick one.
+    keys.sort(kind="stable" if keys.dtype == _BYTE else None)
+
+
+def sort_with_indices(run: Run, spare: Run, pause: Callable[[], None]) -> Run:
+    """A stable sort of a run: the run or ``spare``, of the same dtypes, whichever holds it then."""
+    if not is_worth_compiling(len(run.keys)):
+        order = np.argsort(run.keys, kind="stable")
+        np.take(run.keys, order, out=spare.keys)
+        np.take(run.indices, order, out=spare.indices)
+        return spare
+    from ps_backend.kernels.moving import compiled_sorting
+
+    for shift in range(0, 8 * run.keys.itemsize, _DIGIT_BITS):
+        counts = np.zeros(1 << _DIGIT_BITS, np.int64)
+        bits = run.keys.dtype.type(shift)
+        compiled_sorting.count_digits(run.keys, bits, counts)
+        if counts.max() < len(run.keys):
+            cursors = np.cumsum(counts) - counts
+            compiled_sorting.distribute(*run, bits, cursors, *spare)
+            run, spare = spare, run
+        pause()
+    return run
+
+
+def least(keys: Array, count: int) -> npt.NDArray[np.int64]:
+    """Where the ``count`` least keys are, of equal ones the first; in order of their places."""
+    limit = np.partition(keys, count - 1)[count - 1]
+    below = np.flatnonzero(keys < limit)
+    equal = np.flatnonzero(keys == limit)[: count - len(below)]
+    return np.sort(np.concatenate((below, equal)))
+
+
+def merge(runs: Sequence[Run], new: Callable[[str, int], Run]) -> Iterator[Run]:
+    """What sorted ``runs`` are together, block after block, each good until the next one.
+
+    Of equal keys those of earlier runs come first. ``new`` makes room for a run, by
+    a name and a length.
+    """
+    runs = [run for run in runs if len(run.keys)]
+    length = sum(len(run.keys) for run in runs)
+    if len(runs) < 2:
+        for low in range(0, length, _BLOCK):
+            yield runs[0].part(low, low + _BLOCK)
+    elif not is_worth_compiling(length):
+        yield _sorted_together(runs)
+    else:
+        spare = new("spare", length) if len(runs) > 2 else runs[0].part(0, 0)
+        other = new("other", length) if len(runs) > 4 else spare
+        half, middle = _halves(runs)
+        first = _merged(runs[:half], spare.part(0, middle), other.part(0, middle))
+        second = _merged(runs[half:], spare.part(middle, length), other.part(middle, length))
+        block = new("block", min(length, _BLOCK))
+        for low, high, i, i_end in _cuts(first, second):
+            target = block.part(0, high - low)
+            _merge_two(first.part(i, i_end), second.part(low - i, high - i_end), target)
+            yield target
+
+
+def _halves(runs: Sequence[Run]) -> tuple[int, int]:
+    """Half the number of runs, and how many keys these have."""
+    half = len(runs) // 2
+    return half, sum(len(run.keys) for run in runs[:half])
+
+
+def _merged(runs: Sequence[Run], target: Run, spare: Run) -> Run:
+    """The runs merged, in ``target`` if they are several; ``spare`` is for three and more."""
+    if len(runs) == 1:
+        return runs[0]
+    half, middle = _halves(runs)
+    length = len(target.keys)
+    first = _merged(runs[:half], spare.part(0, middle), target.part(0, middle))
+    second = _merged(runs[half:], spare.part(middle, length), target.part(middle, length))
+    _merge_two(first, second, target)
+    return target
+
+
+def _cuts(a: Run, b: Run) -> Iterator[tuple[int, int, int, int]]:
+    """Blocks of what two runs are together: from where to where, and which part is of ``a``."""
+    from ps_backend.kernels.moving import compiled_sorting
+
+    length = len(a.keys) + len(b.keys)
+    i = 0
+    for low in range(0, length, _BLOCK):
+        high = min(low + _BLOCK, length)
+        i_end = compiled_sorting.split(a.keys, b.keys, high)
+        yield low, high, i, i_end
+        i = i_end
+
+
+def _merge_two(a: Run, b: Run, out: Run) -> None:
+    from ps_backend.kernels.moving import compiled_sorting
+
+    compiled_sorting.merge(a.keys, b.keys, out.keys, a.indices, b.indices, out.indices)
+
+
+def _sorted_together(runs: Sequence[Run]) -> Run:
+    keys = np.concatenate([run.keys for run in runs])
+    if runs[0].indices is None:
+        sort(keys)
+        return Run(keys)
+    order = np.argsort(keys, kind="stable")
+    return Run(keys[order], np.concatenate([run.indices for run in runs])[order])

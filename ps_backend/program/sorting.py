@@ -1,0 +1,51 @@
+"""The movements that put elements in order: sorts, and order statistics.
+
+A sort makes a *run* of each server's part, sorted, and merges the runs: each server knows from
+samples of them what it must fetch of each.
+"""
+
+from __future__ import annotations
+
+from ps_backend.program.movements import Movement, MovementTypes, Params, register
+from ps_backend.program.types import ArrayType, ClientType
+
+SORT = "sort"
+"""The elements of an array, of each column of a table, in order: the first so many.
+
+Outputs: 0, the elements; 1, their indices, equal ones in their order. Parameter: 1 for descending.
+"""
+VALUES, ORDER = 0, 1
+
+ORDER_STATISTICS = "order_statistics"
+"""The elements of an array, of each column of a table, that a sort would put at some ranks.
+
+Operand: the ranks, int64. Output: the elements, for the client.
+"""
+
+
+def _check_sort(types: MovementTypes, params: Params) -> None:
+    (source,) = types.inputs
+    if types.operands or len(params) != 1 or params[0] not in (0, 1):
+        raise TypeError("takes one array, and whether it is to descend")
+    lengths = set()
+    for number, made in types.outputs:
+        dtypes = {VALUES: source.dtype.name, ORDER: "int64"}
+        if not isinstance(made, ArrayType) or made.row != source.row:
+            raise TypeError(f"makes arrays with rows as those of {source}, not {made}")
+        if made.dtype.name != dtypes.get(number):
+            raise TypeError(f"makes no {made.dtype} as output {number}")
+        lengths.add(made.space)
+    if len(lengths) != 1 or not 0 < lengths.pop().length <= source.space.length:
+        raise ValueError(f"makes arrays of one length, at most that of {source}")
+
+
+def _check_order_statistics(types: MovementTypes, params: Params) -> None:
+    (source,), (ranks,), ((number, made),) = types.inputs, types.operands, types.outputs
+    if params or number or ranks.dtype != "int64" or len(ranks.row) != 1:
+        raise TypeError("takes one array, and ranks")
+    shape = (*ranks.row, *source.row)
+    if not isinstance(made, ClientType) or (made.dtype, made.shape) != (source.dtype, shape):
+        raise TypeError(f"gives {source.dtype} values of shape {shape}, not {made}")
+
+
+register(Movement(SORT, 2, _check_sort))

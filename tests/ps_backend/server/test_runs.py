@@ -1,0 +1,40 @@
+"""Where sorted runs are cut, so that so many keys come before."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_backend.server.movements import runs
+
+PARTS = st.lists(
+    st.lists(st.integers(0, 6), max_size=200).map(sorted), min_size=1, max_size=5
+).filter(any)
+
+
+def expected(parts, rank):
+    server = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    first = np.argsort(np.concatenate(parts), kind="stable")[:rank]
+    return np.bincount(server[first], minlength=len(parts)).tolist()
+
+
+@given(PARTS, st.data())
+def test_the_first_keys_of_all_parts_are_found_in_each(drawn, data):
+    parts = [np.array(part, np.uint8) for part in drawn]
+    rank = data.draw(st.integers(0, sum(map(len, parts))))
+    assert runs.before_rank(parts, rank).tolist() == expected(parts, rank)
+
+
+@given(PARTS, st.data())
+def test_samples_say_in_which_window_of_each_run_a_rank_is(drawn, data):
+    parts = [np.array(part, np.uint8) for part in drawn if part]
+    rank = data.draw(st.integers(1, sum(map(len, parts))))
+    lengths = [len(part) for part in parts]
+    samples = [part[:: runs.stride(len(part))] for part in parts]
+    window = runs.Bounds(samples, lengths).window(rank)
+    exact = expected(parts, rank)
+    for start, stop, cut, length in zip(window.starts, window.stops, exact, lengths, strict=True):
+        assert 0 <= start <= cut <= stop <= length
+        assert stop - start <= (len(parts) + 2) * max(map(runs.stride, lengths))
+    assert window.wanted == rank - sum(window.starts)
