@@ -1,40 +1,31 @@
-"""Running results along axis 0 of a piece of a table, chunk by chunk of what fits the cache.
+"""Running results within blocks: arrays are ``(blocks, rows, width)``, by compiled loops or NumPy.
 
-Pieces are of shape ``(rows, width)``; ``state`` is the row ``(width,)`` that a piece goes on from,
-and holds what the next one goes on from afterwards. Nothing here depends on where pieces are cut.
+``states``, ``(blocks, width)``, are what the blocks go on from, in the dtype that is computed in;
+they are written over. The results do not depend on how many blocks are computed at once.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.moving import scaled
 from ps_backend.program import recurrences
 from ps_backend.program.scans import Scan
 
 Array = npt.NDArray[Any]
-Loop = Callable[[Array, Array, Array], None]
-"""``(x, state, y)``: the rows of ``y`` from those of ``x``, of one dtype; may be one array."""
 
 COMPILED_FROM = 1 << 18
 """Elements of an array, on all servers together, from which compiled loops are used."""
-CHUNK = 1 << 15
-"""Elements that are computed at once."""
-
-
-def chunk_rows(width: int) -> int:
-    """Rows of a chunk."""
-    return max(1, CHUNK // width)
-
-
-def is_compiled(elements: int) -> bool:
-    """Whether an array of so many ``elements`` is worth it, and there is a compiler."""
-    return elements >= COMPILED_FROM and _has_compiler()
+_DTYPES = ("float64", "float32", "int64", "bool")
+"""Of inputs for which loops are compiled: a second for each when it is first met."""
+_CHUNK = 1 << 15
+"""Elements that NumPy computes at once: they fit the cache."""
 
 
 @cache
@@ -42,84 +33,116 @@ def _has_compiler() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def loop_of(scan: Scan, wide: np.dtype[Any], elements: int) -> Loop:
-    """What computes a scan in ``wide``, of an array of so many ``elements`` in all."""
-    if wide.itemsize == 8 and is_compiled(elements):
-        from ps_backend.kernels.moving import compiled_running
+def _loops(elements: int, *inputs: Array) -> ModuleType | None:
+    """The compiled loops, if they are used for such inputs of so many ``elements`` in all."""
+    if elements < COMPILED_FROM or not _has_compiler():
+        return None
+    if any(one.dtype.name not in _DTYPES for one in inputs):
+        return None
+    from ps_backend.kernels.moving import compiled_running
 
-        number = compiled_running.JOINS.get(scan.name)
-        if number is not None:
-            return partial(compiled_running.accumulate, number)
-    return partial(_accumulate, scan.ufunc)
-
-
-def _accumulate(ufunc: np.ufunc, x: Array, state: Array, y: Array) -> None:
-    """As the compiled loop, by NumPy."""
-    if len(y):
-        if x is not y:
-            np.copyto(y, x)
-        ufunc(state, y[0], out=y[0])
-        ufunc.accumulate(y, axis=0, out=y)
-        state[:] = y[-1]
+    return compiled_running
 
 
-def advance(loop: Loop, x: Array, state: Array, scratch: Array) -> None:
-    """Let ``state`` be what it is after the rows of ``x``; ``scratch`` has room for a chunk."""
-    for low, high in _chunks(len(x), len(scratch)):
-        some, into = x[low:high], scratch[: high - low]
-        loop(_wide(some, into), state, into)
+# --- scans --------------------------------------------------------------------------------------
 
 
-def write(
-    loop: Loop, x: Array, state: Array, y: Array, scratch: Array, carry: Array | None = None
-) -> None:
-    """Running results of ``x`` into ``y``, of any dtype; ``carry`` is added to each row."""
-    for low, high in _chunks(len(x), len(scratch)):
-        some, out = x[low:high], y[low:high]
-        into = out if out.dtype == scratch.dtype else scratch[: high - low]
-        loop(_wide(some, into), state, into)
-        if carry is not None:
-            np.add(into, carry, out=into)
-        if into is not out:
-            np.copyto(out, into, casting="unsafe")
+def total(scan: Scan, x: Array, states: Array, elements: int) -> None:
+    """Join the rows of each block to its state."""
+    if scan.is_exact(states.dtype) and x.shape[2] == 1:
+        found = scan.ufunc.reduce(x[:, :, 0], axis=1, dtype=states.dtype)
+        scan.ufunc(states, found[:, None], out=states)
+        return
+    loops = _loops(elements, x)
+    if loops is not None and scan.name in loops.JOINS:
+        loops.total(loops.JOINS[scan.name], x, states)
+        return
+    for low, high in _chunks(x):
+        some = x[:, low:high].astype(states.dtype)
+        _accumulate(scan.ufunc, some, states)
 
 
-def _wide(x: Array, into: Array) -> Array:
-    """``x`` in the dtype of ``into``: there, if it was another one."""
-    if x.dtype == into.dtype:
-        return x
-    np.copyto(into, x, casting="unsafe")
-    return into
+def accumulate(scan: Scan, x: Array, states: Array, y: Array, elements: int) -> None:
+    """Rows of ``y``, of any dtype: the state of the block joined to the rows so far."""
+    loops = _loops(elements, x)
+    if loops is not None and scan.name in loops.JOINS and y.dtype.kind != "b":
+        loops.accumulate(loops.JOINS[scan.name], x, states, y)
+        return
+    for low, high in _chunks(x):
+        into = _wide(x[:, low:high], y[:, low:high], states.dtype)
+        _accumulate(scan.ufunc, into, states)
+        _store(into, y[:, low:high])
 
 
-def _chunks(rows: int, most: int) -> Iterator[tuple[int, int]]:
-    for low in range(0, rows, most):
-        yield low, min(low + most, rows)
+def running_sums(scan: Scan, x: Array, carries: Array, y: Array, elements: int) -> None:
+    """Rows of ``y``: the sum of the rows of the block so far, and the carry into it, as floats."""
+    states = np.full(carries.shape, scan.start(carries.dtype))
+    loops = _loops(elements, x)
+    if loops is not None and y.dtype.kind == "f":
+        loops.running_sums(x, states, carries, y)
+        return
+    for low, high in _chunks(x):
+        into = _wide(x[:, low:high], y[:, low:high], carries.dtype)
+        _accumulate(scan.ufunc, into, states)
+        np.add(into, carries[:, None], out=into)
+        _store(into, y[:, low:high])
 
 
-# --- linear recurrences -------------------------------------------------------------------------
+def _accumulate(ufunc: np.ufunc, rows: Array, states: Array) -> None:
+    """Running results in place, from the states on."""
+    ufunc(states, rows[:, 0], out=rows[:, 0])
+    ufunc.accumulate(rows, axis=1, out=rows)
+    states[...] = rows[:, -1]
 
 
-def recur(a: Array, b: Array, state: Array, y: Array, elements: int) -> None:
-    """Rows of ``y``: ``a`` times the row before, ``state`` at first, plus that of ``b``.
+def _wide(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
+    """``x`` in ``dtype``: in ``y``, if that is of it."""
+    if y.dtype != dtype:
+        return x.astype(dtype)
+    np.copyto(y, x, casting="unsafe")
+    return y
 
-    Computed in float64, the dtype of ``state``. ``a`` has as many rows and columns as ``b``, or one
-    of them. A ``y`` with fewer rows than ``b`` is written over and over.
+
+def _store(rows: Array, y: Array) -> None:
+    if rows is not y:
+        np.copyto(y, rows, casting="unsafe")
+
+
+def _chunks(x: Array) -> list[tuple[int, int]]:
+    """Of the rows of all blocks: where each begins and ends."""
+    blocks, rows, width = x.shape
+    most = max(1, _CHUNK // (blocks * width))
+    return [(low, min(low + most, rows)) for low in range(0, rows, most)]
+
+
+# --- products and linear recurrences --------------------------------------------------------------
+
+
+def product(x: Array, elements: int) -> scaled.Scaled:
+    """The product of the rows of each block, ``(blocks, width)``."""
+    loops = _loops(elements, x)
+    if loops is None or x.dtype.kind != "f":
+        return scaled.product(x)
+    shape = len(x), x.shape[2]
+    found = np.empty(shape), np.empty(shape, np.int64)
+    loops.products(x, *found)
+    return found
+
+
+def recur(a: Array, b: Array, states: Array, y: Array | None, elements: int) -> None:
+    """Rows of ``y``: ``a`` times the row before, that of ``states`` at first, plus that of ``b``.
+
+    ``a`` is like ``b``, or has extents of 1 instead. Without a ``y`` the last rows are wanted, in
+    ``states``.
     """
-    most = min(chunk_rows(b.shape[1]), len(y))
-    loop = recurrences.recur
-    if is_compiled(elements):
-        from ps_backend.kernels.moving import compiled_running
-
-        loop = compiled_running.recur
-    for low, high in _chunks(len(b), most):
-        out = y[low:high] if len(y) >= len(b) else y[: high - low]
-        factors = a[low:high] if len(a) == len(b) else a
-        into = out if out.dtype == state.dtype else np.empty(out.shape)
-        loop(_as_float(factors), _as_float(b[low:high]), state, into)
-        if into is not out:
-            np.copyto(out, into, casting="unsafe")
-
-
-def _as_float(x: Array) -> Array:
-    return x.astype(np.float64, copy=False)
+    loops = _loops(elements, a, b)
+    if loops is not None and y is None:
+        loops.recur_to_the_end(a, b, states)
+    elif loops is not None:
+        loops.recur(a, b, states, y)
+    else:
+        for k in range(len(b)):
+            found = np.empty(b.shape[1:])
+            recurrences.recur(a[k if len(a) > 1 else 0], b[k], states[k], found)
+            if y is not None:
+                np.copyto(y[k], found, casting="unsafe")

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
+from math import frexp, inf, ldexp
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-
-Exponents = npt.NDArray[np.int64]
-Scaled = tuple[Floats, Exponents]
+Scaled = tuple[Floats, npt.NDArray[np.int64]]
 """``(fraction, exponent)``: the value of each is their ``np.ldexp``."""
 
 _TOGETHER = 512
 """Fractions, each at least 1/2, whose product is no subnormal number."""
-_AT_ONCE = _TOGETHER * 64
-_GREATEST = 1 << 20
-"""An exponent that no float has, and that fits a C integer with another one added."""
 
 
 def product(factors: npt.NDArray[Any]) -> Scaled:
-    """The product of each column, ``(width,)`` of them."""
-    width = factors.shape[1]
-    total: Scaled = np.ones(width), np.zeros(width, np.int64)
-    for low in range(0, len(factors), _AT_ONCE):
-        some = factors[low : low + _AT_ONCE].astype(np.float64, copy=False)
-        exponent = np.zeros(width, np.int64)
-        while True:
-            some, shifts = np.frexp(some)
-            exponent += shifts.sum(axis=0, dtype=np.int64)
-            if len(some) == 1:
-                break
-            some = np.multiply.reduceat(some, np.arange(0, len(some), _TOGETHER), axis=0)
-        total = _joined(total, (some[0], exponent))
-    return total
+    """The products along axis 1, which is not empty, of ``(blocks, rows, width)``."""
+    some = factors.astype(np.float64, copy=False)
+    exponent = np.zeros((len(factors), factors.shape[2]), np.int64)
+    while True:
+        some, shifts = np.frexp(some)
+        exponent += shifts.sum(axis=1, dtype=np.int64)
+        if some.shape[1] == 1:
+            return some[:, 0], exponent
+        some = np.multiply.reduceat(some, np.arange(0, some.shape[1], _TOGETHER), axis=1)
 
 
 def power(base: Floats, count: int) -> Scaled:
@@ -49,13 +40,36 @@ def power(base: Floats, count: int) -> Scaled:
     return total
 
 
-def times(values: Floats, factor: Scaled) -> Floats:
-    """``values`` times a product, as floats: infinite or 0 only if that is out of range."""
-    own, shifts = np.frexp(values)
-    fraction, exponent = _joined((own, shifts.astype(np.int64)), factor)
-    return np.ldexp(fraction, np.clip(exponent, -_GREATEST, _GREATEST).astype(np.int32))
-
-
 def _joined(a: Scaled, b: Scaled) -> Scaled:
     fraction, shift = np.frexp(a[0] * b[0])
     return fraction, a[1] + b[1] + shift
+
+
+def recurred(initial: Floats, factors: Scaled, terms: Floats | None) -> Floats:
+    """Row 0 is ``initial``, each other one the row before times its factor, plus its term.
+
+    ``factors`` and ``terms`` are ``(blocks, width)``, or one row of factors for all.
+    """
+    blocks = len(factors[0]) if terms is None else len(terms)
+    found = np.empty((blocks + 1, len(initial)))
+    for column in range(len(initial)):
+        fractions, exponents = ((one[:, column].tolist() * blocks)[:blocks] for one in factors)
+        added = None if terms is None else terms[:, column].tolist()
+        value = float(initial[column])
+        values = [value]
+        for k in range(blocks):
+            value = times(value, fractions[k], exponents[k])
+            if added is not None:
+                value += added[k]
+            values.append(value)
+        found[:, column] = values
+    return found
+
+
+def times(value: float, fraction: float, exponent: int) -> float:
+    """``value`` times a product: infinite or 0 only where that is out of the range of floats."""
+    own, shift = frexp(value)
+    try:
+        return ldexp(own * fraction, shift + exponent)
+    except OverflowError:
+        return inf if own * fraction > 0 else -inf

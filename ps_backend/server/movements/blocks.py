@@ -6,7 +6,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.threads import pool, thread_count
@@ -15,15 +14,12 @@ from ps_backend.server.movements.phase import Phase
 
 Array = npt.NDArray[Any]
 
+_RUN = 1 << 18
+"""Elements of the blocks that are computed by one call: enough that calling costs nothing."""
 _ALONE = 1 << 16
 """Elements that are not worth a second thread."""
 _SLICE = 1 << 22
 """Elements that a thread goes on for without a pause: some 10 ms."""
-
-
-def as_table(x: Array) -> Array:
-    """A server's part of a vector or a table as ``(rows, width)``."""
-    return x.reshape(len(x), prod(x.shape[1:]))
 
 
 def blocks_of(phase: Phase, space: Space, server: int | None = None) -> int:
@@ -32,32 +28,45 @@ def blocks_of(phase: Phase, space: Space, server: int | None = None) -> int:
     return -(-(high - low) // space.block_size)
 
 
-def each_block(
-    phase: Phase, space: Space, scratch: tuple[tuple[int, ...], Any],
-    work: Callable[[int, slice, Array], None],
-) -> None:  # fmt: skip
-    """Call ``work`` with each block of ``space`` on this server, in any order.
+class Run:
+    """Consecutive blocks of one length on this server."""
 
-    It gets the number of the block here, the rows that it is in the server's parts, and memory of
-    the shape and dtype ``scratch`` that no other thread has.
+    def __init__(self, first: int, past: int, size: int, rows: slice) -> None:
+        self.blocks = slice(first, past)
+        """Their numbers on this server."""
+        self._size, self._rows = size, rows
+
+    def of(self, x: Array) -> Array:
+        """Their elements in a server's part of an array, as ``(blocks, rows, width)``."""
+        return x[self._rows].reshape(-1, self._size, prod(x.shape[1:]))
+
+
+def each_run(phase: Phase, space: Space, width: int, work: Callable[[Run], None]) -> None:
+    """Call ``work`` with all the blocks of ``space`` on this server, some at once, in any order.
+
+    ``width``: elements of a row, by which it is judged how many.
     """
     low, high = phase.range_of(space)
-    blocks, size = blocks_of(phase, space), space.block_size
-    width = max((type.width for type in phase.call.arrays if type.space == space), default=1)
-    threads = 1 if (high - low) * width <= _ALONE else min(thread_count(), blocks)
-    shape, dtype = scratch
-    own = [phase.scratch(shape, dtype) for _ in range(threads)]
-    per_slice = max(1, _SLICE // (size * width))
-
-    def run(first: int, past: int, memory: Array) -> None:
-        for block in range(first, past):
-            work(block, slice(block * size, min((block + 1) * size, high - low)), memory)
-
-    for first in range(0, blocks, per_slice * threads):
-        past = min(first + per_slice * threads, blocks)
-        cuts = np.linspace(first, past, threads + 1).astype(np.int64).tolist()
+    size, length = space.block_size, high - low
+    whole, rest = divmod(length, size)
+    threads = 1 if length * width <= _ALONE else min(thread_count(), whole + 1)
+    together = max(1, _RUN // (size * width))
+    runs = [
+        Run(first, min(first + together, whole), size, _rows(first, together, whole, size))
+        for first in range(0, whole, together)
+    ]
+    if rest:
+        runs.append(Run(whole, whole + 1, rest, slice(whole * size, length)))
+    at_once = threads * max(1, _SLICE // (together * size * width))
+    for first in range(0, len(runs), at_once):
+        some = runs[first : first + at_once]
         if threads == 1:
-            run(first, past, own[0])
+            for run in some:
+                work(run)
         else:
-            list(pool().map(run, cuts[:-1], cuts[1:], own))
+            list(pool().map(work, some))
         phase.pause()
+
+
+def _rows(first: int, together: int, whole: int, size: int) -> slice:
+    return slice(first * size, min(first + together, whole) * size)

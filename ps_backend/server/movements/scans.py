@@ -21,14 +21,15 @@ from ps_backend.kernels.moving import running, scaled
 from ps_backend.program import recurrences
 from ps_backend.program.scans import SCANS, Scan
 from ps_backend.program.spaces import Space
-from ps_backend.server.movements.blocks import as_table, blocks_of, each_block
-from ps_backend.server.movements.phase import Phase, Piece, Run
+from ps_backend.server.movements.blocks import Run, blocks_of, each_run
+from ps_backend.server.movements.phase import Phase, Piece
+from ps_backend.server.movements.phase import Run as Function
 
 Array = npt.NDArray[Any]
 _FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
-def phases() -> dict[str, tuple[Run, ...]]:
+def phases() -> dict[str, tuple[Function, ...]]:
     """By kind, the functions of the phases."""
     scans = {
         scan.kind: (partial(_totals, scan), partial(_results, scan)) for scan in SCANS.values()
@@ -43,63 +44,51 @@ class _Scanning:
         (source,) = phase.call.types.inputs
         ((_, made),) = phase.call.types.outputs
         self.space, self.width = source.space, source.width
+        self.elements = self.space.length * self.width
         self.wide = scan.accumulator(made.dtype)
         self.start = np.full(self.width, scan.start(self.wide), self.wide)
-        self.loop = running.loop_of(scan, self.wide, self.space.length * self.width)
-        self.x = as_table(phase.inputs[0])
-        self.scratch = (_rows(self.space, self.width), self.width), self.wide
         is_float = self.wide.kind == "f"
         self.is_sum = is_float and scan.ufunc is np.add
         self.is_product = is_float and scan.ufunc is np.multiply
-        self.is_exact = scan.is_exact(self.wide)
-
-
-def _rows(space: Space, width: int) -> int:
-    """Of a chunk."""
-    return min(space.block_size, running.chunk_rows(width))
 
 
 def _totals(scan: Scan, phase: Phase) -> None:
     """First phase of a scan: what the rows of each block join to."""
-    this = _Scanning(scan, phase)
+    this, (x,) = _Scanning(scan, phase), phase.inputs
     shape = blocks_of(phase, this.space), this.width
     totals = phase.workspace.new("totals", shape, this.wide)
+    totals[...] = this.start
     exponents = phase.workspace.new("exponents", shape, _INT) if this.is_product else totals
 
-    def work(block: int, rows: slice, scratch: Array) -> None:
-        x = this.x[rows]
+    def work(run: Run) -> None:
+        some = run.blocks
         if this.is_product:
-            totals[block], exponents[block] = scaled.product(x)
-        elif this.is_exact and this.width == 1:
-            totals[block] = scan.ufunc.reduce(x[:, 0], dtype=this.wide)
+            totals[some], exponents[some] = running.product(run.of(x), this.elements)
         else:
-            totals[block] = this.start
-            running.advance(this.loop, x, totals[block], scratch)
+            running.total(scan, run.of(x), totals[some], this.elements)
 
-    each_block(phase, this.space, this.scratch, work)
+    each_run(phase, this.space, this.width, work)
 
 
 def _results(scan: Scan, phase: Phase) -> None:
     """Second phase of a scan."""
-    this = _Scanning(scan, phase)
-    (made,) = phase.outputs.values()
-    y = as_table(made)
+    this, (x,), (y,) = _Scanning(scan, phase), phase.inputs, phase.outputs.values()
     names = {"totals": this.wide} | ({"exponents": _INT} if this.is_product else {})
     found = _fetched(phase, this.space, this.width, names)
     if this.is_product:
-        carries = _carries(this.start, (found["totals"], found["exponents"]), None)
+        carries = scaled.recurred(this.start, (found["totals"], found["exponents"]), None)
     else:
         carries = scan.ufunc.accumulate(np.vstack((this.start, found["totals"])), axis=0)
     carries = carries[_first_block(phase, this.space) :]
 
-    def work(block: int, rows: slice, scratch: Array) -> None:
+    def work(run: Run) -> None:
+        entering = carries[run.blocks]
         if this.is_sum:
-            state, carry = this.start.copy(), carries[block]
-            running.write(this.loop, this.x[rows], state, y[rows], scratch, carry)
+            running.running_sums(scan, run.of(x), entering, run.of(y), this.elements)
         else:
-            running.write(this.loop, this.x[rows], carries[block], y[rows], scratch)
+            running.accumulate(scan, run.of(x), entering, run.of(y), this.elements)
 
-    each_block(phase, this.space, this.scratch, work)
+    each_run(phase, this.space, this.width, work)
 
 
 # --- linear recurrences -------------------------------------------------------------------------
@@ -112,19 +101,15 @@ class _Recurring:
         source = phase.call.types.inputs[0]
         self.space, self.width = source.space, source.width
         self.elements = self.space.length * self.width
-        self.b = as_table(phase.inputs[0])
+        self.b, *a = phase.inputs
         self.initial = np.zeros(self.width) + phase.operands[0]
-        self.is_constant = len(phase.inputs) == 1
+        self.is_constant = not a
         """Whether ``a`` is the same in all rows."""
-        if self.is_constant:
-            self.a = phase.operands[1].reshape(1, -1).astype(_FLOAT)
-        else:
-            self.a = as_table(phase.inputs[1])
-        self.scratch = (_rows(self.space, self.width), self.width), _FLOAT
+        self.a = a[0] if a else phase.operands[1].astype(np.float64).reshape(1, 1, -1)
 
-    def factors(self, rows: slice) -> Array:
-        """``a`` in some rows."""
-        return self.a if self.is_constant else self.a[rows]
+    def factors(self, run: Run) -> Array:
+        """``a`` in some blocks."""
+        return self.a if self.is_constant else run.of(self.a)
 
 
 def _recurrence_totals(phase: Phase) -> None:
@@ -137,36 +122,36 @@ def _recurrence_totals(phase: Phase) -> None:
         fractions = phase.workspace.new("fractions", shape, _FLOAT)
         exponents = phase.workspace.new("exponents", shape, _INT)
 
-    def work(block: int, rows: slice, scratch: Array) -> None:
-        a = this.factors(rows)
-        running.recur(a, this.b[rows], ends[block], scratch, this.elements)
+    def work(run: Run) -> None:
+        a = this.factors(run)
+        running.recur(a, run.of(this.b), ends[run.blocks], None, this.elements)
         if not this.is_constant:
-            fractions[block], exponents[block] = scaled.product(a)
+            found = running.product(a, this.elements)
+            fractions[run.blocks], exponents[run.blocks] = found
 
-    each_block(phase, this.space, this.scratch, work)
+    each_run(phase, this.space, this.width, work)
 
 
 def _recurrence(phase: Phase) -> None:
     """Second phase: the results."""
-    this = _Recurring(phase)
-    (made,) = phase.outputs.values()
-    y = as_table(made)
+    this, (y,) = _Recurring(phase), phase.outputs.values()
     names: dict[str, np.dtype[Any]] = {"ends": _FLOAT}
     if not this.is_constant:
         names |= {"fractions": _FLOAT, "exponents": _INT}
     found = _fetched(phase, this.space, this.width, names)
     if this.is_constant:  # all blocks but the last are as long as each other
-        shape = found["ends"].shape
-        power = scaled.power(this.a[0], this.space.block_size)
-        factors = np.broadcast_to(power[0], shape), np.broadcast_to(power[1], shape)
+        row = np.broadcast_to(this.a[0], (1, this.width))
+        factors = scaled.power(row, this.space.block_size)
     else:
         factors = found["fractions"], found["exponents"]
-    carries = _carries(this.initial, factors, found["ends"])[_first_block(phase, this.space) :]
+    entering = scaled.recurred(this.initial, factors, found["ends"])
+    entering = entering[_first_block(phase, this.space) :]
 
-    def work(block: int, rows: slice, scratch: Array) -> None:
-        running.recur(this.factors(rows), this.b[rows], carries[block], y[rows], this.elements)
+    def work(run: Run) -> None:
+        states = entering[run.blocks]
+        running.recur(this.factors(run), run.of(this.b), states, run.of(y), this.elements)
 
-    each_block(phase, this.space, this.scratch, work)
+    each_run(phase, this.space, this.width, work)
 
 
 # --- what comes before --------------------------------------------------------------------------
@@ -191,15 +176,4 @@ def _fetched(
                 Piece(server, name, 0, count, into[at : at + count]) for name, into in found.items()
             ]
     phase.fetch(pieces)
-    return found
-
-
-def _carries(initial: Array, factors: scaled.Scaled, terms: Array | None) -> Array:
-    """What each block goes on from: ``initial``, and then by ``factors`` and ``terms``."""
-    found = np.empty((len(factors[0]) + 1, len(initial)))
-    found[0] = initial
-    for block, factor in enumerate(zip(*factors, strict=True)):
-        found[block + 1] = scaled.times(found[block], factor)
-        if terms is not None:
-            found[block + 1] += terms[block]
     return found

@@ -14,7 +14,7 @@ from ps_backend.program.scans import SCANS, Scan
 RNG = np.random.default_rng(0)
 ROWS = 200
 COMPILED, BY_NUMPY = running.COMPILED_FROM, 1
-SPECIAL = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-3])
+SPECIAL = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 0.25])
 
 
 def table(dtype: str, width: int) -> np.ndarray:
@@ -24,16 +24,19 @@ def table(dtype: str, width: int) -> np.ndarray:
     return RNG.integers(0, 2 if kind.kind == "b" else 100, (ROWS, width)).astype(kind)
 
 
-def found(scan: Scan, x: np.ndarray, elements: int, chunk: int = 64) -> np.ndarray:
+def found(scan: Scan, x: np.ndarray, elements: int) -> np.ndarray:
+    """By blocks of half as many rows, the second one from the total of the first one."""
     dtype = scan.result(x.dtype)
     wide = scan.accumulator(dtype)
-    loop = running.loop_of(scan, wide, elements)
-    state = np.full(x.shape[1], scan.start(wide), wide)
-    scratch, y = np.empty((chunk, x.shape[1]), wide), np.empty(x.shape, dtype)
-    running.write(loop, x, state, y, scratch)
-    again = np.full(x.shape[1], scan.start(wide), wide)
-    running.advance(loop, x, again, scratch)
-    np.testing.assert_array_equal(state, again)
+    start = np.full((1, x.shape[1]), scan.start(wide), wide)
+    blocks, y = x.reshape(2, -1, x.shape[1]), np.empty(x.shape, dtype)
+    total = start.copy()
+    running.total(scan, blocks[:1], total, elements)
+    entering, into = np.concatenate((start, total)), y.reshape(blocks.shape)
+    if scan.ufunc is np.add and wide.kind == "f":
+        running.running_sums(scan, blocks, entering, into, elements)
+    else:
+        running.accumulate(scan, blocks, entering, into, elements)
     return y
 
 
@@ -61,7 +64,7 @@ def test_as_numpy(name: str, dtype: str, elements: int) -> None:
 @pytest.mark.parametrize("elements", [BY_NUMPY, COMPILED])
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum", "fmax", "fmin"])
 def test_values_at_which_floats_change_their_ways(name: str, elements: int) -> None:
-    """The bits of NumPy's sequential results, in float64."""
+    """In one block the bits of NumPy's sequential results, in float64, too."""
     scan = SCANS[name]
     for _ in range(50):
         x = RNG.choice(SPECIAL, (12, 1))
@@ -94,50 +97,62 @@ def test_the_identity_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("elements", [BY_NUMPY, COMPILED])
-@pytest.mark.parametrize("shape", [(1, 1), (ROWS, 1), (1, 3), (ROWS, 3)])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 50, 1), (1, 1, 3), (4, 50, 3)])
 @pytest.mark.parametrize("width", [1, 3])
 def test_recurrences_have_the_bits_of_the_loop(
-    width: int, shape: tuple[int, int], elements: int
+    width: int, shape: tuple[int, int, int], elements: int
 ) -> None:
-    if shape[1] > width:
+    if shape[2] > width:
         return
-    a, b = RNG.uniform(-1.1, 1.1, shape), RNG.standard_normal((ROWS, width))
-    expected, last = np.empty((ROWS, width)), RNG.standard_normal(width)
-    state, y = last.copy(), np.empty((ROWS, width))
-    for t, (factor, term) in enumerate(zip(np.broadcast_to(a, b.shape), b, strict=True)):
-        expected[t] = last = factor * last + term
-    again = state.copy()
-    running.recur(a, b, state, y, elements)
-    running.recur(a, b, again, np.empty((7, width)), elements)
+    a, b = RNG.uniform(-1.1, 1.1, shape), RNG.standard_normal((4, 50, width))
+    states, y = RNG.standard_normal((4, width)), np.empty(b.shape)
+    expected, last = np.empty(b.shape), states.copy()
+    for t in range(50):
+        expected[:, t] = last = np.broadcast_to(a, b.shape)[:, t] * last + b[:, t]
+    ends = states.copy()
+    running.recur(a, b, states.copy(), y, elements)
+    running.recur(a, b, ends, None, elements)
     np.testing.assert_array_equal(y, expected)
-    np.testing.assert_array_equal(state, last)
-    np.testing.assert_array_equal(again, last)
+    np.testing.assert_array_equal(ends, last)
 
 
 def value(pair: tuple[Any, Any]) -> Any:
     return np.ldexp(pair[0], pair[1].astype(np.int32))
 
 
-def test_scaled_products_keep_their_range() -> None:
-    for width, rows in ((1, 1), (2, 700), (1, 40_000)):
-        x = RNG.uniform(0.5, 1.5, (rows, width)) * RNG.choice([-1, 1], (rows, width))
-        fraction, exponent = scaled.product(x)
+@pytest.mark.parametrize("elements", [BY_NUMPY, COMPILED])
+def test_scaled_products_keep_their_range(elements: int) -> None:
+    for blocks, rows, width in ((1, 1, 1), (3, 700, 2), (1, 40_000, 1)):
+        signs = RNG.choice([-1, 1], (blocks, rows, width))
+        x = RNG.uniform(0.5, 1.5, signs.shape) * signs * 10.0 ** RNG.integers(-200, 200)
+        fraction, exponent = running.product(x, elements)
         assert (np.abs(fraction) >= 0.5).all()
-        expected = np.log2(np.abs(x)).sum(axis=0)
+        expected = np.log2(np.abs(x)).sum(axis=1)
         np.testing.assert_allclose(np.log2(np.abs(fraction)) + exponent, expected, rtol=1e-9)
-        np.testing.assert_array_equal(np.sign(fraction), np.prod(np.sign(x), axis=0))
-    up, down = scaled.product(np.full((5000, 1), 2.0)), scaled.product(np.full((5000, 1), 0.5))
-    with np.errstate(all="ignore"):
-        assert scaled.times(np.array([3.0]), up) == math.inf
-        assert scaled.times(np.array([3.0]), down) == 0.0
-    assert value((up[0] * down[0], up[1] + down[1])) == 1.0
+        np.testing.assert_array_equal(np.sign(fraction), np.prod(signs, axis=1))
+    fraction, exponent = running.product(np.repeat([2.0, 0.5], 5000).reshape(2, -1, 1), elements)
+    up, down = (scaled.times(3.0, fraction[k, 0], int(exponent[k, 0])) for k in (0, 1))
+    assert (up, down) == (math.inf, 0.0)
+    assert value((fraction.prod(), exponent.sum())) == 1.0
 
 
-def test_scaled_products_of_what_has_no_logarithm() -> None:
+@pytest.mark.parametrize("elements", [BY_NUMPY, COMPILED])
+def test_scaled_products_of_what_has_no_logarithm(elements: int) -> None:
     with np.errstate(all="ignore"):
         for given in ([0.0, 2.0], [math.inf, 2.0], [math.nan, 2.0], [math.inf, 0.0], [5e-324, 1.0]):
-            found = scaled.times(np.array([3.0]), scaled.product(np.array(given)[:, None]))
+            fraction, exponent = running.product(np.array(given).reshape(1, 2, 1), elements)
+            found = scaled.times(3.0, fraction[0, 0], int(exponent[0, 0]))
             np.testing.assert_array_equal(found, 3.0 * np.prod(given))
+
+
+def test_carries_are_those_of_the_loop() -> None:
+    factors, terms = RNG.uniform(-2, 2, (7, 3)), RNG.standard_normal((7, 3))
+    fractions, shifts = np.frexp(factors)
+    values = [RNG.standard_normal(3)]
+    for factor, term in zip(factors, terms, strict=True):
+        values.append(factor * values[-1] + term)
+    found = scaled.recurred(values[0], (fractions, shifts.astype(np.int64)), terms)
+    np.testing.assert_array_equal(found, values)
 
 
 def test_powers() -> None:
