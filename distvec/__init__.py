@@ -25,6 +25,7 @@ from distvec.array.functions import (
     where,
     zeros_like,
 )
+from distvec.array.moving.recurrences import linear_recurrence
 from distvec.array.moving.sorting import top_k
 from distvec.array.nan_functions import (
     nanargmax,
@@ -83,6 +84,7 @@ __all__ = [
     "evaluate",
     "full_like",
     "isclose",
+    "linear_recurrence",
     "local",
     "log_softmax",
     "logsumexp",

@@ -10,6 +10,7 @@ import numpy as np
 
 from distvec.array import add_at, creation, functions, products, reductions
 from distvec.array.moving.scans import accumulate
+from distvec.array.moving.segments import reduceat
 from distvec.array.operators import Arithmetic, Deferred, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, stored_in, target_of
 from distvec.array.shaping.grids import outer
@@ -34,9 +35,10 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _parts(function, inputs, kwargs)
     if method == "at":
         return add_at.at(function, *inputs)
-    if method == "accumulate":
+    if method in ("accumulate", "reduceat"):
         (out,) = kwargs.pop("out", (None,))
-        return stored_in(out, accumulate(function, *inputs, **kwargs), function.__name__)
+        ours = accumulate if method == "accumulate" else reduceat
+        return stored_in(out, ours(function, *inputs, **kwargs), function.__name__)
     if method == "outer":
         return _outer(function, inputs, kwargs)
     (out,) = kwargs.pop("out", (None,))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import ops
+from ps_backend.program import ops, recurrences
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
 
@@ -76,6 +76,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.item": lambda x, *encoded: x[_key(encoded)],
         "client.put": _put,
         "client.accumulate": lambda x, op, axis, dtype: getattr(np, op).accumulate(x, axis, dtype),
+        "client.reduceat": lambda x, op, indices, axis, dtype: getattr(np, op).reduceat(
+            x, indices, axis, dtype
+        ),
+        "client.recurrence": recurrences.of_arrays,
         "client.sort": _sort,
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
         "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),

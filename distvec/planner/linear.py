@@ -89,7 +89,7 @@ class Expansion:
             if expanded is not None:
                 self.expanded += 1
                 return expanded
-        if node.on_client and not node.is_reduction and all(arg.known for arg in args):
+        if node.on_client and all(arg.on_client and arg.known for arg in args):
             return self._folded(node, args)
         if args == node.args:
             return node

@@ -32,10 +32,9 @@ def _known_product(node: Node) -> Any:
 
 def _folded(node: Node) -> Any:
     """An operation of the client on what it knows."""
-    values = [arg.value for arg in node.args]
-    if any(value is None for value in values):
+    if not all(arg.on_client and arg.known for arg in node.args):
         return None
-    return value_of(node.op, node.params, node.type, values)
+    return value_of(node.op, node.params, node.type, [arg.value for arg in node.args])
 
 
 def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] | None:

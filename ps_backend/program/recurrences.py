@@ -35,11 +35,8 @@ def recur(a: Array, b: Array, state: Array, y: Array) -> None:
 
 
 def of_arrays(a: Array, b: Array, initial: Array) -> Array:
-    """The recurrence of NumPy's arrays, which are broadcast, in float64. ``ValueError`` for numbers
-    alone, or for an ``initial`` that is not one for each column."""
+    """The recurrence of small arrays, or NumPy's, which are broadcast, in float64."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    if not shape:
-        raise ValueError("linear_recurrence: a or b must be an array, along whose axis 0 it goes")
     state = np.array(np.broadcast_to(initial, shape[1:]), np.float64).reshape(-1)
     factors, terms = (np.broadcast_to(x, shape).reshape(shape[0], state.size) for x in (a, b))
     y = np.empty(terms.shape)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program.movements import Movement, MovementTypes, Params, register
-from ps_backend.program.types import ArrayType, dtype_of, widest
+from ps_backend.program.types import ArrayType, ClientType, dtype_of, widest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Scan:
     def kind(self) -> str:
         """The movement that computes the running results of an array."""
         return f"accumulate_{self.name}"
+
+    @property
+    def between(self) -> str:
+        """The movement that reduces what lies between indices, which are its operand."""
+        return f"reduceat_{self.name}"
 
     @property
     def along_rows(self) -> str:
@@ -116,6 +121,16 @@ def _check_scan(scan: Scan, types: MovementTypes, params: Params) -> None:
     _need(scan.gives(made.dtype), f"gives no {made.dtype}")
 
 
+def _check_between(scan: Scan, types: MovementTypes, params: Params) -> None:
+    """One array and indices, of which the client gets a row for each."""
+    (source,), (indices,), ((number, made),) = types.inputs, types.operands, types.outputs
+    _need(not params and number == 0, "takes one array")
+    _need(indices.dtype == "int64" and len(indices.row) == 1, f"needs indices, got {indices}")
+    fits = isinstance(made, ClientType) and made.shape == (*indices.row, *source.row)
+    _need(fits, f"makes a row for each index, not {made}")
+    _need(scan.gives(made.dtype), f"gives no {made.dtype}")
+
+
 def _need(holds: bool, what: str) -> None:
     if not holds:
         raise TypeError(what)
@@ -123,3 +138,4 @@ def _need(holds: bool, what: str) -> None:
 
 for _row in _ROWS:
     register(Movement(_row.kind, 2, partial(_check_scan, _row)))
+    register(Movement(_row.between, 2, partial(_check_between, _row)))

@@ -31,6 +31,7 @@ from distvec.array.shaping.joining import concatenate
 from distvec.array.signatures import as_arrays
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
 from distvec.graph.shapes import on_client
 from ps_backend.program.scans import SCANS, Scan
 from ps_backend.program.types import client_type
@@ -80,12 +81,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any
 
     ``TypeError`` for a ufunc that is not in the table of scans.
     """
-    scan = SCANS.get(ufunc.__name__)
-    if scan is None or scan.ufunc is not ufunc:
-        raise TypeError(
-            f"numpy.{ufunc.__name__}.accumulate is not available on the servers; available are "
-            f"accumulate of {', '.join(sorted(SCANS))}; or pull the values with x.numpy()"
-        )
+    scan = scan_of(ufunc, "accumulate")
     (array,) = as_arrays((x,))
     if array.ndim == 0:
         raise TypeError("cannot accumulate on a scalar")
@@ -148,12 +144,10 @@ def _without_nan(x: A, instead: int) -> A:
 def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
     """Running results of ``x``, of rank 1 or 2, in ``dtype`` or the one that NumPy's have."""
     over = normalize_axis_index(operator.index(axis), x.ndim)
-    kind = _dtype_of(scan, x.dtype, dtype)
+    kind = dtype_of(scan, x.dtype, dtype)
     x = x.made()
     with x.session.holders.lock:
-        graph, node = x.session.graph, x.node
-        if not np.can_cast(node.dtype, kind, "safe") and not scan.truth:
-            node = build.cast(graph, node, kind)
+        graph, node = x.session.graph, cast_to(scan, x.node, kind, x)
         if node.on_client:
             type = client_type(kind, node.type.shape)
             given = scan.name, over, kind.name
@@ -167,7 +161,25 @@ def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
     return found
 
 
-def _dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+def scan_of(ufunc: np.ufunc, method: str) -> Scan:
+    """The row of a ufunc in the table. ``TypeError``, of its ``method``, if there is none."""
+    scan = SCANS.get(ufunc.__name__)
+    if scan is None or scan.ufunc is not ufunc:
+        raise TypeError(
+            f"numpy.{ufunc.__name__}.{method} is not available on the servers; available are "
+            f"{method} of {', '.join(sorted(SCANS))}; or pull the values with x.numpy()"
+        )
+    return scan
+
+
+def cast_to(scan: Scan, node: Node, kind: np.dtype[Any], like: Arithmetic) -> Node:
+    """What is to be joined in ``kind``: cast to it first, where that changes values."""
+    if scan.truth or np.can_cast(node.dtype, kind, "safe"):
+        return node
+    return build.cast(like.session.graph, node, kind)
+
+
+def dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
     """The dtype of the results. ``TypeError`` where there are none in it."""
     try:
         kind = scan.result(given) if wanted is None else check_dtype(wanted)

@@ -34,11 +34,13 @@ class Run:
     def __init__(self, first: int, past: int, size: int, rows: slice) -> None:
         self.blocks = slice(first, past)
         """Their numbers on this server."""
-        self._size, self._rows = size, rows
+        self.rows = rows
+        """Their rows on this server."""
+        self._size = size
 
     def of(self, x: Array) -> Array:
         """Their elements in a server's part of an array, as ``(blocks, rows, width)``."""
-        return x[self._rows].reshape(-1, self._size, prod(x.shape[1:]))
+        return x[self.rows].reshape(-1, self._size, prod(x.shape[1:]))
 
 
 def each_run(phase: Phase, space: Space, width: int, work: Callable[[Run], None]) -> None:
