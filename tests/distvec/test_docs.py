@@ -53,6 +53,12 @@ def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["16078 1.522", "2.0 (99999,)"]
 
 
+def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("movement.md")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].endswith(" 100000")
+
+
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("tables.md")
     shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
