@@ -108,19 +108,10 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     return result
 
 
-def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """``TypeError``: each row would come to the client."""
-    raise TypeError(
-        "numpy.apply_along_axis calls a function of the client for each row; write it for the "
-        "whole table, as in numpy.sum(T, axis=1), or pull the values with T.numpy()"
-    )
-
-
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
         np.take_along_axis: take_along_axis,
         np.put_along_axis: put_along_axis,
         np.apply_over_axes: apply_over_axes,
-        np.apply_along_axis: apply_along_axis,
     }

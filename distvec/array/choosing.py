@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from distvec.array.checks import refuse_if
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import apply, array_among, where
 from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.shaping.joining import column_stack
+from distvec.array.shaping.placing import index_of
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:
@@ -81,17 +83,20 @@ def putmask(x: Any, mask: Any, values: Any) -> None:
     array_among("putmask", (x,))
     is_whole = type(values) is int and x.dtype.kind in "iu"
     given = x.session.array(values, x.dtype) if is_whole else _beside(x, values)
-    if given.shape not in ((), (1,), x.shape):
-        raise NotImplementedError(
-            f"putmask: values of shape {given.shape} would be repeated over {x.shape}; "
-            f"give one value, or as many as there are elements"
-        )
     if hasattr(values, "dtype") and not np.can_cast(given.dtype, x.dtype, "safe"):
         raise TypeError(
             f"Cannot cast array data from {given.dtype!r} to {x.dtype!r} according to the rule "
             f"'safe'; write values.astype({x.dtype.name!r})"
         )
+    if given.shape not in ((), (1,), x.shape):
+        given = _repeated(given, index_of(x, x.size), x.shape)
     _set_where(x, _beside(x, mask), given)
+
+
+def _repeated(values: Any, places: Any, shape: tuple[int, ...]) -> Any:
+    """Of ``values``, one after the other and again from the first, those at ``places``."""
+    vector = reshape(values, (values.size,))
+    return reshape(get_item(vector, places % len(vector)), shape)
 
 
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
@@ -187,15 +192,19 @@ def _by_mode(indices: Any, length: int, mode: str) -> Any:
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """The one value of ``vals`` where ``mask`` is not zero: ``numpy.place``."""
+    """``vals``, one after the other and again from the first, where ``mask`` is not zero:
+    ``numpy.place``. Of several values, which place is how manieth is a movement of two phases.
+    """
     array_among("place", (arr,))
-    if np.size(vals) != 1:
-        raise NotImplementedError(
-            "place: several values would be repeated over the places, whose number only the "
-            "servers know; write x[mask] = values, as many as there are places"
-        )
-    one = reshape(vals, ()) if isinstance(vals, Handle) else np.ravel(vals)[0]
-    set_item(arr, _truth(_beside(arr, mask)), one)
+    chosen, given = _truth(_beside(arr, mask)), _beside(arr, np.atleast_1d(vals))
+    if given.size == 1:
+        set_item(arr, chosen, reshape(given, ()))
+        return
+    if not given.size:
+        refuse_if(chosen, ValueError, "Cannot insert from an empty array!")
+        return
+    before = np.cumsum(reshape(chosen, (arr.size,))) - 1
+    _set_where(arr, chosen, _repeated(given, before, arr.shape))
 
 
 def _where(condition: Any, *choices: Any) -> Any:

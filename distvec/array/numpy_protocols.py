@@ -24,9 +24,11 @@ from distvec.array import (
     made_like,
     multi_index,
     numpy_statistics,
+    polynomials,
     products,
     properties,
     reductions,
+    refusals,
     sequences,
     texts,
     transposed,
@@ -46,10 +48,7 @@ def function(
     """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
     ours = _functions().get(func) or _of_row(func) or _making(func, like)
     if ours is None:
-        raise TypeError(
-            f"{func.__module__}.{func.__name__} is not available on the servers; "
-            f"pull the values with x.numpy() and call it on those"
-        )
+        raise TypeError(refusals.of_function(func))
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not UNSAID}
     if out is not None and "out" in inspect.signature(ours).parameters:
@@ -95,6 +94,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **scans.numpy_functions(),
         **sorting.numpy_functions(),
         **products.numpy_functions(),
+        **polynomials.numpy_functions(),
         **linear_algebra.numpy_functions(),
         **shaping.numpy_functions(),
         **along_axis.numpy_functions(),

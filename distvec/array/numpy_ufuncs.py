@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import add_at, creation, functions, products, reductions
+from distvec.array.moving import reduced
 from distvec.array.moving.scans import accumulate
 from distvec.array.moving.segments import reduceat
 from distvec.array.operators import Arithmetic, Deferred, elementwise
@@ -17,6 +18,7 @@ from distvec.array.shaping.grids import outer
 from distvec.array.signatures import as_arrays, check_bound
 from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops, reducers
+from ps_backend.program.scans import SCANS
 
 _PRODUCTS = {
     np.matmul: products.matmul,
@@ -31,6 +33,9 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
     if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
+    if method == "reduce" and reduced.is_associative(function):
+        (out,) = kwargs.pop("out", (None,))
+        return stored_in(out, reduced.reduce(function, *inputs, **kwargs), function.__name__)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
     if method == "at":
@@ -60,7 +65,7 @@ def _unavailable(name: str, method: str) -> TypeError:
     """What is said of a ufunc, or of a method of one, that the servers have not."""
     there = ""
     if method == "reduce":
-        known = (one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc))
+        known = {one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc)} | set(SCANS)
         there = "; available are reduce of " + ", ".join(sorted(known))
     call = name if method == "__call__" else f"{name}.{method}"
     return TypeError(

@@ -96,14 +96,6 @@ def i0(x: A) -> A:
     return elementwise(x, "i0", x.astype(kind)).astype(kind)
 
 
-def polyval(p: Any, x: A) -> A:
-    """The polynomial with the coefficients ``p``, that of the highest power first, at ``x``."""
-    result = zeros_like(as_array("polyval", x))
-    for coefficient in np.asarray(p):
-        result = result * x + coefficient
-    return result
-
-
 def isin(
     element: A, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
     kind: Any = None,

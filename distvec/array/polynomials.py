@@ -1,0 +1,106 @@
+"""NumPy's functions of polynomials, given by their coefficients from the highest power down; lazy.
+
+Composed of slices and products, so the coefficients may be anywhere.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distvec.array.functions import array_among, zeros_like
+from distvec.array.items import get_item
+from distvec.array.operators import Arithmetic
+from distvec.array.shaping.joining import concatenate
+from distvec.array.statistics import as_array
+
+
+def polyval(p: Any, x: Any) -> Any:
+    """The polynomial with the coefficients ``p`` at ``x``; those on the servers come to the client.
+
+    One sweep, by Horner's scheme.
+    """
+    result = zeros_like(as_array("polyval", x))
+    coefficients: Any = p if isinstance(p, Arithmetic) else np.asarray(p)
+    for coefficient in coefficients:
+        result = result * x + coefficient
+    return result
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """The sum of two polynomials: ``numpy.polyadd``."""
+    first, second = _of_one_length("polyadd", a1, a2)
+    return first + second
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """The difference of two polynomials: ``numpy.polysub``."""
+    first, second = _of_one_length("polysub", a1, a2)
+    return first - second
+
+
+def polymul(a1: Any, a2: Any) -> Any:
+    """The product of two polynomials: ``numpy.polymul``, a convolution."""
+    array_among("polymul", (a1, a2))
+    return np.convolve(a1, a2)
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    """The ``m``-th derivative: ``numpy.polyder``."""
+    if operator.index(m) < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    for _ in range(m):
+        degree = len(p) - 1
+        powers = _beside(p, np.arange(max(degree, 0), 0, -1))
+        p = get_item(p, slice(None, max(degree, 0))) * powers
+    return p
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The ``m``-th integral, with the constants ``k``: ``numpy.polyint``."""
+    if operator.index(m) < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    constants = np.zeros(m) if k is None else np.atleast_1d(k)
+    constants = np.broadcast_to(constants, m) if len(constants) == 1 < m else constants
+    if len(constants) < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    for constant in constants[:m]:
+        p = concatenate([p / _beside(p, np.arange(len(p), 0, -1)), np.array([constant])])
+    return p
+
+
+def _beside(p: Any, powers: Any) -> Any:
+    """The powers where the coefficients are."""
+    return powers if p.node.on_client else p.session.array(powers)
+
+
+def _of_one_length(name: str, *given: Any) -> list[Any]:
+    """Polynomials with zeros before the shorter one."""
+    array_among(name, given)
+    arrays = [one if isinstance(one, Arithmetic) else np.atleast_1d(one) for one in given]
+    longest = max(map(len, arrays))
+    like = next(one for one in arrays if isinstance(one, Arithmetic))
+    return [_filled_up(like, one, longest - len(one)) for one in arrays]
+
+
+def _filled_up(like: Any, one: Any, missing: int) -> Any:
+    """So many zeros before ``one``, which is put where ``like`` is."""
+    zeros = np.zeros(missing, one.dtype)
+    if isinstance(one, Arithmetic):
+        return concatenate([zeros, one]) if missing else one
+    return _beside(like, np.concatenate([zeros, one]))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.polyval: polyval,
+        np.polyadd: polyadd,
+        np.polysub: polysub,
+        np.polymul: polymul,
+        np.polyder: polyder,
+        np.polyint: polyint,
+    }
