@@ -35,7 +35,7 @@ from distvec.array import (
 )
 from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
-from distvec.array.moving import scans, sorting
+from distvec.array.moving import counting, histograms, scans, sorting
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
@@ -96,6 +96,8 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **products.numpy_functions(),
         **polynomials.numpy_functions(),
         **linear_algebra.numpy_functions(),
+        **counting.numpy_functions(),
+        **histograms.numpy_functions(),
         **shaping.numpy_functions(),
         **along_axis.numpy_functions(),
         **chains.numpy_functions(),

@@ -44,6 +44,9 @@ class Evaluator:
         """By node of a mask, how many of its elements are true, where that is known already."""
         self.chosen: weakref.WeakKeyDictionary[Node, RaggedSpace] = weakref.WeakKeyDictionary()
         """The same by server, where elements that it selects were put together."""
+        self.extremes: weakref.WeakKeyDictionary[Node, tuple[Any, Any]]
+        self.extremes = weakref.WeakKeyDictionary()
+        """By node of a stored array its least and greatest element, where they were asked for."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self.overdue = False

@@ -1,5 +1,6 @@
 """What movements compute on the elements of one server: plain functions of NumPy arrays.
 
+``counting``   counts of what is in each of a few bins
 ``partition``  indices grouped by who holds what they name
 ``running``    scans and linear recurrences, chunk by chunk; ``compiled_running`` are compiled
 ``scaled``     products that neither overflow nor underflow
