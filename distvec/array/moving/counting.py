@@ -37,9 +37,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     if least < 0:
         raise ValueError("'minlength' must not be negative")
     length = max(least, _length(numbers))
-    kind = np.dtype(np.int64 if weight is None else np.float64)
     if numbers.size == 0:
-        return session.array(np.zeros(length, kind))
+        return session.array(np.zeros(length, np.int64))  # with weights, too
+    kind = np.dtype(np.int64 if weight is None else np.float64)
     if 0 < length <= MOST_KEPT:
         arrays = [numbers] if weight is None else [numbers, weight]
         return move(COUNT, arrays, (), [client_type(kind, (length,))])[0]

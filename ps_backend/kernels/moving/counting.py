@@ -61,7 +61,8 @@ def histogram(
     if compiled:
         from ps_backend.kernels.moving import compiled_counting
 
-        compiled_counting.histogram(wide, exact, *limits, counts)
+        first, last = limits
+        compiled_counting.histogram(wide, exact, first, last, counts)
         return
     kept = wide[(wide >= limits[0]) & (wide <= limits[1])]
     counts += np.bincount(_numbers(kept, exact, *limits), minlength=len(counts))

@@ -89,12 +89,14 @@ def _add_up(phase: Phase) -> None:
     parts, pieces = [], []
     for server in phase.servers:
         low, high = phase.range_of(space, server)
-        blocks = low // space.block_size, -(-high // space.block_size)
-        nodes = sum(1 for _ in levels(*blocks)) if is_weighted else 1
-        part = phase.scratch((nodes, *made.shape), made.dtype)
-        parts.append(part)
-        pieces.append(Piece(server, "counts", 0, nodes, part))
+        heights = [*levels(low // space.block_size, -(-high // space.block_size))]
+        part = phase.scratch((len(heights) if is_weighted else 1, *made.shape), made.dtype)
+        parts.append((part, heights))
+        pieces.append(Piece(server, "counts", 0, len(part), part))
     phase.fetch(pieces)
-    found = [node for part in parts for node in part]
-    add: Callable[[Array, Array], Array] = np.add
-    phase.results[0] = joined(add, found) if found else np.zeros(made.shape, made.dtype)
+    tree: Tree[Array] = Tree(np.add, 0)
+    for part, heights in parts:
+        for node, height in zip(part, heights if is_weighted else (0,), strict=True):
+            tree.append(node, height)
+    found = [node for _, node in tree.nodes]
+    phase.results[0] = joined(np.add, found) if found else np.zeros(made.shape, made.dtype)
