@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 import operator
 import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.creation import shape_of, type_of
+from distvec.array.creation import length_of, reshape, shape_of, type_of
 from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.handle import Home, refuse_window
+from distvec.array.items import get_item
+from distvec.array.operators import Arithmetic
+
+_NEAR_ONE = 1e-8
+"""So far from 1 may probabilities sum up: what NumPy allows."""
 
 
 class Random:
@@ -54,6 +62,83 @@ class Random:
         result: DistArray = low + steps.astype(np.int64)
         return result
 
+    def permutation(self, x: Any, axis: int = 0, *, seed: int | None = None) -> Any:
+        """``0, ..., x - 1`` in random order, or of an array the elements (rows; columns).
+
+        Of a number a lazy vector of int64 that is computed where it is used: see
+        ``ps_backend.program.permutation``. Rows of an array are gathered by it: two messages.
+        """
+        if isinstance(x, Arithmetic):
+            return permuted_array(x, axis, partial(self.permutation, seed=seed))
+        if np.ndim(x):
+            given = self._session.array(x)
+            return permuted_array(given, axis, partial(self.permutation, seed=seed))
+        length = length_of(x, "permutation")
+        return self._places(length, length, _key(seed, 4))
+
+    def shuffle(self, x: Any, axis: int = 0, *, seed: int | None = None) -> None:
+        """Let ``x`` have its elements (rows; columns) in random order, as of ``permutation``."""
+        refuse_window(x)
+        with x.turn:
+            x.assign(self.permutation(x, axis, seed=seed), "shuffle")
+
+    def choice(
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, *,
+        seed: int | None = None,
+    ) -> Any:  # fmt: skip
+        """``size`` of the numbers below ``a``, or of the elements (rows) of an array; lazy.
+
+        Without replacement the first ones of a permutation. ``p``: how likely each is, in all 1, on
+        the client or on the servers; it is summed up, and places are looked up in the sums.
+        """
+        if size is None:
+            raise TypeError("choice: say how many: choice(a, size)")
+        array: Any = a if isinstance(a, Arithmetic) or not np.ndim(a) else self._session.array(a)
+        count = len(array) if isinstance(array, Arithmetic) else length_of(array, "choice")
+        shape = shape_of(size)
+        wanted = math.prod(shape)
+        if wanted and not count:
+            raise ValueError("a must be a positive integer unless no samples are taken")
+        if not replace and wanted > count:
+            raise ValueError("Cannot take a larger sample than population when replace is False")
+        if p is not None:
+            places = self._weighted(count, wanted, replace, p, seed)
+        elif replace and wanted:
+            places = self.integers(0, count, wanted, seed=seed)
+        else:
+            places = self._places(wanted, count, _key(seed, 4))
+        if not isinstance(array, Arithmetic):
+            return reshape(places, shape)
+        found = get_item(array, places)
+        return found if len(shape) == 1 else reshape(found, (*shape, *array.shape[1:]))
+
+    def _weighted(self, count: int, wanted: int, replace: bool, p: Any, seed: int | None) -> Any:
+        """Places drawn with the probabilities ``p``: where numbers in [0, 1) are in their sums."""
+        if not replace:
+            raise NotImplementedError(
+                "choice: with p= only with replacement; for others take those with the largest "
+                "numpy.log(ps.random.uniform(n)) / p"
+            )
+        weights: Any = p if isinstance(p, Arithmetic) else self._session.array(p, np.float64)
+        if weights.shape != (count,):
+            raise ValueError("a and p must have same size")
+        least, total = np.min(weights), np.sum(weights)
+        self._session.evaluate(least, total)
+        if not float(least) >= 0:
+            raise ValueError("Probabilities are not non-negative")
+        if not abs(float(total) - 1.0) <= _NEAR_ONE:
+            raise ValueError("Probabilities do not sum to 1. See Notes section of docstring.")
+        sums = np.cumsum(weights)
+        drawn = self._unit(wanted, _key(seed, 3)) * sums[-1]
+        return np.searchsorted(sums, drawn, side="right")
+
+    def _places(self, count: int, length: int, key: int) -> DistArray:
+        """The first ``count`` indices of a permutation of ``length``."""
+        graph, type = self._session.graph, type_of((count,), np.dtype(np.int64))
+        names = (graph.constant(key, type.dtype), graph.constant(length, type.dtype))
+        node = graph.make("permuted", (*names, graph.make("iota", (), type)), type)
+        return DistArray(self._session, node)
+
     def _unit(self, size: Any, key: int) -> Any:
         graph = self._session.graph
         shape = shape_of(size)
@@ -68,6 +153,15 @@ class Random:
         """The number of each element: of a table, these are counted, not the rows."""
         type = type_of(shape, np.dtype(np.int64))
         return DistArray(self._session, self._session.graph.make("iota", (), type))
+
+
+def permuted_array(x: Any, axis: int, permutation: Callable[[int], Any]) -> Any:
+    """The elements, rows or columns of ``x`` in the order that ``permutation`` of a length says."""
+    along = normalize_axis_index(axis, x.ndim)
+    order = permutation(x.shape[along])
+    if along or x.node.on_client:
+        return np.take(x, order.numpy(), axis=along)
+    return x[order]
 
 
 def _key(seed: Any, stream: int) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 # The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
 from scipy.special import _ufuncs as special
 
-from ps_backend.program import philox
+from ps_backend.program import permutation, philox
 
 _LIBM_ULPS = 4
 
@@ -300,6 +300,16 @@ _ROWS = (
         costly=True,
         internal=True,
         dtypes=("int64", "int64", "float64"),
+    ),
+    # the index at a place of the permutation that (key, length) name
+    Op(
+        "permuted",
+        3,
+        permutation.permuted,
+        "_permuted({0}, {1}, {2})",
+        costly=True,
+        internal=True,
+        dtypes=("int64", "int64", "int64", "int64"),
     ),
 )
 

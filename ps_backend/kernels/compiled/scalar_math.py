@@ -16,7 +16,7 @@ from ps_backend.kernels.compiled.simd import (
     lane_dot,
     lane_sum,
 )
-from ps_backend.program import philox
+from ps_backend.program import permutation, philox
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
 _M1 = np.uint64(philox.MULTIPLIERS[1])
@@ -28,6 +28,12 @@ _21 = np.uint64(21)
 _11 = np.uint64(11)
 _TO_UNIT = philox.TO_UNIT
 _ROUNDS = philox.ROUNDS
+_WEYL = np.uint64(permutation.WEYL)
+_MIX0, _MIX1 = (np.uint64(one) for one in permutation.MIXERS)
+_SHIFT0, _SHIFT1, _SHIFT2 = (np.uint64(one) for one in permutation.SHIFTS)
+_FEW_BITS = permutation.FEW_BITS
+_FEISTEL_ROUNDS, _MORE_ROUNDS = permutation.ROUNDS, permutation.MORE_ROUNDS
+_1 = np.uint64(1)
 
 _inline = njit(inline="never", nogil=True, error_model="numpy")
 
@@ -296,3 +302,35 @@ def _uniform(key, index):  # type: ignore[no-untyped-def]
         c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
     return np.float64((c0 << _21) ^ (c1 >> _11)) * _TO_UNIT
+
+
+@_inline
+def _mixed(word):  # type: ignore[no-untyped-def]
+    word = (word ^ (word >> _SHIFT0)) * _MIX0
+    word = (word ^ (word >> _SHIFT1)) * _MIX1
+    return word ^ (word >> _SHIFT2)
+
+
+@_inline
+def _permuted(key, length, place):  # type: ignore[no-untyped-def]
+    if place < 0 or place >= length:
+        return place
+    bits = 2
+    while bits < 63 and length - 1 >> bits:
+        bits += 1
+    right = np.uint64(bits - bits // 2)
+    high_mask = (_1 << np.uint64(bits // 2)) - _1
+    low_mask = (_1 << right) - _1
+    rounds = _MORE_ROUNDS if bits <= _FEW_BITS else _FEISTEL_ROUNDS
+    value = np.uint64(place)
+    while True:
+        high, low = value >> right, value & low_mask
+        weyl = np.uint64(0)
+        for _ in range(0, rounds, 2):
+            weyl += _WEYL
+            high ^= _mixed(low + (np.uint64(key) ^ weyl)) & high_mask
+            weyl += _WEYL
+            low ^= _mixed(high + (np.uint64(key) ^ weyl)) & low_mask
+        value = (high << right) | low
+        if value < np.uint64(length):
+            return np.int64(value)
