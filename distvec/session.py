@@ -19,6 +19,7 @@ from distvec.array.moving.scatter import ASSIGN, scattered
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
+from distvec.array.sequences import geomspace, logspace
 from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.array.window import Window
 from distvec.diagnostics.html import table
@@ -174,6 +175,21 @@ class Session(Home):
         if endpoint:
             values = where(index == float(num - 1), high, values)
         return _rounded_down(values, kind)
+
+    def logspace(
+        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True,
+        base: float = 10.0, dtype: Any = None,
+    ) -> DistArray:  # fmt: skip
+        """Powers of ``base`` with ``num`` evenly spaced exponents, as ``numpy.logspace``; lazy."""
+        low = self.array(start)
+        return logspace(low, stop, num, endpoint, base, dtype)  # type: ignore[no-any-return]
+
+    def geomspace(
+        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
+    ) -> DistArray:
+        """``num`` numbers, each the same multiple of the last, as ``numpy.geomspace``; lazy."""
+        low = self.array(start)
+        return geomspace(low, stop, num, endpoint, dtype)  # type: ignore[no-any-return]
 
     def _iota(self, length: int) -> DistArray:
         node = self.graph.make("iota", (), type_of((length,), np.dtype(np.int64)))

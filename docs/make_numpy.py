@@ -11,7 +11,7 @@ import numpy as np
 from docs.numpy_examples import examples
 from docs.numpy_examples.no_array import no_arrays
 from docs.numpy_examples.operands import LEGEND
-from docs.numpy_examples.trial import Trial, run_all
+from docs.numpy_examples.trial import MOST_BYTES, Trial, run_all
 
 PAGE = Path(__file__).with_name("numpy.md")
 WORKS, PARTLY, PULLS, REFUSES = "works", "partly", "brings all", "refuses"
@@ -33,7 +33,8 @@ end. Arrays have rank 2 at most. What is the same for all rows of a table travel
 client, lazily, as in `np.broadcast_to(x, (3, n))`: 2^22 elements at most.
 
 Behind each example stands what a call and the evaluation of its result cost: messages to each
-server, and whether they are sent at once or, lazily, when the result is asked for.
+server, whether they are sent at once or, lazily, when the result is asked for, and whether elements
+(or no more than {most} bytes: borders) move from server to server.
 """
 _HEAD = "| name | | what works | what does not, and what is said |\n|---|---|---|---|"
 
@@ -86,6 +87,7 @@ def _introduction(tried: Mapping[str, list[Trial]]) -> str:
         pulling=counts[PULLS],
         refusing=counts[REFUSES],
         without=without,
+        most=MOST_BYTES,
     )
 
 

@@ -27,13 +27,14 @@ a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the ser
 """
 
 _REST = """\
+What becomes of each public name of NumPy: [numpy.md](numpy.md).
+
 Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
 `full_like`, `empty_like`, `isclose`, `nan_to_num`; under NumPy's names `divmod`, `frexp` and
 `modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix`, `sinc`,
 `polyval` and `isin`.
-`numpy.add.at(x, indices, values)` counts repeated indices; other ufuncs' `at` takes the elements
-through the client. `ufunc.outer` of vectors is a table. Ufuncs take
-`out=`, and with it `where=`.
+`ufunc.at(x, indices, values)` takes each repeated index in its turn. `ufunc.outer` of vectors is a
+table. Ufuncs take `out=`, and with it `where=`.
 
 Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
 `vecdot`), `norm` (1, 2, inf, any p), {statistics}.

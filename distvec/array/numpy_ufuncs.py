@@ -50,7 +50,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
-        raise _unavailable(function.__name__, method)
+        raise _unavailable(function, method)
     _check_free(function, kwargs)
     try:
         result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
@@ -61,8 +61,14 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     return stored_in(out, result, function.__name__)
 
 
-def _unavailable(name: str, method: str) -> TypeError:
+def _unavailable(function: Any, method: str) -> TypeError:
     """What is said of a ufunc, or of a method of one, that the servers have not."""
+    name = function.__name__
+    if set(function.types[0]) <= set("O->"):
+        return TypeError(
+            f"{name} is a function of the client, which would be called for each element; write it "
+            f"with NumPy's functions, or pull the values with x.numpy() and call it on those"
+        )
     there = ""
     if method == "reduce":
         known = {one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc)} | set(SCANS)

@@ -87,6 +87,11 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
     """What ``np.asarray(x)`` gets; for a vector an implicit transfer of all of it."""
     if copy is False:
         raise ValueError("values on the servers cannot become a NumPy array without a copy")
+    if dtype is not None and np.dtype(dtype).hasobject:
+        raise TypeError(
+            "elements as Python objects, for a function of the client that is called for each, as "
+            "by numpy.vectorize; write it with NumPy's functions, or pull the values: x.numpy()"
+        )
     x.session.transfer_implicitly(x.node, "np.asarray()", x.size)
     x.session.evaluate_implicitly(x, "np.asarray()")
     values = numpy(x)

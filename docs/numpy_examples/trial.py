@@ -36,6 +36,8 @@ class Trial:
     """How the result differs from NumPy's."""
     messages: int = 0
     """To each server, the evaluation of the result among them; not what reads it."""
+    peer_bytes: int = 0
+    """What servers sent each other."""
     is_lazy: bool = False
     """Whether the call itself sent nothing."""
     pulls: bool = False
@@ -54,7 +56,10 @@ class Trial:
         if not self.messages:
             return "no message"
         when = "lazy" if self.is_lazy else "at once"
-        return f"{when}, {self.messages} message{'s' if self.messages > 1 else ''}"
+        cost = f"{when}, {self.messages} message{'s' if self.messages > 1 else ''}"
+        if not self.peer_bytes:
+            return cost
+        return f"{cost}, {'elements' if self.peer_bytes > MOST_BYTES else 'borders'} move"
 
 
 def run(text: str, session: dv.Session, small: dict[str, np.ndarray]) -> Trial:
@@ -81,6 +86,7 @@ def run(text: str, session: dv.Session, small: dict[str, np.ndarray]) -> Trial:
             text,
             wrong=difference(found, expected),
             messages=counts["messages"],
+            peer_bytes=counts["peer_bytes"],
             is_lazy=not at_once,
             pulls=counts["bytes_received"] > MOST_BYTES,
             counted=counted,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import distvec as dv
+from distvec.testing import assert_close
 from tests.distvec.alike import arrays, assert_alike
 from tests.distvec.conftest import SERVER_COUNTS
 
@@ -219,6 +220,8 @@ def test_spaced_by_factors(ps: dv.Session, function: Callable[..., Any]) -> None
     np.testing.assert_allclose(ours.numpy(), function(low, high, 9), rtol=1e-14)
     ours = function(ps.array(low), 3, 5, endpoint=False)
     np.testing.assert_allclose(ours.numpy(), function(low, 3, 5, endpoint=False), rtol=1e-14)
+    ours = getattr(ps, function.__name__)(1, 3, 7, dtype="float32")
+    assert_close(ours.numpy(), function(1, 3, 7, dtype="float32"), ulps=1)
 
 
 def test_what_is_made_costs_nothing_until_it_is_used(ps: dv.Session) -> None:
@@ -245,6 +248,11 @@ def test_what_it_says_of_itself(ps: dv.Session) -> None:
         x.astype("int64", casting="safe")
     with pytest.raises(TypeError, match="write it for the whole table"):
         np.apply_along_axis(np.sum, 1, ps.ones((9, 3)))
+    for function in (np.vectorize(abs), np.frompyfunc(abs, 1, 1)):
+        with pytest.raises(TypeError, match="write it with NumPy's functions"):
+            function(x)
+    with pytest.raises(TypeError, match="no dates on the servers"):
+        np.is_busday(x)
 
 
 def test_flat_is_read_and_written(ps: dv.Session) -> None:
