@@ -25,6 +25,7 @@ from distvec.array.functions import (
     where,
     zeros_like,
 )
+from distvec.array.linear_algebra.norms import norm
 from distvec.array.moving.recurrences import linear_recurrence
 from distvec.array.moving.sorting import top_k
 from distvec.array.nan_functions import (
@@ -36,7 +37,7 @@ from distvec.array.nan_functions import (
     nansum,
     nanvar,
 )
-from distvec.array.products import dot, matmul, norm, tensordot, vdot, vecdot
+from distvec.array.products import dot, matmul, tensordot, vdot, vecdot
 from distvec.array.real_functions import nan_to_num
 from distvec.array.reductions import count_nonzero, mean
 from distvec.array.rows import log_softmax, logsumexp, softmax

@@ -18,7 +18,7 @@ LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
 
 WITH_AXIS = {
     np.sum, np.prod, np.min, np.max, np.amin, np.amax, np.any, np.all, np.mean, np.var, np.std,
-    np.count_nonzero, np.linalg.norm, np.ptp, np.average, np.nansum, np.nanprod, np.nanmean,
+    np.count_nonzero, np.ptp, np.average, np.nansum, np.nanprod, np.nanmean,
     np.nanvar, np.nanstd, np.nanmin, np.nanmax, *LOCATING,
 }  # fmt: skip
 
@@ -34,6 +34,11 @@ OF_EITHER = {
     np.einsum, np.einsum_path, np.cov, np.corrcoef, np.linalg.multi_dot, np.result_type,
     np.can_cast, np.common_type, np.min_scalar_type, np.isrealobj, np.iscomplexobj,
     np.shares_memory, np.may_share_memory, np.array2string, np.array_str, np.array_repr,
+    np.trace, np.diag, np.diagonal, np.linalg.trace, np.linalg.diagonal, np.linalg.norm,
+    np.linalg.matrix_norm, np.linalg.vector_norm, np.linalg.qr, np.linalg.svd, np.linalg.svdvals,
+    np.linalg.matrix_rank, np.linalg.cond, np.linalg.pinv, np.linalg.lstsq, np.linalg.solve,
+    np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky, np.linalg.eigh,
+    np.linalg.eigvalsh, np.linalg.matrix_power,
 }  # fmt: skip
 """What takes tables and transposes of tables."""
 

@@ -60,8 +60,8 @@ class _Linalg:
     def vector_norm(
         x: Arithmetic, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
     ) -> Arithmetic:
-        """Vector norm; see ``products.norm``."""
-        return products.norm(x, ord, axis, keepdims=keepdims)
+        """Vector norm; see ``products.vector_norm``."""
+        return products.vector_norm(x, ord, axis, keepdims=keepdims)
 
     vecdot = staticmethod(products.vecdot)
     matmul = staticmethod(products.matmul)

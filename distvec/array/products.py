@@ -176,10 +176,10 @@ def _row_products(x: A, y: A) -> A:
         return x.like(build.cast(graph, products, dtype))
 
 
-def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
+def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 
-    Of a table: along ``axis``, or over all elements without one, where ``ord`` is None or "fro".
+    Of a table: along ``axis``, or over all elements without one.
     Floats stay in their dtype (accumulated in float64), other dtypes give float64.
     """
     over = axis_of(x, "norm", axis)
@@ -187,13 +187,6 @@ def norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> 
         raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
     if isinstance(over, tuple):
         raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
-    if x.ndim == 2 and over is None:
-        if ord not in (None, "fro"):
-            raise NotImplementedError(
-                f"norm: ord={ord!r} of a whole table is not available on the servers; say an axis, "
-                f"or take ord='fro'"
-            )
-        ord = None
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
     adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
     return kept(x, _norm(x.filled(0) if adds_up else x, ord, over, result), over, keepdims)
@@ -288,9 +281,5 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.linalg.matmul: matmul,
         np.linalg.outer: outer,
         np.linalg.tensordot: lambda x1, x2, /, *, axes=2: tensordot(x1, x2, axes=axes),
-        np.linalg.norm: norm,
-        np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: norm(
-            x, ord, axis, keepdims=keepdims
-        ),
         np.linalg.vecdot: vecdot,
     }

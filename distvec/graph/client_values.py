@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import ops, recurrences
+from distvec.graph import matrices
+from ps_backend.program import householder, ops, recurrences
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
 
@@ -84,6 +85,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
         "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),
         "client.block": lambda a, b, c, d: np.block([[a, b], [c, d]]),
+        "client.linalg": matrices.computed,
+        "client.part": matrices.part,
+        "client.triangle": householder.upright,
         "client.einsum": lambda *args: np.einsum(args[-1], *args[:-1]),
     }
 )

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from numpy.linalg import LinAlgError
+
 from distvec.diagnostics.callsite import call_site
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer, Graph, Node
@@ -168,7 +170,7 @@ class Evaluator:
             try:
                 self._execute(targets, hold, wait=True)
                 return
-            except (OutOfBudget, NothingToReduce, IndexError):
+            except (OutOfBudget, NothingToReduce, IndexError, LinAlgError):
                 pass  # gone with the block, and with it what its traceback keeps alive
             # What was taken along must not make fail what was asked for.
             self._execute(targets, hold, wait=True, alone=True)
@@ -185,7 +187,7 @@ class Evaluator:
                 if targets:
                     with measured(self.counters), uninterrupted() as hold:
                         self._execute(targets, hold, wait=False)
-            except (PSError, NothingToReduce, IndexError):
+            except (PSError, NothingToReduce, IndexError, LinAlgError):
                 self._refuse(targets)
             finally:
                 self.holders.asked = ()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.errors import NothingToReduce
-from ps_backend.program import ops, row_ops
+from ps_backend.program import householder, ops, row_ops
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest
 
@@ -175,6 +175,10 @@ _ROWS = (
     Reducer("dot", np.add, "_sum({})", join="{a} + {b}", identity=0, arity=2),
     # T.T @ U, of tables or vectors T and U
     Reducer("gram", np.add, identity=0, arity=2, layout="tree"),
+    # R of the QR decomposition of a table T, which is both values: R.T @ R is T.T @ T
+    Reducer(
+        "triangle", householder.joined, identity=0, accumulator="float64", arity=2, layout="tree"
+    ),
     # the values themselves, and those at some slots: the second value is a list of them
     Reducer("collect", np.concatenate, picks=True, layout="slots"),
     Reducer("take", np.take, picks=True, arity=2, layout="listed"),

@@ -17,6 +17,7 @@ from distvec.array.items import get_item
 from distvec.array.reductions import sum
 from distvec.array.shaping.padding import pad
 from distvec.array.shaping.placing import index_of
+from distvec.array.transposed import Transposed
 from distvec.graph.client_values import MOST_ELEMENTS
 
 
@@ -55,6 +56,8 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
     A diagonal is not longer than a row, and comes with the next answer.
     """
+    if isinstance(a, Transposed):
+        return diagonal(a.table, -offset, axis1, axis2)
     if a.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     axes = normalize_axis_tuple((axis1, axis2), a.ndim)

@@ -21,9 +21,10 @@ from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.kernels.rows.instructions import recipe_of
 from ps_backend.kernels.rows.reductions import reduction_of
 from ps_backend.kernels.rows.walk import Job, Reducing, Walk
-from ps_backend.kernels.threads import pool, serial_blas, thread_count
+from ps_backend.kernels.threads import pool, thread_count
 from ps_backend.program.partials import layout_of, partial_types
 from ps_backend.program.sweep import Scalar, Sweep
+from ps_backend.serial_blas import serial_blas
 
 _CHUNK = 1 << 16
 """Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
@@ -31,6 +32,8 @@ _STREAMED = 1 << 18
 """The same where nothing is kept in between."""
 _LEAST_ROWS = 512
 """Of a chunk, where matrices are multiplied: by fewer rows a matrix is read too often."""
+_TRIANGLES = 4
+"""Triangles that a chunk has rows for, where it is made one: else joining them costs as much."""
 _SLICE_WORK = 1 << 24
 """Elements computed that a thread goes on for without a pause: some 50 ms."""
 _ALONE = 1 << 16
@@ -53,7 +56,10 @@ class RowsKernel:
         ]
         self._multiplies = any(
             one.row_op is not None and one.row_op.products for one in recipe.instructions
-        ) or any(r.op == "gram" for r in sweep.reductions)
+        ) or any(r.op in ("gram", "triangle") for r in sweep.reductions)
+        self._least_rows = _LEAST_ROWS
+        if any(r.op == "triangle" for r in sweep.reductions):
+            self._least_rows = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
         streams = all(one.output is not None for one in recipe.instructions)
         self._chunk = _STREAMED if streams else _CHUNK
         self._width = max((prod(row) for row in sweep.rows), default=1)
@@ -100,7 +106,7 @@ class RowsKernel:
         """Rows of a chunk: part of a block, or some whole ones."""
         rows = max(1, self._chunk // self._width)
         if self._multiplies:
-            rows = max(rows, _LEAST_ROWS)
+            rows = max(rows, self._least_rows)
         if rows < block_size:
             return 1 << (rows.bit_length() - 1)
         return rows // block_size * block_size

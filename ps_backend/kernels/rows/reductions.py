@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.rows.slot_lists import Listed
+from ps_backend.program import householder
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
 from ps_backend.program.sweep import Reduction, Sweep
@@ -114,6 +115,8 @@ class ListedRows:
 def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
     """How a chunk is reduced, if its values are not just copied."""
     reducer = REDUCERS[reduction.op]
+    if reduction.op == "triangle":
+        return _triangle
     if reducer.layout and reduction.op != "gram":
         return _copied
     wide = accumulators(sweep, reduction)[0]
@@ -175,6 +178,10 @@ def _gram(wide: np.dtype[Any], *, is_square: bool) -> Of:
         return (np.matmul(a.T, b).astype(wide, copy=False),)
 
     return of
+
+
+def _triangle(first: int, rows: Any, _: Any) -> Partial:
+    return (householder.padded(householder.triangle(rows)),)
 
 
 _SHORT = 2

@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_info
 
 from ps_backend.kernels.rows import engine
 from ps_backend.kernels.rows.engine import RowsKernel
-from ps_backend.kernels.threads import serial_blas
 from ps_backend.program import partials, row_ops
 from ps_backend.program.partials import Run
 from ps_backend.program.row_ops import RowOp
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import SweepCall
+from ps_backend.serial_blas import serial_blas
 from tests.ps_backend.rows import Rows
 
 BLOCK = 1024

@@ -1,0 +1,18 @@
+"""Linear algebra: of tall tables on the servers, and of small arrays that the client keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distvec.array.linear_algebra import least_squares, norms, small, tall
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function, ours."""
+    return {
+        **small.functions(),
+        **tall.numpy_functions(),
+        **least_squares.numpy_functions(),
+        **norms.numpy_functions(),
+    }

@@ -1,0 +1,112 @@
+"""NumPy's linear algebra of the small arrays that the client keeps; lazy.
+
+``np.linalg.solve(X.T @ X, X.T @ y)`` costs no message by itself; asked for, it takes one, for both
+products.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distvec.array.handle import check_session
+from distvec.array.operators import Arithmetic
+from distvec.array.transposed import Transposed, transpose
+from distvec.array.values import item
+from distvec.graph import matrices, shapes
+from distvec.graph.client_values import MOST_ELEMENTS
+from distvec.graph.dtypes import check_dtype
+from ps_backend.program.types import client_type
+
+_ARRAYS = 2
+"""At most so many arguments of these functions are arrays: the first ones."""
+
+
+def of_small(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, one of ``matrices.FUNCTIONS``, of arrays that the client keeps; lazy.
+
+    What servers have comes to the client with the next answer, if it is small. Errors of shapes and
+    dtypes are NumPy's, at once; others, as ``LinAlgError`` of a singular matrix, show where the
+    values are computed.
+    """
+    parameters = list(inspect.signature(function).parameters)
+
+    def lazily(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(parameters, args, strict=False)) | kwargs
+        arrays = [given.pop(name) for name in parameters[:_ARRAYS] if _is_array(given.get(name))]
+        return applied(function, arrays, **given)
+
+    return lazily
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, list):
+        return True
+    return isinstance(value, Arithmetic | Transposed | np.ndarray) and value.ndim > 0
+
+
+def applied(function: Callable[..., Any], arrays: Sequence[Any], **keywords: Any) -> Any:
+    """``function`` of ``arrays``, one of the session at least; several results in NumPy's tuple."""
+    like = session_array(arrays)
+    fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
+    nodes = [collected(like, array, function.__name__).node for array in arrays]
+    found = matrices.results_of(function, [(one.type.shape, one.dtype) for one in nodes], fixed)
+    params = matrices.name_of(function), fixed
+    with like.session.holders.lock:
+        graph = like.session.graph
+        if not isinstance(found, tuple):
+            type = client_type(check_dtype(found.dtype), found.shape)
+            return like.like(shapes.on_client(graph, "client.linalg", nodes, type, params))
+        total = sum(one.size for one in found)
+        type = client_type(check_dtype(found[0].dtype), (total,))
+        packed = shapes.on_client(graph, "client.linalg", nodes, type, params)
+        parts, start = [], 0
+        for one in found:
+            place = (start, *one.shape)
+            start += one.size
+            type = client_type(packed.dtype, one.shape)
+            parts.append(like.like(shapes.on_client(graph, "client.part", (packed,), type, place)))
+    return matrices.tuple_like(found, parts)
+
+
+def session_array(arrays: Sequence[Any]) -> Any:
+    """The first array of a session among ``arrays``; the table of one that is transposed."""
+    found = next(array for array in arrays if isinstance(array, Arithmetic | Transposed))
+    return found.table if isinstance(found, Transposed) else found
+
+
+def _plain(value: Any) -> Any:
+    """A keyword's value, as a node remembers it: a lazy number is computed."""
+    if isinstance(value, Arithmetic):
+        return item(value)
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def collected(like: Any, array: Any, name: str) -> Any:
+    """An argument of the function ``name`` as an array that the client keeps; lazy.
+
+    ``NotImplementedError`` for what is too long to come to the client.
+    """
+    if isinstance(array, Transposed):
+        return transpose(collected(like, array.table, name))
+    with like.session.holders.lock:
+        graph = like.session.graph
+        if not isinstance(array, Arithmetic):
+            values = np.asarray(array)
+            return like.like(graph.client_value(values, check_dtype(values.dtype)))
+        check_session(like.session, array, name)
+        if array.size > MOST_ELEMENTS and not array.node.on_client:
+            raise NotImplementedError(
+                f"{name}: NumPy would have to compute it on the client, which takes at most "
+                f"{MOST_ELEMENTS} elements from the servers, and this array has shape "
+                f"{array.shape}; pull the values with x.numpy() and call it on those"
+            )
+        return like.like(shapes.collected(graph, array.node))
+
+
+def functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function, the one of small arrays."""
+    return {function: of_small(function) for function in matrices.FUNCTIONS.values()}
