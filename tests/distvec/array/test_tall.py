@@ -290,7 +290,7 @@ def test_costs(ps: dv.Session) -> None:
         (lambda x: np.linalg.lstsq(x, x[:9]), np.linalg.LinAlgError, "Incompatible"),
         (lambda x: np.linalg.norm(x, 3), ValueError, "Invalid norm order"),
         (lambda x: np.linalg.cond(x, 1), np.linalg.LinAlgError, "square"),
-        (lambda x: np.linalg.eigvals(x.T @ x), TypeError, "not available"),
+        (lambda x: np.linalg.eigvals(x.T @ x), TypeError, "eigvalsh"),
         (lambda x: np.cross(x, x), ValueError, "must be 3"),
     ],
 )  # fmt: skip
