@@ -140,7 +140,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     dtype = np.promote_types(x.dtype, np.int64)
     ones = np.ones((len(x), 1), dtype)
     if count == 1:
-        return apply("add", apply("multiply", reshape(x, (-1, 1)), 0), ones).astype(dtype)
+        return np.ones_like(reshape(x.astype(dtype), (len(x), 1)))
     base = np.broadcast_to(reshape(x.astype(dtype), (-1, 1)), (len(x), count - 1))
     powers = np.cumprod(base, axis=1)
     first = x.session.namespace.ones((len(x), 1), dtype=dtype)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from distvec.testing import outcome
 from tests.distvec.alike import assert_alike
 
 Function = Callable[[Any], Any]
@@ -94,3 +95,44 @@ def test_values_repeated(sessions: dict[int, dv.Session], function: Function, sh
     values = np.random.default_rng(3).standard_normal(shape)
     for count in (1, 3):
         assert_alike(sessions[count], lambda one: function(one.copy()), values)
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+FITS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "line": lambda x, y, w: np.polyfit(x, y, 1),
+    "constant": lambda x, y, w: np.polyfit(x, y, 0),
+    "cubic": lambda x, y, w: np.polyfit(x, y, 3),
+    "weighted": lambda x, y, w: np.polyfit(x, y, 2, w=w),
+    "all that is known": lambda x, y, w: np.polyfit(x, y, 2, full=True)[:4],
+    "with covariance": lambda x, y, w: np.polyfit(x, y, 2, w=w, cov=True),
+    "with that of weights": lambda x, y, w: np.polyfit(x, y, 2, w=w, cov="unscaled"),
+    "several": lambda x, y, w: np.polyfit(x, np.column_stack([y, w]), 2),
+    "weights too short": lambda x, y, w: np.polyfit(x, y, 2, w=w[1:]),
+    "too few values": lambda x, y, w: np.polyfit(x, y[1:], 2),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("length", [9, 3000])
+def test_fits(ps: dv.Session, name: str, length: int) -> None:
+    x = np.linspace(-1.0, 2.0, length)
+    y, w = np.cos(x), 1.0 + x**2
+    theirs, their_error = outcome(FITS[name], x, y, w)
+    ours, error = outcome(FITS[name], *map(ps.array, (x, y, w)))
+    assert error == their_error
+    if error is None:
+        pairs = zip(ours, theirs, strict=True) if isinstance(theirs, tuple) else [(ours, theirs)]
+        for mine, expected in pairs:
+            assert mine.dtype == np.asarray(expected).dtype
+            np.testing.assert_allclose(mine.numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_what_a_fit_costs(ps: dv.Session) -> None:
+    x = ps.random.uniform(3000, seed=1).persist()
+    y = np.exp(x).persist()
+    ps.counters.reset()
+    found = np.polyfit(x, y, 2)
+    counted = ps.counters.snapshot()
+    assert counted["messages"] <= 4 and counted["bytes_received"] < 2000
+    np.testing.assert_allclose(found.numpy(), np.polyfit(x.numpy(), y.numpy(), 2), rtol=1e-9)

@@ -59,6 +59,7 @@ OF_VECTORS: dict[str, Function] = {
     "diag below": lambda x: np.diag(x[:9], -1),
     "diagflat": lambda x: np.diagflat(x[:4], 1),
     "vander": lambda x: np.vander(x, 3),
+    "vander of one column": lambda x: np.vander(x, 1),
     "vander increasing": lambda x: np.vander(x, 4, increasing=True),
     "take along": lambda x: np.take_along_axis(x, np.arange(len(x))[::-1], axis=0),
     "kron": lambda x: np.kron(x[:30], x[1:4]),
