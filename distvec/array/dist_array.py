@@ -26,9 +26,9 @@ from distvec.array import (
     values,
 )
 from distvec.array.moving import scans, sorting
-from distvec.array.namespace import check_version
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping import diagonals, repeating, turning
+from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw
 from distvec.graph.expr import Buffer
 from distvec.planner.plan import Template
@@ -90,6 +90,7 @@ class DistArray(Arithmetic):
         return self.buffer.id
 
     __bool__, __array__ = values.truth, values.as_array
+    __dlpack__, __dlpack_device__ = values.dlpack, values.dlpack_device
 
     def __format__(self, spec: str) -> str:
         return format(self.scalar("format()"), spec) if self.ndim == 0 else str(self)

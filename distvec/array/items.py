@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 
 from distvec.array import pieces
 from distvec.array.assignment import assign_parts, given_as
-from distvec.array.creation import reshape
+from distvec.array.creation import broadcast_to, reshape
 from distvec.array.handle import Handle, check_session, refuse_window
 from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, parse
-from distvec.array.operators import Arithmetic
+from distvec.array.operators import Arithmetic, elementwise
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -21,12 +22,22 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
     if _is_all(x, key):
         return x
+    if _is_one_truth(key):
+        all_of_it = reshape(x, (1, *x.shape))
+        return all_of_it if key else get_item(all_of_it, slice(0))
     parts = parse(x.shape, _masks_as_they_are(x, key))
     result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
     if any(isinstance(part, NewAxis) for part in parts):
         result = reshape(result, _with_new_axes(result.shape, parts))
     is_basic = not any(isinstance(part, Take | Mask) for part in parts)
     return x.session.window(result) if is_basic and result.ndim and result is not x else result
+
+
+def _is_one_truth(key: Any) -> bool:
+    """Whether ``key`` is one truth value: of all elements, under a new axis, or of none."""
+    if isinstance(key, Handle | np.ndarray):
+        return key.ndim == 0 and key.dtype == np.bool_
+    return isinstance(key, bool | np.bool_)
 
 
 def _masks_as_they_are(x: Arithmetic, key: Any) -> Any:
@@ -65,6 +76,8 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
         return pieces.on_the_client(x, tuple(map(pieces.plain, parts)))
     if len(parts) == 1:
         return _rows(x, parts[0])
+    if all(isinstance(part, Take) for part in parts) and not all(map(_is_known_here, parts)):
+        return _pairs_on_servers(x, *(part.indices for part in parts))  # type: ignore[union-attr]
     rows, columns = parts[0], _read(parts[1], x, 1)
     if isinstance(rows, Take):
         rows = _read(rows, x, 0)
@@ -81,22 +94,44 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     return _pairs(x, rows, columns)
 
 
+def _is_known_here(part: Part) -> bool:
+    """Whether the client has the indices, or is to compute them."""
+    indices = part.indices  # type: ignore[union-attr]
+    return isinstance(indices, np.ndarray) or indices.node.on_client
+
+
 def _read(part: Part, x: Arithmetic, axis: int) -> Any:
-    """A mask or index array that columns are named by, as indices on the client."""
+    """A mask or index array that columns are named by, as indices on the client.
+
+    Those on the servers come to it: they are no more than a row of the result has.
+    """
     if isinstance(part, Mask) and isinstance(part.mask, np.ndarray):
         return np.flatnonzero(part.mask)
     if not isinstance(part, Take):
         return part
     if isinstance(part.indices, np.ndarray):
         return part.indices if axis else part
-    if part.indices.node.on_client:
+    if axis or part.indices.node.on_client:
         found = pieces.known_indices(part.indices, x.shape[axis], axis)
         return found if axis else Take(found)
-    if axis:
-        raise NotImplementedError(
-            "columns are named by indices of the client; pull them first: x[:, j.numpy()]"
-        )
     return part
+
+
+def _pairs_on_servers(x: Arithmetic, rows: Any, columns: Any) -> Any:
+    """Single elements of a table, where indices of rows and columns on the servers name them."""
+    shape = np.broadcast_shapes(rows.shape, columns.shape)
+    n, k = x.shape
+    first, second = _places(x, rows, shape, n), _places(x, columns, shape, k)
+    outside = (first < 0) | (first >= n) | (second < 0) | (second >= k)
+    places = elementwise(x, "where", outside, x.size, first * k + second)  # which is not there
+    return reshape(pieces.gathered(reshape(x, (x.size,)), places), shape)
+
+
+def _places(x: Arithmetic, indices: Any, shape: tuple[int, ...], length: int) -> Any:
+    """Indices of an axis in a vector on the servers; negative ones count from the end."""
+    there = x.session.array(indices).astype(np.int64)
+    flat = reshape(broadcast_to(there, shape), (math.prod(shape),))
+    return elementwise(x, "where", flat < 0, flat + length, flat)
 
 
 def _pairs(x: Arithmetic, rows: Part, columns: Any) -> Any:
@@ -131,13 +166,17 @@ def _rows(x: Arithmetic, part: Any) -> Any:
     indices = part.indices
     if isinstance(indices, Arithmetic):
         check_session(x.session, indices, "indices")
-        if indices.ndim > 1:
-            raise NotImplementedError("index arrays on the servers must be vectors")
         if not indices.node.on_client:
-            return pieces.gathered(x, indices)
+            flat = indices if indices.ndim == 1 else reshape(indices, (indices.size,))
+            return _in_shape(pieces.gathered(x, flat), indices.shape)
         indices = pieces.known_indices(indices, len(x), 0)
     found = pieces.rows_at(x, indices.ravel())
-    return found if indices.ndim == 1 else reshape(found, indices.shape + found.shape[1:])
+    return _in_shape(found, indices.shape)
+
+
+def _in_shape(found: Any, shape: tuple[int, ...]) -> Any:
+    """The rows that an index array of ``shape`` names, which came as those of a vector."""
+    return found if len(shape) == 1 else reshape(found, shape + found.shape[1:])
 
 
 def _is_all(x: Handle, key: Any) -> bool:
@@ -160,6 +199,10 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     refuse_window(x)
     if _is_all(x, key):
         x.assign(given_as(x, value))
+        return
+    if _is_one_truth(key):
+        if key:
+            set_item(x, Ellipsis, value)
         return
     parts = parse(x.shape, _masks_as_they_are(x, key))
     kept = [part for part in parts if not isinstance(part, NewAxis)]

@@ -210,6 +210,9 @@ class Arithmetic(Handle):
     def __int__(self) -> int:
         return int(self.scalar("int()"))
 
+    def __complex__(self) -> complex:
+        return complex(self.scalar("complex()"))
+
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")

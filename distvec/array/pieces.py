@@ -17,7 +17,7 @@ from distvec.array.keys import At, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic
 from distvec.graph import moves
 from distvec.graph.client_values import item_shape
-from distvec.graph.shapes import on_client
+from distvec.graph.shapes import collected, on_client
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 
@@ -159,6 +159,8 @@ def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
 
 
 def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
-    """Indices that the client keeps, read: an implicit evaluation where they are not known."""
+    """Indices, read by the client: an implicit evaluation where they are not known to it."""
+    with indices.session.holders.lock:
+        indices = indices.like(collected(indices.session.graph, indices.node))
     indices.session.evaluate_implicitly(indices, "an index array")
     return positions(np.asarray(indices.node.value), length, axis)

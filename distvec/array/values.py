@@ -18,6 +18,8 @@ from distvec.graph.expr import Buffer
 
 H = TypeVar("H", bound=Handle)
 
+_CPU = 1  # as DLPack numbers kinds of devices
+
 
 def persist(x: H) -> H:
     """Compute the array, keep it on the servers, and return it. One message per program."""
@@ -92,7 +94,38 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
             "elements as Python objects, for a function of the client that is called for each, as "
             "by numpy.vectorize; write it with NumPy's functions, or pull the values: x.numpy()"
         )
-    x.session.transfer_implicitly(x.node, "np.asarray()", x.size)
-    x.session.evaluate_implicitly(x, "np.asarray()")
-    values = numpy(x)
+    values = _transferred(x, "np.asarray()")
     return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
+    x.session.transfer_implicitly(x.node, what, x.size)
+    x.session.evaluate_implicitly(x, what)
+    return numpy(x)
+
+
+def dlpack(
+    x: Handle,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A copy of the values for another library of this process; an implicit transfer of all.
+
+    ``BufferError`` for a device that is not ``x.__dlpack_device__()``, and with ``copy=False``.
+    """
+    if copy is False:
+        raise BufferError("values on the servers cannot be exported without a copy")
+    if stream is not None or (dl_device is not None and tuple(dl_device) != dlpack_device(x)):
+        raise BufferError(
+            f"values are exported to the memory of this process, device {dlpack_device(x)}, "
+            f"got dl_device={dl_device!r} and stream={stream!r}"
+        )
+    return _transferred(x, "__dlpack__()").__dlpack__(max_version=max_version)
+
+
+def dlpack_device(x: Handle) -> tuple[int, int]:
+    """The kind and number of the device that ``__dlpack__`` exports to: the client's memory."""
+    return _CPU, 0

@@ -1,0 +1,124 @@
+"""The array API standard beside array_api_strict: names, parameters, and what calls give."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import distvec as dv
+
+LATER = {"isin", "broadcast_shapes"}
+"""Functions of versions of the standard after 2024.12."""
+
+X = np.array([3.0, -1.5, 0.0, np.inf, 3.0, np.nan, 2.5])
+I = np.array([3, -1, 7, 0, 3, 3, 2], np.int32)
+B = np.array([True, False, True, True, False, False, True])
+T = np.arange(12.0).reshape(4, 3)[:, ::-1] ** 2 - 20.0
+S = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 5.0]])
+
+
+def functions(namespace: Any) -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(namespace, name) for name in namespace.__all__}
+    return {
+        name: one
+        for name, one in found.items()
+        if inspect.isfunction(one) and "strict" not in name and name not in LATER
+    }
+
+
+@pytest.mark.parametrize("part", ["", "linalg"])
+def test_every_function_has_the_parameters_of_the_standard(ps: dv.Session, part: str) -> None:
+    theirs = getattr(array_api_strict, part) if part else array_api_strict
+    ours = getattr(ps.namespace, part) if part else ps.namespace
+    wanted = functions(theirs)
+    assert len(wanted) > (130 if not part else 20)
+    for name, function in wanted.items():
+        ours_and_theirs = [
+            [(one.name, one.kind) for one in inspect.signature(each).parameters.values()]
+            for each in (getattr(ours, name), function)
+        ]
+        assert ours_and_theirs[0] == ours_and_theirs[1], name
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "arange": lambda xp, put: xp.arange(3, 10, 2, dtype=xp.int16),
+    "arange of floats": lambda xp, put: xp.arange(2.5),
+    "asarray": lambda xp, put: xp.asarray([[1, 2], [3, 4]], dtype=xp.float32),
+    "astype": lambda xp, put: xp.astype(put(I), xp.float32, copy=False),
+    "broadcast_arrays": lambda xp, put: xp.broadcast_arrays(put(T), put(T[0])),
+    "can_cast": lambda xp, put: xp.can_cast(put(I), xp.int64),
+    "clip": lambda xp, put: xp.clip(put(X), min=-1.0),
+    "concat": lambda xp, put: xp.concat([put(X), put(X[:2])]),
+    "concat of tables": lambda xp, put: xp.concat((put(T), put(T[:1])), axis=0),
+    "concat flat": lambda xp, put: xp.concat((put(T), put(X)), axis=None),
+    "count_nonzero": lambda xp, put: xp.count_nonzero(put(T), axis=1, keepdims=True),
+    "diff": lambda xp, put: xp.diff(put(T), axis=0, n=2),
+    "diff with ends": lambda xp, put: xp.diff(put(I), prepend=put(I[:1]), append=put(I[:2])),
+    "expand_dims": lambda xp, put: xp.expand_dims(put(X), axis=-1),
+    "eye": lambda xp, put: xp.eye(3, 4, k=1, dtype=xp.int8),
+    "flip": lambda xp, put: xp.flip(put(T)),
+    "flip of rows": lambda xp, put: xp.flip(put(T), axis=0),
+    "full_like": lambda xp, put: xp.full_like(put(T), 3, dtype=xp.int32),
+    "imag": lambda xp, put: xp.isdtype(xp.result_type(put(X), xp.float32), "real floating"),
+    "linspace": lambda xp, put: xp.linspace(0.0, 1.0, 5, endpoint=False),
+    "max": lambda xp, put: xp.max(put(T), axis=-1),
+    "moveaxis": lambda xp, put: xp.moveaxis(put(T), 0, -1),
+    "nonzero": lambda xp, put: xp.nonzero(put(I)),
+    "permute_dims": lambda xp, put: xp.permute_dims(put(T), (1, 0)),
+    "prod": lambda xp, put: xp.prod(put(I), dtype=xp.float64),
+    "reshape": lambda xp, put: xp.reshape(put(T), (2, -1)),
+    "roll": lambda xp, put: xp.roll(put(X), 2),
+    "roll of columns": lambda xp, put: xp.roll(put(T), (1, -1), axis=(0, 1)),
+    "round": lambda xp, put: xp.round(put(X)),
+    "squeeze": lambda xp, put: xp.squeeze(put(T[:1]), 0),
+    "stack": lambda xp, put: xp.stack([put(X), put(X)], axis=1),
+    "std": lambda xp, put: xp.std(put(T), axis=0, correction=1),
+    "sum": lambda xp, put: xp.sum(put(I)),
+    "take": lambda xp, put: xp.take(put(T), put(np.array([2, 0])), axis=1),
+    "take of a vector": lambda xp, put: xp.take(put(X), put(np.array([6, 0, 0]))),
+    "unstack": lambda xp, put: xp.unstack(put(T), axis=1),
+    "var": lambda xp, put: xp.var(put(T)),
+    "where": lambda xp, put: xp.where(put(B), put(X), put(I)),
+    "zeros": lambda xp, put: xp.zeros((2, 3), dtype=xp.uint8),
+    "matmul": lambda xp, put: xp.matmul(put(T), put(S)),
+    "tensordot": lambda xp, put: xp.tensordot(put(T), put(S), axes=1),
+    "vecdot": lambda xp, put: xp.vecdot(put(T), put(T)),
+    "vector_norm": lambda xp, put: xp.linalg.vector_norm(put(T), ord=1),
+    "vector_norm of nothing": lambda xp, put: xp.linalg.vector_norm(put(T), ord=3, axis=()),
+    "outer": lambda xp, put: xp.linalg.outer(put(I), put(I)),
+    "a mask": lambda xp, put: put(X)[put(B)],
+    "a mask of no axis": lambda xp, put: put(X)[put(np.array(True))],
+    "indices": lambda xp, put: put(T)[put(np.array([3, 0])), put(np.array([1, -1]))],
+    "columns": lambda xp, put: put(T)[1, put(np.array([1, -1]))],
+    "indices in a table": lambda xp, put: put(X)[put(np.array([[0, 1], [-1, 2]]))],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_give_what_array_api_strict_gives(
+    sessions: dict[int, dv.Session], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, put = CALLS[name], array_api_strict.asarray
+    if name.startswith(("indices", "columns")):
+        with pytest.warns(UserWarning, match="2024.12"):
+            array_api_strict.set_array_api_strict_flags(api_version="2024.12")
+    expected = as_tuple(call(array_api_strict, put))
+    for session in (sessions[2], sessions[3]):
+        got = as_tuple(call(session.namespace, session.array))
+        assert len(got) == len(expected)
+        for ours, theirs in zip(got, expected, strict=True):
+            if isinstance(theirs, bool):
+                assert ours is theirs
+                continue
+            assert ours.dtype.name == str(theirs.dtype).rpartition(".")[2]
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours.numpy(), np.asarray(theirs), rtol=1e-13)
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
