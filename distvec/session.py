@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distvec.array import hints
+from distvec.array.by_columns import ByColumns
 from distvec.array.creation import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dist_array import DistArray
+from distvec.array.exchanged import redistributed
 from distvec.array.functions import apply, where
 from distvec.array.handle import Home, check_session
 from distvec.array.looks import summary
@@ -77,12 +79,15 @@ class Session(Home):
     def array(self, values: Any, dtype: Any = None) -> DistArray:
         """A copy of ``values`` (rank 0, 1 or 2) on the servers. One message per server, at once.
 
-        Of an array of this session a lazy copy; of one that the client keeps, one on the servers.
+        Of an array of this session a lazy copy; of one that the client keeps, one on the servers;
+        of one that is split by columns, one that is split by rows.
         """
-        if not isinstance(values, DistArray):
+        if not isinstance(values, DistArray | ByColumns):
             return DistArray(self, put(self, values, dtype))
-        check_session(self, values, "array")
-        copy = values.like(on_servers(values))
+        own = values.table if isinstance(values, ByColumns) else values
+        check_session(self, own, "array")
+        is_split = isinstance(values, ByColumns)
+        copy: DistArray = redistributed(own) if is_split else own.like(on_servers(own))
         return copy.astype(values.dtype if dtype is None else dtype)
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:

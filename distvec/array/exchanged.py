@@ -11,7 +11,9 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic
+from distvec.array.pieces import gathered
 from distvec.graph import shapes
+from ps_backend.program.types import array_type
 
 LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
 """Reductions that say where, which depends on the order of the elements unless an axis is named."""
@@ -51,10 +53,7 @@ ELEMENTWISE = {
 
 
 def flipped(operand: Any) -> Any:
-    """``operand`` with its axes exchanged, to stand beside the table.
-
-    ``TypeError`` for a table that the servers split by rows: its elements are elsewhere.
-    """
+    """``operand`` with its axes exchanged, to stand beside the table."""
     if isinstance(operand, Arithmetic):
         return _flipped(operand)
     rank = np.ndim(operand)
@@ -74,10 +73,21 @@ def _flipped(operand: Any) -> Any:
         with operand.session.holders.lock:
             graph = operand.session.graph
             return operand.like(shapes.transposed(graph, shapes.collected(graph, operand.node)))
-    raise TypeError(
-        f"a table of shape {operand.shape} that is split by rows stands beside a transpose, which "
-        f"is split by columns: make both alike, by session.space(n, split=...).array(x.numpy())"
-    )
+    return redistributed(operand)
+
+
+def redistributed(table: Any) -> Any:
+    """The transpose of a table, split by rows as the table is; lazy.
+
+    Its elements go from server to server, and 8 bytes for each that say where it is.
+    """
+    n, k = table.shape
+    flat = reshape(table, (n * k,))
+    with table.session.holders.lock:
+        graph = table.session.graph
+        type = array_type(flat.node.type.space, np.dtype(np.int64))
+        place = table.like(graph.make("iota", (), type))
+    return reshape(gathered(flat, place % n * k + place // n), (k, n))
 
 
 def exchanged(axis: Any) -> Any:

@@ -26,6 +26,7 @@ from distvec.array.exchanged import (
     WITH_AXIS,
     exchanged,
     flipped,
+    redistributed,
 )
 from distvec.array.reductions import kept
 from distvec.graph import build, shapes
@@ -170,9 +171,9 @@ class Transposed(ByColumns):
             return self._running(func, *args[1:], **kwargs)
         if func in ALONG_AXIS:
             return _transposed(_along(func, self.table, *args[1:], **kwargs))
-        if func not in WITH_AXIS:
-            raise TypeError(_unavailable(func.__name__))
-        return self._reduced(func, *args[1:], **kwargs)
+        if func in WITH_AXIS:
+            return self._reduced(func, *args[1:], **kwargs)
+        return func(*map(_by_rows, args), **{name: _by_rows(one) for name, one in kwargs.items()})
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self.table.__array_namespace__(api_version=api_version)
@@ -261,6 +262,18 @@ def of_either(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return called
+
+
+def _by_rows(argument: Any) -> Any:
+    """An argument of a function that has no way of its own with transposes: tables split by rows.
+
+    Their elements go from server to server, in the program that needs them.
+    """
+    if isinstance(argument, Transposed):
+        return redistributed(argument.table)
+    if isinstance(argument, list | tuple):
+        return type(argument)([_by_rows(one) for one in argument])
+    return argument
 
 
 def _unavailable(name: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import MOST_RANK, on_servers, reshape
+from distvec.array.exchanged import redistributed
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping.on_client import joined_on_client
@@ -133,18 +134,15 @@ def _as_row(x: Any) -> Any:
 
 
 def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
-    """What is to be joined: our arrays, of one session, and NumPy's.
+    """What is to be joined: our arrays, of one session, and NumPy's. ``ValueError`` for none.
 
-    ``ValueError`` for none, ``TypeError`` for a table that is split by columns.
+    The elements of tables that are split by columns go from server to server.
     """
     found: list[Any] = []
     like: Arithmetic | None = None
     for one in arrays:
         if isinstance(one, Transposed):
-            raise TypeError(
-                f"{name}: a table of shape {one.shape} is split by columns, others are split by "
-                f"rows; make both alike, by session.space(n, split=...).array(x.numpy())"
-            )
+            one = redistributed(one.table)
         if isinstance(one, Arithmetic):
             like = one if like is None else like
             check_session(like.session, one, name)
