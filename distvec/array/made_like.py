@@ -99,7 +99,7 @@ def _as_array(
     like: Any, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
     copy: Any = None,
 ) -> Any:  # fmt: skip
-    return _home(like).namespace.asarray(a, dtype, copy=copy)
+    return _home(like).namespace.asarray(a, dtype=dtype, copy=copy)
 
 
 def _put(function: Callable[..., Any], like: Any, *args: Any, **kwargs: Any) -> Any:

@@ -303,6 +303,11 @@ def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     return x @ y if axes == 1 else products.vdot(flipped(x), flipped(y))
 
 
+def _rows(x: Transposed) -> tuple[Any, ...]:
+    """The rows as vectors on the servers: the columns of the table."""
+    return tuple(x.table[:, number] for number in range(len(x)))
+
+
 def _dot(x: Any, y: Any) -> Any:
     return x * y if np.ndim(x) == 0 or np.ndim(y) == 0 else _matmul(x, y)
 
@@ -313,6 +318,7 @@ def _matmul(x: Any, y: Any) -> Any:
 
 _PRODUCTS = {np.matmul: _matmul, np.matvec: _matmul, np.vecmat: _matmul, np.vecdot: _vecdot}
 _OWN = {
+    np.lexsort: lambda keys, axis=-1: np.lexsort(_rows(keys), axis),
     np.transpose: transpose,
     np.permute_dims: transpose,
     np.matrix_transpose: matrix_transpose,

@@ -235,9 +235,47 @@ def test_optimizers_take_tables_split_by_columns(ps: dv.Session) -> None:
     np.testing.assert_allclose(found.x.numpy(), expected.x, atol=1e-9)
 
 
+WIDE = np.random.default_rng(5).integers(0, 9, (4, 600)).astype(float)
+
+BY_ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "beside rows": lambda x, y: x + y,
+    "beside rows, reflected": lambda x, y: y - x,
+    "a choice": lambda x, y: np.where(x > 4, y, x),
+    "joined": lambda x, y: np.concatenate([y, x, y]),
+    "joined, first": lambda x, y: np.concatenate([x, y], axis=1),
+    "rolled": lambda x, y: np.roll(x, 5),
+    "turned round": lambda x, y: np.flip(x),
+    "repeated": lambda x, y: np.tile(x, (2, 1)),
+    "in another shape": lambda x, y: np.reshape(x, (40, 60)),
+    "lexsort": lambda x, y: np.lexsort(x),
+    "differences": lambda x, y: np.diff(x, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_what_needs_rows_gets_them_from_server_to_server(
+    sessions: dict[int, dv.Session], name: str, count: int
+) -> None:
+    ps, call = sessions[count], BY_ROWS[name]
+    x, y = ps.array(WIDE.T).T, ps.array(WIDE)
+    before = ps.implicit_transfers
+    result = call(x, y)
+    np.testing.assert_array_equal(result.numpy(), call(WIDE, WIDE))
+    assert ps.implicit_transfers == before
+
+
+def test_a_copy_split_by_rows_goes_from_server_to_server(ps: dv.Session) -> None:
+    x = ps.array(np.ones((60_000, 4))).persist().T
+    ps.counters.reset()
+    rows = ps.array(x).persist()
+    assert isinstance(rows, dv.DistArray) and rows.shape == x.shape
+    assert ps.counters.messages <= 3, "the places, the gather, and the rows made of it"
+    assert ps.counters.bytes_received < 4096, "the client sees nothing"
+    assert ps.counters.peer_bytes <= 60_000 * 4 * 16, "an element and its index"
+
+
 REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]] = {
-    "mixed": (lambda ps, x: x + ps.ones((3, 4)), TypeError, "split by rows stands beside"),
-    "mixed, reflected": (lambda ps, x: ps.ones((3, 4)) * x, TypeError, "make both alike"),
     "row": (lambda ps, x: x[1:, 2][3], IndexError, "index 3"),
     "rows of others": (lambda ps, x: x[[0, -4]], IndexError, "-4 is out of bounds for axis 0 with"),
     "column": (lambda ps, x: x[0, 4], IndexError, "4 is out of bounds for axis 1 with size 4"),
@@ -250,7 +288,6 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
     "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
     "a running sum of all": (lambda ps, x: np.cumsum(x), TypeError, "takes an axis"),
-    "lexsort": (lambda ps, x: np.lexsort(x), TypeError, "call it on the table"),
     "a vector": (lambda ps, x: ps.space(3, split="columns").zeros(3), ValueError, r"\(3, k\)"),
     "rows": (lambda ps, x: ps.space(2).zeros((3, 4)), ValueError, "2 rows have others than"),
     "split": (lambda ps, x: ps.space(2, split="column"), ValueError, "'rows' and 'columns'"),
