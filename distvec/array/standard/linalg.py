@@ -73,6 +73,9 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm of all elements as one vector, or of each vector along ``axis``."""
     check_given("vector_norm", x)
+    if x.ndim == 0 or axis == ():  # each element is a vector
+        kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+        return np.abs(x.astype(kind)) if ord != 0 else (x != 0).astype(kind)
     return np.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
 
 
