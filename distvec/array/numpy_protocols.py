@@ -36,7 +36,7 @@ from distvec.array import (
 )
 from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
-from distvec.array.moving import counting, histograms, scans, sorting
+from distvec.array.moving import counting, histograms, interpolation, scans, search, sets, sorting
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
@@ -100,6 +100,9 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **linear_algebra.numpy_functions(),
         **counting.numpy_functions(),
         **histograms.numpy_functions(),
+        **search.numpy_functions(),
+        **interpolation.numpy_functions(),
+        **sets.numpy_functions(),
         **shaping.numpy_functions(),
         **along_axis.numpy_functions(),
         **chains.numpy_functions(),

@@ -45,5 +45,5 @@ NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin"
 COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
 REAL_FUNCTIONS = (
     "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",
-    "sinc", "i0", "isin",
+    "sinc", "i0",
 )  # fmt: skip

@@ -17,9 +17,6 @@ from distvec.array.statistics import as_array
 
 A = TypeVar("A", bound=Arithmetic)
 
-MOST_TESTED = 256
-"""Each value is compared with every element: of more, sorting would be faster."""
-
 
 def nan_to_num(
     x: A, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
@@ -94,24 +91,6 @@ def i0(x: A) -> A:
     kind = as_array("i0", x).dtype
     kind = kind if kind.kind == "f" else np.dtype(np.float64)
     return elementwise(x, "i0", x.astype(kind)).astype(kind)
-
-
-def isin(
-    element: A, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
-    kind: Any = None,
-) -> A:  # fmt: skip
-    """Where ``element`` is one of a few values that the client has."""
-    if isinstance(test_elements, Arithmetic):
-        raise TypeError("isin: test_elements must be few values on the client; pull them: .numpy()")
-    values = np.unique(np.asarray(test_elements))
-    if len(values) > MOST_TESTED:
-        raise NotImplementedError(
-            f"isin: at most {MOST_TESTED} test elements, got {len(values)}; pull the values"
-        )
-    found = full_like(as_array("isin", element), False, np.bool_)
-    for value in values:
-        found = found | elementwise(element, "equal", element, value)
-    return elementwise(element, "logical_not", found) if invert else found
 
 
 def _equals(x: A, value: float) -> A:

@@ -290,6 +290,47 @@ def _accumulate(scan: Scan) -> Callable[..., Any]:
     return run
 
 
+# --- looked up in what the client holds -----------------------------------------------------------
+
+
+def _sorted_table(values: Values) -> ValueType:
+    value, table = values[:2]
+    _need(len(table.row) == 1, f"needs a sorted vector, got {table}")
+    _need(table.dtype == value.dtype, f"needs a table of {value.dtype}, got {table}")
+    return value
+
+
+def _rank_of(values: Values, params: Params) -> ValueType:
+    return ValueType("int64", _sorted_table(values).row)
+
+
+def _rank(out: Any, place: Place, x: Any, table: Any) -> Any:
+    out[...] = np.searchsorted(table, x, side="right" if place.params[0] else "left")
+    return out
+
+
+def _member_of(values: Values, params: Params) -> ValueType:
+    return ValueType("bool", _sorted_table(values).row)
+
+
+def _is_member(out: Any, place: Place, x: Any, table: Any) -> Any:
+    found = np.searchsorted(table, x)
+    return np.equal(np.take(table, found, mode="clip"), x, out=out)
+
+
+def _interpolated_of(values: Values, params: Params) -> ValueType:
+    x, line, ends = values
+    _need({one.dtype for one in values} == {"float64"}, "needs float64 throughout")
+    _need(len(line.row) == 2 and line.row[0] == 2, f"needs points and their heights, got {line}")
+    _need(ends.row == (2,), f"needs a value for what is left, and for what is right, got {ends}")
+    return x
+
+
+def _interpolated(out: Any, place: Place, x: Any, line: Any, ends: Any) -> Any:
+    out[...] = np.interp(x, *line, *ends)
+    return out
+
+
 # --- what the client holds, by slots --------------------------------------------------------------
 
 
@@ -337,6 +378,9 @@ _ROWS = (
     *(RowOp(scan.along_rows, 1, _running(scan), _accumulate(scan)) for scan in SCANS.values()),
     RowOp("row_take", 2, _taken, _row_take),
     RowOp("row_put", 3, _row_changed, _row_put),
+    RowOp("rank", 2, _rank_of, _rank, held=1, params=1),
+    RowOp("is_member", 2, _member_of, _is_member, held=1),
+    RowOp("interpolated", 3, _interpolated_of, _interpolated, held=2),
     RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
     RowOp("place", 3, _placed, _place, held=2, slots=1),
 )

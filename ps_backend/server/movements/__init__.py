@@ -13,10 +13,18 @@ functions that it has.
 from __future__ import annotations
 
 from ps_backend.program import movements
-from ps_backend.server.movements import counts, scans, scatters, segments, sorting, tsqr
+from ps_backend.server.movements import (
+    counts,
+    scans,
+    scatters,
+    searches,
+    segments,
+    sorting,
+    tsqr,
+)
 from ps_backend.server.movements.phase import Run
 
-SUBJECTS = (counts, scans, scatters, segments, sorting, tsqr)
+SUBJECTS = (counts, scans, scatters, searches, segments, sorting, tsqr)
 
 PHASES: dict[str, tuple[Run, ...]] = {}
 """By kind, the functions of its phases."""

@@ -1,0 +1,139 @@
+"""Places of values in sorted arrays, and what depends on them: ``searchsorted``, ``digitize``.
+
+Where the sorted array is small, and kept by the client, that is elementwise. Where it is on the
+servers, each value travels to the server that has its neighbours, and its place travels back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.creation import reshape
+from distvec.array.functions import apply
+from distvec.array.handle import check_session
+from distvec.array.items import get_item
+from distvec.array.moving.core import move
+from distvec.array.moving.counting import as_vector, session_of
+from distvec.array.operators import Arithmetic
+from distvec.array.reductions import all as all_of
+from distvec.graph.client_values import MOST_ELEMENTS
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Node
+from ps_backend.program.searches import KIND
+from ps_backend.program.types import array_type
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where ``v`` would be inserted into ``a``, a sorted vector, to keep it sorted; lazy.
+
+    For ``a`` of the client elementwise. For ``a`` on the servers four messages to each server, and
+    16 bytes for each float64 whose place another server has.
+    """
+    session = session_of(a, v, "searchsorted")
+    if side not in ("left", "right"):
+        raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
+    if np.ndim(a) != 1:
+        raise ValueError("object of too small depth for desired array")
+    if sorter is not None:
+        a = _reordered(session, a, sorter)
+    values = v if isinstance(v, Arithmetic) else np.asarray(v)
+    table = a if isinstance(a, Arithmetic) else np.asarray(a)
+    kind = check_dtype(np.result_type(table.dtype, values.dtype))
+    found = values.made() if isinstance(values, Arithmetic) else session.array(values)
+    if isinstance(table, Arithmetic) and not table.node.on_client:
+        return _found_on_servers(table.made().astype(kind), found.astype(kind), side)
+    return ranks(found.astype(kind), small(table).astype(kind), side)
+
+
+def small(a: Any) -> npt.NDArray[Any]:
+    """What the client keeps, read; ``NotImplementedError`` for what is too large to travel."""
+    if isinstance(a, Arithmetic):
+        return np.asarray(a.session.evaluate_implicitly(a, "a table to look up in"))
+    found = np.asarray(a)
+    if found.size > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"a table of {found.size} elements is too large to travel with the program; put it on "
+            f"the servers: session.array(...)"
+        )
+    return found
+
+
+def _reordered(session: Any, a: Any, sorter: Any) -> Any:
+    if len(sorter) != len(a):
+        raise ValueError("sorter.size must equal a.size")
+    if isinstance(a, Arithmetic) or isinstance(sorter, Arithmetic):
+        given = a if isinstance(a, Arithmetic) else session.array(a)
+        return get_item(given, sorter)
+    return np.asarray(a)[np.asarray(sorter)]
+
+
+def ranks(x: Any, table: npt.NDArray[Any], side: str) -> Any:
+    """Where each element of ``x`` belongs in a sorted table of its dtype that travels along."""
+    return looked_up(x, "rank", np.dtype(np.int64), [table], [int(side == "right")])
+
+
+def looked_up(
+    x: Any, op: str, dtype: np.dtype[Any], tables: list[npt.NDArray[Any]], params: Any = ()
+) -> Any:
+    """The row op ``op`` of the elements of ``x`` and what travels along; of shape and ``dtype``."""
+    if x.ndim == 0:
+        return reshape(looked_up(reshape(x, (1,)), op, dtype, tables, params), ())
+    session = x.session
+    if x.node.on_client:
+        x = session.array(x)
+    with session.holders.lock:
+        held: list[Node] = [session.graph.client_value(one, one.dtype) for one in tables]
+        type = array_type(x.space, dtype, x.node.type.row)
+        return x.like(session.graph.make(op, (x.node, *held), type, tuple(params)))
+
+
+def _found_on_servers(table: Any, values: Any, side: str) -> Any:
+    """Places in an array on the servers."""
+    check_session(table.session, values, "searchsorted")
+    flat = as_vector(table.session, values)
+    type = array_type(flat.space, np.int64)
+    (found,) = move(KIND, [table, flat], (), [type], [int(side == "right")])
+    return found if values.ndim == 1 else reshape(found, values.shape)
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """The number of the bin that each element of ``x`` is in: ``numpy.digitize``; lazy.
+
+    ``bins`` ascends or descends: for that those on the servers are looked at, an implicit
+    evaluation.
+    """
+    session_of(x, bins, "digitize")
+    direction = _direction(bins)
+    if direction == 0:
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    side = "left" if right else "right"
+    if direction < 0:
+        ours = isinstance(bins, Arithmetic)
+        backwards = get_item(bins, slice(None, None, -1)) if ours else np.asarray(bins)[::-1]
+        return len(backwards) - searchsorted(backwards, x, side)
+    return searchsorted(bins, x, side)
+
+
+def _direction(bins: Any) -> Any:
+    """1 of what ascends, -1 of what descends, 0 of others. As NumPy: of one value it is 1."""
+    if np.ndim(bins) != 1:
+        raise ValueError("object of too small depth for desired array")
+    if isinstance(bins, Arithmetic) and not bins.node.on_client:
+        later, earlier = get_item(bins, slice(1, None)), get_item(bins, slice(None, -1))
+        for direction, op in ((1, "greater_equal"), (-1, "less_equal")):
+            if bins.session.evaluate_implicitly(all_of(apply(op, later, earlier)), "digitize()"):
+                return direction
+        return 0
+    edges = small(bins)
+    if np.all(edges[1:] >= edges[:-1]):
+        return 1
+    return -int(np.all(edges[1:] <= edges[:-1]))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.searchsorted: searchsorted, np.digitize: digitize}

@@ -1,0 +1,118 @@
+"""Sets: which elements are among others, and what two arrays have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distvec.array.creation import reshape
+from distvec.array.functions import apply, full_like
+from distvec.array.items import get_item
+from distvec.array.moving.counting import as_vector, session_of
+from distvec.array.moving.search import looked_up, searchsorted, small
+from distvec.array.moving.sorting import sort
+from distvec.array.operators import Arithmetic, elementwise
+from distvec.graph.dtypes import check_dtype
+
+_FEW = 8
+"""So many values are compared with one after the other: that fuses with what is around it."""
+_BOOL = np.dtype(np.bool_)
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+    kind: Any = None,
+) -> Any:  # fmt: skip
+    """Where ``element`` is one of ``test_elements``; lazy.
+
+    Elementwise if the client has these. On the servers they are sorted, each element finds its
+    place among them, and is compared with what is there: a sort, a search and a gather.
+    """
+    session = session_of(element, test_elements, "isin")
+    x = element.made() if isinstance(element, Arithmetic) else session.array(element)
+    tested = test_elements
+    if not isinstance(tested, Arithmetic):
+        tested = np.asarray(list(tested) if isinstance(tested, set) else tested)
+    if tested.size == 0:
+        found = full_like(x, False, _BOOL)
+    elif isinstance(tested, Arithmetic) and not tested.node.on_client:
+        found = _among_sorted(x, tested)
+    else:
+        found = _among_few(x, np.unique(small(tested)))
+    return elementwise(x, "logical_not", found) if invert else found
+
+
+def _among_few(x: Any, values: Any) -> Any:
+    if len(values) > _FEW:
+        common = check_dtype(np.result_type(x.dtype, values.dtype))
+        return looked_up(x.astype(common), "is_member", _BOOL, [values.astype(common)])
+    found = None
+    for value in values:
+        equal = elementwise(x, "equal", x, value)
+        found = equal if found is None else found | equal
+    return found
+
+
+def _among_sorted(x: Any, tested: Any) -> Any:
+    common = check_dtype(np.result_type(x.dtype, tested.dtype))
+    flat = as_vector(x.session, x).astype(common)
+    ordered = sort(as_vector(x.session, tested).astype(common))
+    place = elementwise(flat, "minimum", searchsorted(ordered, flat), len(ordered) - 1)
+    found = apply("equal", get_item(ordered, place), flat)
+    return found if x.ndim == 1 else reshape(found, x.shape)
+
+
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """What both have, sorted, each once; with ``return_indices`` where it is first in each."""
+    ar1, ar2 = _vector(ar1, ar2), _vector(ar2, ar1)
+    if not return_indices:
+        first, second = _once(ar1), _once(ar2)
+        return get_item(first, isin(first, second))
+    first, where = _once(ar1, return_index=True)
+    second, there = _once(ar2, return_index=True)
+    mask = isin(first, second)
+    common = get_item(first, mask)
+    return common, get_item(where, mask), get_item(there, searchsorted(second, common))
+
+
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """What one of both has, sorted, each once."""
+    return np.unique(np.concatenate((_vector(ar1, ar2), _vector(ar2, ar1))))
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """What the first has and the second has not, sorted, each once."""
+    session_of(ar1, ar2, "setdiff1d")
+    first = _vector(ar1, ar2) if assume_unique else _once(_vector(ar1, ar2))
+    return get_item(first, isin(first, ar2, invert=True))
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """What one of both alone has, sorted, each once."""
+    first, second = _once(_vector(ar1, ar2)), _once(_vector(ar2, ar1))
+    alone = (get_item(one, isin(one, other, invert=True)) for one, other in
+             ((first, second), (second, first)))  # fmt: skip
+    return np.sort(np.concatenate([one.made() for one in alone]))
+
+
+def _vector(x: Any, other: Any) -> Any:
+    return as_vector(session_of(x, other, "a set"), x)
+
+
+def _once(x: Any, **also: bool) -> Any:
+    return np.unique(x, **also)  # type: ignore[call-overload]
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.isin: isin,
+        np.intersect1d: intersect1d,
+        np.union1d: union1d,
+        np.setdiff1d: setdiff1d,
+        np.setxor1d: setxor1d,
+    }
