@@ -66,3 +66,14 @@ def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert explained.startswith("1 programs (messages per server), 1 sweeps, 1 vectors read (6,4")
     assert result == "True (8, 3)"
     assert of_columns == "(5,) (5, 5) (2, 200000)"
+
+
+def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("linear_algebra.md")
+    components, cost, precise, fit, solved, white = capsys.readouterr().out.splitlines()
+    assert components == "(100000, 3) True [0.64 0.2  0.13]"
+    assert cost == "2 2 True"
+    assert precise == "True True"
+    assert fit == "[0. 1. 2. 3. 4. 5. 6. 7.] 8"
+    assert solved == "0 [0. 1. 2. 3. 4. 5. 6. 7.] 1"
+    assert white == "True"

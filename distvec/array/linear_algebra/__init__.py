@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distvec.array.linear_algebra import least_squares, norms, small, tall
+from distvec.array.linear_algebra import least_squares, norms, small, systems, tall
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -14,5 +14,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         **small.functions(),
         **tall.numpy_functions(),
         **least_squares.numpy_functions(),
+        **systems.numpy_functions(),
         **norms.numpy_functions(),
     }

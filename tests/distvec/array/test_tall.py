@@ -77,6 +77,25 @@ def test_qr_on_any_servers(sessions: dict[int, dv.Session], table: np.ndarray) -
     assert len(bits) == 1
 
 
+def test_threads_share_the_pieces(sessions: dict[int, dv.Session]) -> None:
+    table = RNG.standard_normal((60_000, 3))
+    found = [np.linalg.qr(sessions[count].array(table)) for count in (1, 7)]
+    (q, r), (p, s) = ((one.numpy() for one in pair) for pair in found)
+    assert q.tobytes() == p.tobytes() and r.tobytes() == s.tobytes()
+    assert distance(q @ r, table) < 1e-14
+
+
+def test_too_little_memory_loses_nothing() -> None:
+    table = RNG.standard_normal((60_000, 16))
+    with dv.local(servers=2, in_process=True, memory=3 * table.nbytes // 4) as ps:
+        x = ps.array(table)
+        q, _ = np.linalg.qr(x)
+        with pytest.raises(dv.OutOfBudget, match="a tsqr"):
+            q.persist()
+        np.testing.assert_array_equal(x.numpy(), table)
+        assert distance(np.linalg.svdvals(x).numpy(), np.linalg.svdvals(table)) < 1e-13
+
+
 def test_the_triangle_is_numpys_but_for_signs(ps: dv.Session) -> None:
     expected = np.linalg.qr(POINTS).R
     for found in (np.linalg.qr(ps.array(POINTS)).R, np.linalg.qr(ps.array(POINTS), mode="r")):
@@ -236,6 +255,14 @@ def test_cross(ps: dv.Session) -> None:
         (np.cross(x.sum(0), y.sum(0)), np.cross(a.sum(0), b.sum(0))),
     ):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_solve_for_all_rows(ps: dv.Session) -> None:
+    matrix = POINTS[:4]
+    found = np.linalg.solve(small(ps, matrix), ps.array(POINTS).T)
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix, POINTS.T), rtol=1e-9)
+    with pytest.raises(ValueError, match="do not fit"):
+        np.linalg.solve(small(ps, matrix[:3, :3]), ps.array(POINTS).T)
 
 
 def test_selected_rows(ps: dv.Session) -> None:
