@@ -13,6 +13,8 @@ from numba import njit
 
 JOINS = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3, "fmax": 4, "fmin": 5}
 """By the name of a ufunc its number; a loop is compiled once for all, as it tests that outside."""
+PICKS = 2
+"""From this number on the result is one of the two values, in whatever order they are joined."""
 
 _LARGE, _SMALL = 1e150, 1e-150
 """Between them no product of two factors leaves the range of floats."""
@@ -39,7 +41,18 @@ def _joined(number, a, b):  # type: ignore[no-untyped-def]
 def total(number, x, states):  # type: ignore[no-untyped-def]
     """Join the rows of each block to its state."""
     blocks, rows, width = x.shape
-    for k in range(blocks):
+    done = 0
+    if width == 1:
+        done = blocks // 4 * 4
+        for k in range(0, done, 4):  # side by side, as each waits for its own last result
+            a, b, c, d = states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0]
+            for i in range(rows):
+                a = _joined(number, a, x[k, i, 0])
+                b = _joined(number, b, x[k + 1, i, 0])
+                c = _joined(number, c, x[k + 2, i, 0])
+                d = _joined(number, d, x[k + 3, i, 0])
+            states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0] = a, b, c, d
+    for k in range(done, blocks):
         if width == 1:
             last = states[k, 0]
             for i in range(rows):
@@ -56,7 +69,23 @@ def accumulate(number, x, states, y):  # type: ignore[no-untyped-def]
     """Rows of ``y``: the state of the block joined to the rows of ``x`` so far."""
     blocks, rows, width = x.shape
     for k in range(blocks):
-        if width == 1:
+        if width == 1 and number >= PICKS:
+            last = states[k, 0]
+            fours = rows // 4 * 4
+            for i in range(0, fours, 4):  # joined among themselves first: the same, but sooner
+                a = x[k, i, 0]
+                b = _joined(number, a, x[k, i + 1, 0])
+                c = _joined(number, b, x[k, i + 2, 0])
+                d = _joined(number, c, x[k, i + 3, 0])
+                y[k, i, 0] = _joined(number, last, a)
+                y[k, i + 1, 0] = _joined(number, last, b)
+                y[k, i + 2, 0] = _joined(number, last, c)
+                last = _joined(number, last, d)
+                y[k, i + 3, 0] = last
+            for i in range(fours, rows):
+                last = _joined(number, last, x[k, i, 0])
+                y[k, i, 0] = last
+        elif width == 1:
             last = states[k, 0]
             for i in range(rows):
                 last = _joined(number, last, x[k, i, 0])
@@ -106,44 +135,35 @@ def products(x, fractions, exponents):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def recur_to_the_end(a, b, states):  # type: ignore[no-untyped-def]
-    """Let each state be the last row of the recurrence that begins with it; see ``recur``."""
-    blocks, rows, width = b.shape
-    outer = 1 if a.shape[0] == blocks else 0
-    down = 1 if a.shape[1] == rows else 0
-    right = 1 if a.shape[2] == width else 0
-    for k in range(blocks):
-        if width == 1:
-            last = states[k, 0]
-            for i in range(rows):
-                last = a[k * outer, i * down, 0] * last + b[k, i, 0]
-            states[k, 0] = last
-        else:
-            for i in range(rows):
-                for j in range(width):
-                    factor = a[k * outer, i * down, j * right]
-                    states[k, j] = factor * states[k, j] + b[k, i, j]
-
-
-@_compiled
 def recur(a, b, states, y):  # type: ignore[no-untyped-def]
     """Rows of ``y``: ``a`` times the row before, that of ``states`` at first, plus that of ``b``.
 
-    ``a`` is like ``b``, or has extents of 1 instead.
+    ``a`` is like ``b``, or has extents of 1 instead. A ``y`` with no rows gets none; the last ones
+    are left in ``states``.
     """
     blocks, rows, width = b.shape
     outer = 1 if a.shape[0] == blocks else 0
     down = 1 if a.shape[1] == rows else 0
     right = 1 if a.shape[2] == width else 0
-    for k in range(blocks):
-        if width == 1:
-            last = states[k, 0]
+    stores = y.shape[1] > 0
+    done = 0
+    if width == 1:
+        done = blocks // 4 * 4
+        for k in range(0, done, 4):  # side by side, as each waits for its own last result
+            p, q, r, s = states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0]
             for i in range(rows):
-                last = a[k * outer, i * down, 0] * last + b[k, i, 0]
-                y[k, i, 0] = last
-        else:
-            for i in range(rows):
-                for j in range(width):
-                    factor = a[k * outer, i * down, j * right]
-                    states[k, j] = factor * states[k, j] + b[k, i, j]
+                at = i * down
+                p = a[k * outer, at, 0] * p + b[k, i, 0]
+                q = a[(k + 1) * outer, at, 0] * q + b[k + 1, i, 0]
+                r = a[(k + 2) * outer, at, 0] * r + b[k + 2, i, 0]
+                s = a[(k + 3) * outer, at, 0] * s + b[k + 3, i, 0]
+                if stores:
+                    y[k, i, 0], y[k + 1, i, 0], y[k + 2, i, 0], y[k + 3, i, 0] = p, q, r, s
+            states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0] = p, q, r, s
+    for k in range(done, blocks):
+        for i in range(rows):
+            for j in range(width):
+                factor = a[k * outer, i * down, j * right]
+                states[k, j] = factor * states[k, j] + b[k, i, j]
+                if stores:
                     y[k, i, j] = states[k, j]

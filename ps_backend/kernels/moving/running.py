@@ -136,10 +136,8 @@ def recur(a: Array, b: Array, states: Array, y: Array | None, elements: int) -> 
     ``states``.
     """
     loops = _loops(elements, a, b)
-    if loops is not None and y is None:
-        loops.recur_to_the_end(a, b, states)
-    elif loops is not None:
-        loops.recur(a, b, states, y)
+    if loops is not None:
+        loops.recur(a, b, states, b[:, :0] if y is None else y)
     else:
         for k in range(len(b)):
             found = np.empty(b.shape[1:])

@@ -14,7 +14,7 @@ from ps_backend.server.movements.phase import Phase
 
 Array = npt.NDArray[Any]
 
-_RUN = 1 << 18
+_RUN = 1 << 20
 """Elements of the blocks that are computed by one call: enough that calling costs nothing."""
 _ALONE = 1 << 16
 """Elements that are not worth a second thread."""
