@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.program.movements import Movement, MovementTypes, Params, register
-from ps_backend.program.types import ArrayType, Row
+from ps_backend.program.types import FLOATS, ArrayType, Row
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ def _check(types: MovementTypes, params: Params) -> None:
     _need(len(a) + len(held) == 1 and not params and number == 0, "takes a, b and where to begin")
     fits = isinstance(made, ArrayType) and (made.space, made.row) == (b.space, b.row)
     _need(fits, f"makes an array like {b}, not {made}")
-    _need(made.dtype.kind == "f", f"gives floats, not {made.dtype}")
+    _need(made.dtype.name in FLOATS, f"gives {' or '.join(FLOATS)}, not {made.dtype}")
     _need(not a or a[0].space == b.space, "needs a and b over one space")
     _need(_stretches(initial.row, b.row), f"begins with a value for each column, got {initial}")
     rows = [*(one.row for one in a), *(one.row for one in held)]

@@ -11,9 +11,9 @@ from distvec.array.handle import check_session
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, operand_node
 from distvec.graph import build, shapes
-from distvec.graph.expr import Node
+from distvec.graph.expr import Graph, Node
 from ps_backend.program import recurrences
-from ps_backend.program.types import Row, array_type, client_type
+from ps_backend.program.types import FLOATS, Row, array_type, client_type
 
 _FLOAT = np.dtype(np.float64)
 
@@ -54,14 +54,19 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
             args = factor, term, shapes.collected(graph, start)
             found = shapes.on_client(graph, "client.recurrence", args, type)
             return like.like(build.cast(graph, found, dtype))
-        made_type = array_type(space, dtype, shape[1:])
+        made_type = array_type(space, dtype if dtype.name in FLOATS else _FLOAT, shape[1:])
+        factor, term = (_as_float(graph, one) for one in (factor, term))
         term = shapes.broadcast_to(graph, term, made_type.of(term.dtype))
         factor = shapes.fit(graph, factor, space, shape)
         start = build.cast(graph, shapes.collected(graph, start), _FLOAT)
         inputs, operands = [like.like(term)], [like.like(start)]
         (operands if factor.on_client else inputs).append(like.like(factor))
     (result,) = move(recurrences.KIND, inputs, operands, [made_type])
-    return result
+    return result if result.dtype == dtype else result.astype(dtype)
+
+
+def _as_float(graph: Graph, node: Node) -> Node:
+    return node if node.dtype.name in FLOATS else build.cast(graph, node, _FLOAT)
 
 
 def _of_numpy(a: Any, b: Any, initial: Any) -> np.ndarray:

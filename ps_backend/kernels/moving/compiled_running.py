@@ -11,10 +11,8 @@ from math import frexp
 
 from numba import njit
 
-JOINS = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3, "fmax": 4, "fmin": 5}
-"""By the name of a ufunc its number; a loop is compiled once for all, as it tests that outside."""
-PICKS = 2
-"""From this number on the result is one of the two values, in whatever order they are joined."""
+PICKS = {"maximum": 0, "minimum": 1, "fmax": 2, "fmin": 3}
+"""Ufuncs that give one of two floats, by name: a loop is compiled once for all of them."""
 
 _LARGE, _SMALL = 1e150, 1e-150
 """Between them no product of two factors leaves the range of floats."""
@@ -22,24 +20,9 @@ _LARGE, _SMALL = 1e150, 1e-150
 _compiled = njit(nogil=True, error_model="numpy", cache=True)
 
 
-@njit(inline="always", error_model="numpy")
-def _joined(number, a, b):  # type: ignore[no-untyped-def]
-    if number == 0:
-        return a + b
-    if number == 1:
-        return a * b
-    if number == 2:
-        return a if a >= b or a != a else b
-    if number == 3:
-        return a if a <= b or a != a else b
-    if number == 4:
-        return a if a >= b or b != b else b
-    return a if a <= b or b != b else b
-
-
 @_compiled
-def total(number, x, states):  # type: ignore[no-untyped-def]
-    """Join the rows of each block to its state."""
+def sums(x, states):  # type: ignore[no-untyped-def]
+    """Add the rows of each block to its state."""
     blocks, rows, width = x.shape
     done = 0
     if width == 1:
@@ -47,54 +30,15 @@ def total(number, x, states):  # type: ignore[no-untyped-def]
         for k in range(0, done, 4):  # side by side, as each waits for its own last result
             a, b, c, d = states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0]
             for i in range(rows):
-                a = _joined(number, a, x[k, i, 0])
-                b = _joined(number, b, x[k + 1, i, 0])
-                c = _joined(number, c, x[k + 2, i, 0])
-                d = _joined(number, d, x[k + 3, i, 0])
+                a += x[k, i, 0]
+                b += x[k + 1, i, 0]
+                c += x[k + 2, i, 0]
+                d += x[k + 3, i, 0]
             states[k, 0], states[k + 1, 0], states[k + 2, 0], states[k + 3, 0] = a, b, c, d
     for k in range(done, blocks):
-        if width == 1:
-            last = states[k, 0]
-            for i in range(rows):
-                last = _joined(number, last, x[k, i, 0])
-            states[k, 0] = last
-        else:
-            for i in range(rows):
-                for j in range(width):
-                    states[k, j] = _joined(number, states[k, j], x[k, i, j])
-
-
-@_compiled
-def accumulate(number, x, states, y):  # type: ignore[no-untyped-def]
-    """Rows of ``y``: the state of the block joined to the rows of ``x`` so far."""
-    blocks, rows, width = x.shape
-    for k in range(blocks):
-        if width == 1 and number >= PICKS:
-            last = states[k, 0]
-            fours = rows // 4 * 4
-            for i in range(0, fours, 4):  # joined among themselves first: the same, but sooner
-                a = x[k, i, 0]
-                b = _joined(number, a, x[k, i + 1, 0])
-                c = _joined(number, b, x[k, i + 2, 0])
-                d = _joined(number, c, x[k, i + 3, 0])
-                y[k, i, 0] = _joined(number, last, a)
-                y[k, i + 1, 0] = _joined(number, last, b)
-                y[k, i + 2, 0] = _joined(number, last, c)
-                last = _joined(number, last, d)
-                y[k, i + 3, 0] = last
-            for i in range(fours, rows):
-                last = _joined(number, last, x[k, i, 0])
-                y[k, i, 0] = last
-        elif width == 1:
-            last = states[k, 0]
-            for i in range(rows):
-                last = _joined(number, last, x[k, i, 0])
-                y[k, i, 0] = last
-        else:
-            for i in range(rows):
-                for j in range(width):
-                    states[k, j] = _joined(number, states[k, j], x[k, i, j])
-                    y[k, i, j] = states[k, j]
+        for i in range(rows):
+            for j in range(width):
+                states[k, j] += x[k, i, j]
 
 
 @_compiled
@@ -132,6 +76,62 @@ def products(x, fractions, exponents):  # type: ignore[no-untyped-def]
                     exponent += shift
             fraction, shift = frexp(fraction)
             fractions[k, j], exponents[k, j] = fraction, exponent + shift
+
+
+@_compiled
+def running_products(x, states, y):  # type: ignore[no-untyped-def]
+    """Rows of ``y``: the state of the block times the rows of ``x`` so far."""
+    blocks, rows, width = x.shape
+    for k in range(blocks):
+        if width == 1:
+            last = states[k, 0]
+            for i in range(rows):
+                last *= x[k, i, 0]
+                y[k, i, 0] = last
+        else:
+            for i in range(rows):
+                for j in range(width):
+                    states[k, j] *= x[k, i, j]
+                    y[k, i, j] = states[k, j]
+
+
+@njit(inline="always", error_model="numpy")
+def _picked(number, a, b):  # type: ignore[no-untyped-def]
+    if number == 0:
+        return a if a >= b or a != a else b
+    if number == 1:
+        return a if a <= b or a != a else b
+    if number == 2:
+        return a if a >= b or b != b else b
+    return a if a <= b or b != b else b
+
+
+@_compiled
+def pick(number, x, states, y):  # type: ignore[no-untyped-def]
+    """Rows of ``y``: what is picked of the state of the block and the rows of ``x`` so far."""
+    blocks, rows, width = x.shape
+    for k in range(blocks):
+        if width == 1:
+            last = states[k, 0]
+            fours = rows // 4 * 4
+            for i in range(0, fours, 4):  # picked among themselves first: the same, but sooner
+                a = x[k, i, 0]
+                b = _picked(number, a, x[k, i + 1, 0])
+                c = _picked(number, b, x[k, i + 2, 0])
+                d = _picked(number, c, x[k, i + 3, 0])
+                y[k, i, 0] = _picked(number, last, a)
+                y[k, i + 1, 0] = _picked(number, last, b)
+                y[k, i + 2, 0] = _picked(number, last, c)
+                last = _picked(number, last, d)
+                y[k, i + 3, 0] = last
+            for i in range(fours, rows):
+                last = _picked(number, last, x[k, i, 0])
+                y[k, i, 0] = last
+        else:
+            for i in range(rows):
+                for j in range(width):
+                    states[k, j] = _picked(number, states[k, j], x[k, i, j])
+                    y[k, i, j] = states[k, j]
 
 
 @_compiled

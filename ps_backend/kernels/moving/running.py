@@ -7,6 +7,7 @@ they are written over. The results do not depend on how many blocks are computed
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -22,10 +23,14 @@ Array = npt.NDArray[Any]
 
 COMPILED_FROM = 1 << 18
 """Elements of an array, on all servers together, from which compiled loops are used."""
-_DTYPES = ("float64", "float32", "int64", "bool")
-"""Of inputs for which loops are compiled: a second for each when it is first met."""
+_FLOATS = frozenset(("float64", "float32"))
+"""Of which there are compiled loops: NumPy's wait for each result."""
+_SUMMED = _FLOATS | {"int64", "bool"}
+"""Of which running sums are compiled."""
 _CHUNK = 1 << 15
 """Elements that NumPy computes at once: they fit the cache."""
+_SIDE_BY_SIDE = 1024
+"""Elements of so many short rows are joined to each other side by side."""
 
 
 @cache
@@ -33,11 +38,11 @@ def _has_compiler() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def _loops(elements: int, *inputs: Array) -> ModuleType | None:
-    """The compiled loops, if they are used for such inputs of so many ``elements`` in all."""
+def _loops(elements: int, *arrays: Array, dtypes: frozenset[str] = _FLOATS) -> ModuleType | None:
+    """The compiled loops, if they are used for such arrays of so many ``elements`` in all."""
     if elements < COMPILED_FROM or not _has_compiler():
         return None
-    if any(one.dtype.name not in _DTYPES for one in inputs):
+    if not dtypes.issuperset(one.dtype.name for one in arrays):
         return None
     from ps_backend.kernels.moving import compiled_running
 
@@ -49,43 +54,55 @@ def _loops(elements: int, *inputs: Array) -> ModuleType | None:
 
 def total(scan: Scan, x: Array, states: Array, elements: int) -> None:
     """Join the rows of each block to its state."""
-    if scan.is_exact(states.dtype) and x.shape[2] == 1:
-        found = scan.ufunc.reduce(x[:, :, 0], axis=1, dtype=states.dtype)
-        scan.ufunc(states, found[:, None], out=states)
-        return
     loops = _loops(elements, x)
-    if loops is not None and scan.name in loops.JOINS:
-        loops.total(loops.JOINS[scan.name], x, states)
-        return
-    for low, high in _chunks(x):
-        some = x[:, low:high].astype(states.dtype)
-        _accumulate(scan.ufunc, some, states)
+    if scan.is_exact(states.dtype):
+        scan.ufunc(states, _joined(scan.ufunc, x, states.dtype), out=states)
+    elif loops is not None and scan.ufunc is np.add:
+        loops.sums(x, states)
+    else:
+        for blocks, rows in _chunks(x):
+            _accumulate(scan.ufunc, x[blocks, rows].astype(states.dtype), states[blocks])
+
+
+def _joined(ufunc: np.ufunc, x: Array, dtype: np.dtype[Any]) -> Array:
+    """The rows of each block, in any order."""
+    blocks, rows, width = x.shape
+    if width == 1:
+        return ufunc.reduce(x, axis=1, dtype=dtype)  # type: ignore[no-any-return]
+    together = 1
+    while rows % (2 * together) == 0 and together * width < _SIDE_BY_SIDE:
+        together *= 2
+    found = ufunc.reduce(x.reshape(blocks, -1, together * width), axis=1, dtype=dtype)
+    joined: Array = ufunc.reduce(found.reshape(blocks, together, width), axis=1, dtype=dtype)
+    return joined
 
 
 def accumulate(scan: Scan, x: Array, states: Array, y: Array, elements: int) -> None:
     """Rows of ``y``, of any dtype: the state of the block joined to the rows so far."""
-    loops = _loops(elements, x)
-    if loops is not None and scan.name in loops.JOINS and y.dtype.kind != "b":
-        loops.accumulate(loops.JOINS[scan.name], x, states, y)
-        return
-    for low, high in _chunks(x):
-        into = _wide(x[:, low:high], y[:, low:high], states.dtype)
-        _accumulate(scan.ufunc, into, states)
-        _store(into, y[:, low:high])
+    loops = _loops(elements, x, y)
+    if loops is not None and scan.ufunc is np.multiply:
+        loops.running_products(x, states, y)
+    elif loops is not None and scan.name in loops.PICKS:
+        loops.pick(loops.PICKS[scan.name], x, states, y)
+    else:
+        for blocks, rows in _chunks(x):
+            into = _wide(x[blocks, rows], y[blocks, rows], states.dtype)
+            _accumulate(scan.ufunc, into, states[blocks])
+            _store(into, y[blocks, rows])
 
 
 def running_sums(scan: Scan, x: Array, carries: Array, y: Array, elements: int) -> None:
-    """Rows of ``y``: the sum of the rows of the block so far, and the carry into it, as floats."""
+    """Rows of ``y``, of any dtype: the sum of the rows of the block so far, and the carry."""
     states = np.full(carries.shape, scan.start(carries.dtype))
-    loops = _loops(elements, x)
-    if loops is not None and y.dtype.kind == "f":
+    loops = _loops(elements, x, y, dtypes=_SUMMED)
+    if loops is not None and y.dtype.kind != "b":
         loops.running_sums(x, states, carries, y)
-        return
-    for low, high in _chunks(x):
-        into = _wide(x[:, low:high], y[:, low:high], carries.dtype)
-        _accumulate(scan.ufunc, into, states)
-        np.add(into, carries[:, None], out=into)
-        _store(into, y[:, low:high])
+    else:
+        for blocks, rows in _chunks(x):
+            into = _wide(x[blocks, rows], y[blocks, rows], carries.dtype)
+            _accumulate(scan.ufunc, into, states[blocks])
+            np.add(into, carries[blocks, None], out=into)
+            _store(into, y[blocks, rows])
 
 
 def _accumulate(ufunc: np.ufunc, rows: Array, states: Array) -> None:
@@ -108,11 +125,13 @@ def _store(rows: Array, y: Array) -> None:
         np.copyto(y, rows, casting="unsafe")
 
 
-def _chunks(x: Array) -> list[tuple[int, int]]:
-    """Of the rows of all blocks: where each begins and ends."""
+def _chunks(x: Array) -> Iterator[tuple[slice, slice]]:
+    """Some blocks at once, or some rows of one."""
     blocks, rows, width = x.shape
-    most = max(1, _CHUNK // (blocks * width))
-    return [(low, min(low + most, rows)) for low in range(0, rows, most)]
+    together, most = max(1, _CHUNK // (rows * width)), max(1, _CHUNK // width)
+    for k in range(0, blocks, together):
+        for low in range(0, rows, most):
+            yield slice(k, k + together), slice(low, low + most)
 
 
 # --- products and linear recurrences --------------------------------------------------------------
@@ -121,7 +140,7 @@ def _chunks(x: Array) -> list[tuple[int, int]]:
 def product(x: Array, elements: int) -> scaled.Scaled:
     """The product of the rows of each block, ``(blocks, width)``."""
     loops = _loops(elements, x)
-    if loops is None or x.dtype.kind != "f":
+    if loops is None:
         return scaled.product(x)
     shape = len(x), x.shape[2]
     found = np.empty(shape), np.empty(shape, np.int64)

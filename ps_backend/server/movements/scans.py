@@ -47,9 +47,8 @@ class _Scanning:
         self.elements = self.space.length * self.width
         self.wide = scan.accumulator(made.dtype)
         self.start = np.full(self.width, scan.start(self.wide), self.wide)
-        is_float = self.wide.kind == "f"
-        self.is_sum = is_float and scan.ufunc is np.add
-        self.is_product = is_float and scan.ufunc is np.multiply
+        self.is_sum = scan.ufunc is np.add
+        self.is_product = scan.ufunc is np.multiply and self.wide.kind == "f"
 
 
 def _totals(scan: Scan, phase: Phase) -> None:

@@ -79,12 +79,12 @@ def test_shapes_and_the_same_bits(
 
 def test_dtypes_and_numbers(ps: dv.Session) -> None:
     b = np.arange(2000)
-    for dtype in ("float64", "float32", "int64", "bool"):
+    for dtype in ("float64", "float32", "float16", "int64", "bool"):
         given = (b % 3).astype(dtype)
         for a in (0.5, 1, np.float32(0.5), np.float64(0.5)):
             theirs, ours = dv.linear_recurrence(a, given), dv.linear_recurrence(a, ps.array(given))
             assert ours.dtype == theirs.dtype
-            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-6)
+            np.testing.assert_allclose(ours.numpy(), theirs, rtol=np.finfo(theirs.dtype).eps)
     assert dv.linear_recurrence(0.5, b.astype(np.float32)).dtype == np.float32
     assert dv.linear_recurrence(2, [1, 2, 3], 1).tolist() == [3.0, 8.0, 19.0]
     total = ps.array(np.ones(4)).sum()  # a number that is not computed yet

@@ -33,7 +33,7 @@ def found(scan: Scan, x: np.ndarray, elements: int) -> np.ndarray:
     total = start.copy()
     running.total(scan, blocks[:1], total, elements)
     entering, into = np.concatenate((start, total)), y.reshape(blocks.shape)
-    if scan.ufunc is np.add and wide.kind == "f":
+    if scan.ufunc is np.add:
         running.running_sums(scan, blocks, entering, into, elements)
     else:
         running.accumulate(scan, blocks, entering, into, elements)
