@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.by_columns import ByColumns
 from distvec.array.handle import check_session
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, operand_node
@@ -31,10 +32,15 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
     row, from what the blocks before lead to: the same bits on any number of servers, and those of
     the loop for 1024 rows and less.
 
-    ``ValueError`` for shapes that do not fit, ``TypeError`` for arrays of the client beside those
-    of the servers.
+    ``ValueError`` for shapes that do not fit, ``TypeError`` for long arrays of the client beside
+    those of the servers, or tables that are split by columns.
     """
     given = (a, b, initial)
+    if any(isinstance(one, ByColumns) for one in given):
+        raise TypeError(
+            "linear_recurrence: a table that is split by columns; put it there by rows, as in "
+            "session.array(x.numpy())"
+        )
     like = next((one for one in given if isinstance(one, Arithmetic)), None)
     if like is None:
         return _of_numpy(*given)
