@@ -33,6 +33,8 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 def flatnonzero(x: Any) -> Any:
     """Indices of the elements that are not zero; lazy, a selection."""
     array_among("flatnonzero", (x,))
+    if x.node.on_client:
+        x = x.session.array(x)
     places = x.like(x.session.graph.make("iota", (), x.type.of(np.dtype(np.int64))))
     return get_item(places, _truth(x))
 

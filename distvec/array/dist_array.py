@@ -52,7 +52,7 @@ class DistArray(Arithmetic):
     @property
     def nbytes(self) -> int:
         """Bytes that the elements take on all servers together."""
-        return self.node.type.nbytes
+        return self.size * self.itemsize
 
     @property
     def itemsize(self) -> int:

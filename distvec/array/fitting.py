@@ -69,7 +69,9 @@ def _checked(x: Any, y: Any, deg: int) -> int:
 
 
 def _floats(like: Any, given: Any) -> Any:
-    return (given if isinstance(given, Arithmetic) else like.session.array(given)) + 0.0
+    """``given`` on the servers, as floats."""
+    on_servers = isinstance(given, Arithmetic) and not given.node.on_client
+    return (given if on_servers else like.session.array(given)) + 0.0
 
 
 def _covariance(columns: Any, scale: Any, residuals: Any, freedom: int, cov: Any) -> Any:

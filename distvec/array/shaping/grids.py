@@ -90,6 +90,11 @@ def kron(a: Any, b: Any) -> Any:
     like = first if isinstance(first, Arithmetic) else second
     first, second = (_ours(like, x) for x in (first, second))
     rank = max(first.ndim, second.ndim)
+    if not first.size * second.size:
+        dtype = np.result_type(first.dtype, second.dtype)
+        return np.zeros(
+            np.kron(*(np.empty(x.shape) for x in (first, second))).shape, dtype, like=like
+        )
     shapes = [(1,) * (rank - x.ndim) + x.shape for x in (first, second)]
     if rank == 1:
         first, second = (x.reshape(-1, 1) for x in (first, second))

@@ -64,6 +64,7 @@ OF_VECTORS: dict[str, Function] = {
     "take along": lambda x: np.take_along_axis(x, np.arange(len(x))[::-1], axis=0),
     "kron": lambda x: np.kron(x[:30], x[1:4]),
     "kron beside NumPy's": lambda x: np.kron(np.array([2, 3]), x[:5]),
+    "kron of nothing": lambda x: np.kron(x[:0], np.array([2, 3])),
     "item": lambda x: np.array(x.item(0)),
 }
 
