@@ -84,9 +84,12 @@ class ByColumns(NDArrayOperatorsMixin):
         """The values as lists of Python scalars; they are pulled as by ``numpy``."""
         return self.numpy().tolist()
 
-    def item(self) -> Any:
-        """The value of an array with one element as a Python scalar."""
-        return self.table.item()
+    def item(self, *args: Any) -> Any:
+        """One element as a Python scalar: that at an index, or at two; or the only one."""
+        index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        if len(index) == 1:
+            index = divmod(range(self.size)[index[0]], self.shape[1])
+        return self.table.item(*index[::-1])
 
     def persist(self) -> Self:
         """As of the table."""

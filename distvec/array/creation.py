@@ -200,6 +200,14 @@ def broadcast_arrays(*arrays: H) -> list[H]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    """As ``broadcast_arrays``; NumPy's are put on the servers."""
+    session = next(one.session for one in args if isinstance(one, Handle))
+    return tuple(
+        broadcast_arrays(*(one if isinstance(one, Handle) else session.array(one) for one in args))
+    )
+
+
 def _like(
     fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
     shape: Any = None, *, device: Any = None,
@@ -217,7 +225,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.squeeze: squeeze,
         np.expand_dims: lambda x, axis: expand_dims(x, axis=axis),
         np.broadcast_to: lambda x, shape, subok=False: broadcast_to(x, shape),
-        np.broadcast_arrays: lambda *xs, subok=False: tuple(broadcast_arrays(*xs)),
+        np.broadcast_arrays: _broadcast_arrays,
         np.zeros_like: partial(_like, 0),
         np.ones_like: partial(_like, 1),
         np.empty_like: partial(_like, 0),

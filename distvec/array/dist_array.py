@@ -25,6 +25,7 @@ from distvec.array import (
     transposed,
     values,
 )
+from distvec.array.by_columns import ByColumns
 from distvec.array.moving import scans, sorting
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping import diagonals, repeating, turning
@@ -200,6 +201,8 @@ class DistArray(Arithmetic):
         return numpy_ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(issubclass(one, ByColumns) for one in types):
+            return NotImplemented  # who knows of both says what it means
         return numpy_protocols.function(self, func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:

@@ -32,6 +32,11 @@ RUNNING = {
 ALONG_AXIS = {np.sort, np.argsort, np.partition, np.argpartition}
 """What is of the same shape."""
 
+CHANGING = {
+    np.fill_diagonal, np.put, np.put_along_axis, np.place, np.putmask, np.copyto,
+}  # fmt: skip
+"""What changes its first argument."""
+
 OF_EITHER = {
     np.einsum, np.einsum_path, np.cov, np.corrcoef, np.linalg.multi_dot, np.result_type,
     np.can_cast, np.common_type, np.min_scalar_type, np.isrealobj, np.iscomplexobj,

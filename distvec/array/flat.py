@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import iteration
-from distvec.array.creation import reshape
-from distvec.array.handle import refuse_window
 from distvec.array.items import get_item, set_item
-from distvec.array.operators import Arithmetic
 
 
 class Flat:
@@ -19,23 +16,23 @@ class Flat:
 
     __slots__ = ("base",)
 
-    def __init__(self, base: Arithmetic) -> None:
+    def __init__(self, base: Any) -> None:
         self.base = base
         """The array whose elements these are."""
 
     def __len__(self) -> int:
-        return self.base.size
+        size: int = self.base.size
+        return size
 
     def __getitem__(self, key: Any) -> Any:
         found = get_item(self._vector(), key)
         return found.copy() if found.is_window else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        refuse_window(self.base)
-        with self.base.turn:
-            changed = self._vector()
+        with getattr(self.base, "table", self.base).turn:
+            changed = self._vector().copy()
             set_item(changed, key, value)
-            self.base.assign(reshape(changed, self.base.shape))
+            np.copyto(self.base, np.reshape(changed, self.base.shape))
 
     def __iter__(self) -> Iterator[Any]:
         return iteration.iterate(self._vector())
@@ -48,7 +45,7 @@ class Flat:
         return np.asarray(self._vector(), dtype=dtype, copy=copy)
 
     def _vector(self) -> Any:
-        return reshape(self.base, (self.base.size,))
+        return np.ravel(self.base)
 
 
 def flat_of(x: Any) -> Flat:

@@ -19,6 +19,7 @@ from distvec.array.by_columns import ByColumns
 from distvec.array.changing import turns_of
 from distvec.array.exchanged import (
     ALONG_AXIS,
+    CHANGING,
     ELEMENTWISE,
     LOCATING,
     OF_EITHER,
@@ -28,6 +29,7 @@ from distvec.array.exchanged import (
     flipped,
     redistributed,
 )
+from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.reductions import kept
 from distvec.graph import build, shapes
 
@@ -73,7 +75,7 @@ def _reduction(func: Any) -> Any:
     return method
 
 
-class Transposed(ByColumns):
+class Transposed(Methods, ByColumns):
     """A table with exchanged axes: of shape ``(n, k)``, it is split by columns.
 
     Made by ``T.T``, of which ``x.T`` is the table, or by ``session.space(n, split="columns")``.
@@ -92,7 +94,7 @@ class Transposed(ByColumns):
 
     def transpose(self, *axes: Any) -> Any:
         """As the function."""
-        return transpose(self, *axes)
+        return transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
     # --- products -----------------------------------------------------------------------------
 
@@ -164,7 +166,9 @@ class Transposed(ByColumns):
         if own is not None:
             return own(*args, **kwargs)
         if func in OF_EITHER:
-            return self.table.__array_function__(func, types, args, kwargs)
+            return self.table.__array_function__(func, (), args, kwargs)
+        if func in CHANGING:
+            return self._changed(func, args, kwargs)
         if func in ELEMENTWISE:
             return _transposed(func(*map(flipped, args), **kwargs))
         if func in RUNNING:
@@ -177,6 +181,16 @@ class Transposed(ByColumns):
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return self.table.__array_namespace__(api_version=api_version)
+
+    def _changed(self, func: Any, args: Any, kwargs: Any) -> None:
+        """A function that changes its first argument."""
+        first, *rest = args
+        others = [_by_rows(one) for one in rest]
+        named = {name: _by_rows(one) for name, one in kwargs.items()}
+        if isinstance(first, Transposed):
+            changed(func, first, *others, **named)
+        else:
+            func(first, *others, **named)
 
     def _reduced(self, func: Any, axis: Any = None, **kwargs: Any) -> Any:
         if axis is None and func in LOCATING:

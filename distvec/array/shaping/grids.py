@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import broadcast_to, on_servers, reshape
+from distvec.array.creation import broadcast_to, filled, on_servers, reshape
 from distvec.array.functions import apply
 from distvec.array.items import get_item
 from distvec.array.operators import Arithmetic
@@ -91,10 +91,8 @@ def kron(a: Any, b: Any) -> Any:
     first, second = (_ours(like, x) for x in (first, second))
     rank = max(first.ndim, second.ndim)
     if not first.size * second.size:
-        dtype = np.result_type(first.dtype, second.dtype)
-        return np.zeros(
-            np.kron(*(np.empty(x.shape) for x in (first, second))).shape, dtype, like=like
-        )
+        empty = np.kron(*(np.empty(x.shape, x.dtype) for x in (first, second)))
+        return like.like(filled(like.session.graph, empty.shape, 0, empty.dtype))
     shapes = [(1,) * (rank - x.ndim) + x.shape for x in (first, second)]
     if rank == 1:
         first, second = (x.reshape(-1, 1) for x in (first, second))
