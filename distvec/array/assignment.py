@@ -8,6 +8,7 @@ write in its memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
     if x.node.on_client:
         _assign_on_client(x, parts, new)
         return
+    taken = [part.indices for part in parts if isinstance(part, Take)]
+    if len(taken) == 2:
+        _assign_pairs(x, taken[0], taken[1], new)
+        return
     rows, chosen = parts[0], _columns(x, parts)
     width: Shape = x.shape[1:] if chosen is None else chosen.shape
     if not isinstance(rows, Mask):
@@ -75,6 +80,20 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
         here = x.like(x.session.graph.client_value(mask, mask.dtype))
         changed = elementwise(x, "where", here, changed, x)
     x.assign(changed)
+
+
+def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
+    """Single elements of a table: those of its elements as one vector."""
+    shape = np.broadcast_shapes(rows.shape, columns.shape)
+    new = _fitted(new, shape)
+    if new.ndim:
+        new = (
+            np.broadcast_to(new, shape) if isinstance(new, np.ndarray) else broadcast_to(new, shape)
+        )
+        new = _reshaped(new, (prod(shape),))
+    elements = reshape(x, (x.size,))
+    places = pieces.places_of_pairs(x, rows, columns)
+    x.assign(reshape(_placed(elements, places, new), x.shape))
 
 
 # --- the values ---------------------------------------------------------------------------------
@@ -128,7 +147,8 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
         return np.array(part.index)
     if isinstance(rows, Take | Mask):
         raise NotImplementedError(
-            "x[rows, columns] = values with arrays for both: assign column by column, x[rows, j]"
+            "x[mask, columns] = values: assign column by column, x[mask, j], or to the places of "
+            "the mask, x[numpy.flatnonzero(mask)[:, None], columns]"
         )
     found = pieces.plain(part)
     if found.dtype == np.bool_:

@@ -173,16 +173,14 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         return
     if not isinstance(values, Handle):
         values = np.resize(values, len(wanted))
+    elif values.ndim and values.size != len(wanted):
+        values = _repeated(values, index_of(x, len(wanted)), (len(wanted),))
     set_item(x, wanted, values)
 
 
 def _by_mode(indices: Any, length: int, mode: str) -> Any:
     """Indices of an axis, of which ``mode`` says what becomes of those out of range."""
-    if isinstance(indices, Handle):
-        if mode != "raise":
-            raise NotImplementedError(f"mode={mode!r}: only of indices of the client")
-        return indices
-    given = np.asarray(indices)
+    given: Any = indices if isinstance(indices, Arithmetic) else np.asarray(indices)
     given = given.astype(np.int64) if given.size == 0 else given
     if mode == "clip":
         return np.clip(given, 0, length - 1)

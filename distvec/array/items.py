@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from distvec.array import pieces
 from distvec.array.assignment import assign_parts, given_as
-from distvec.array.creation import broadcast_to, reshape
+from distvec.array.creation import reshape
 from distvec.array.handle import Handle, check_session, refuse_window
 from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, parse
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -119,19 +118,9 @@ def _read(part: Part, x: Arithmetic, axis: int) -> Any:
 
 def _pairs_on_servers(x: Arithmetic, rows: Any, columns: Any) -> Any:
     """Single elements of a table, where indices of rows and columns on the servers name them."""
-    shape = np.broadcast_shapes(rows.shape, columns.shape)
-    n, k = x.shape
-    first, second = _places(x, rows, shape, n), _places(x, columns, shape, k)
-    outside = (first < 0) | (first >= n) | (second < 0) | (second >= k)
-    places = elementwise(x, "where", outside, x.size, first * k + second)  # which is not there
-    return reshape(pieces.gathered(reshape(x, (x.size,)), places), shape)
-
-
-def _places(x: Arithmetic, indices: Any, shape: tuple[int, ...], length: int) -> Any:
-    """Indices of an axis in a vector on the servers; negative ones count from the end."""
-    there = x.session.array(indices).astype(np.int64)
-    flat = reshape(broadcast_to(there, shape), (math.prod(shape),))
-    return elementwise(x, "where", flat < 0, flat + length, flat)
+    places = pieces.places_of_pairs(x, rows, columns)
+    found = pieces.gathered(reshape(x, (x.size,)), places)
+    return reshape(found, np.broadcast_shapes(rows.shape, columns.shape))
 
 
 def _pairs(x: Arithmetic, rows: Part, columns: Any) -> Any:
@@ -144,10 +133,7 @@ def _pairs(x: Arithmetic, rows: Part, columns: Any) -> Any:
     first, second = np.broadcast_arrays(rows.indices, columns)
     flat = first.ravel()
     if len(flat) > pieces.FEW:
-        raise NotImplementedError(
-            f"x[rows, columns] brings single elements to the client, at most {pieces.FEW} of them, "
-            f"not {len(flat)}"
-        )
+        return _pairs_on_servers(x, rows.indices, columns)
     found = pieces.rows_at(x, flat)
     chosen = pieces.on_the_client(found, (np.arange(len(flat)), second.ravel()))
     return reshape(chosen, first.shape)

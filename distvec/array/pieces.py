@@ -7,14 +7,15 @@ client; of a pending expression only these are computed.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.creation import reshape
+from distvec.array.creation import broadcast_to, reshape
 from distvec.array.keys import At, Part, Slice, Take, positions
-from distvec.array.operators import Arithmetic
+from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph import moves
 from distvec.graph.client_values import item_shape
 from distvec.graph.shapes import collected, on_client
@@ -86,6 +87,25 @@ def gathered(x: A, indices: A) -> A:
     wide = indices.astype(np.int64).made()
     with x.session.holders.lock:
         return x.like(moves.gather(x.session.graph, x.node, wide.node))
+
+
+def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
+    """Where the elements that index arrays of rows and columns name are among all of a table.
+
+    A vector on the servers; of a pair that is not there it says a place that is not there.
+    """
+    shape = np.broadcast_shapes(rows.shape, columns.shape)
+    n, k = x.shape
+    first, second = _in_vector(x, rows, shape, n), _in_vector(x, columns, shape, k)
+    outside = (first < 0) | (first >= n) | (second < 0) | (second >= k)
+    return elementwise(x, "where", outside, x.size, first * k + second)
+
+
+def _in_vector(x: Arithmetic, indices: Any, shape: tuple[int, ...], length: int) -> Any:
+    """Indices of an axis in a vector on the servers; negative ones count from the end."""
+    there = x.session.array(indices).astype(np.int64)
+    flat = reshape(broadcast_to(there, shape), (prod(shape),))
+    return elementwise(x, "where", flat < 0, flat + length, flat)
 
 
 def sliced(x: A, part: Slice) -> A:

@@ -186,3 +186,42 @@ def test_out_of_budget_loses_nothing() -> None:
         assert max(now - then for now, then in zip(still, used, strict=True)) < 1 << 16
         del held
         assert y.persist().pull([0]) == count - 1
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_pairs_of_rows_and_columns(sessions: dict[int, dv.Session], servers: int) -> None:
+    rng, session = np.random.default_rng(0), sessions[servers]
+    host = rng.standard_normal((LENGTH, 5))
+    rows, columns = rng.integers(-LENGTH, LENGTH, 6000), rng.integers(-5, 5, 6000)
+    values = rng.standard_normal(6000)
+    table = session.array(host)
+    table[session.array(rows), session.array(columns)] = session.array(values)
+    host[rows, columns] = values
+    assert table.numpy().tobytes() == host.tobytes()
+    table[rows[:9], session.array(columns[:9])] = 0.5
+    table[[0, 1, 0], [2, 3, 2]] = [1.0, 2.0, 3.0]
+    table[rows[:7, None], [0, 2]] = values[:2]
+    host[rows[:9], columns[:9]] = 0.5
+    host[[0, 1, 0], [2, 3, 2]] = [1.0, 2.0, 3.0]
+    host[rows[:7, None], [0, 2]] = values[:2]
+    assert table.numpy().tobytes() == host.tobytes()
+    assert table[rows, columns].numpy().tobytes() == host[rows, columns].tobytes()
+    table[session.array([0, 1]), session.array([2, 5])] = 1
+    with pytest.raises(IndexError, match="out of range"):
+        table.persist()
+
+
+@pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
+def test_put_and_take(ps: dv.Session, mode: Any) -> None:
+    rng = np.random.default_rng(0)
+    host, most = rng.standard_normal(LENGTH), LENGTH if mode == "raise" else 3 * LENGTH
+    where, values = rng.integers(0, most, 2000), rng.standard_normal(300)
+    x, at = ps.array(host), ps.array(where)
+    taken = np.take(x, at, mode=mode)
+    assert taken.numpy().tobytes() == np.take(host, where, mode=mode).tobytes()
+    np.put(x, at, ps.array(values), mode=mode)
+    np.put(host, where, values, mode=mode)
+    assert x.numpy().tobytes() == host.tobytes()
+    x.put(at, 4, mode=mode)
+    host.put(where, 4, mode=mode)
+    assert x.numpy().tobytes() == host.tobytes()
