@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 
 COMPILED_FROM = 1 << 18
 """Elements of an array, on all servers together, from which compiled loops are used."""
+RECURRED_FROM = 1 << 16
+"""The same of recurrences, of which NumPy has no loop: Python's is slower."""
 _FLOATS = frozenset(("float64", "float32"))
 """Of which there are compiled loops: NumPy's wait for each result."""
 _SUMMED = _FLOATS | {"int64", "bool"}
@@ -38,9 +40,11 @@ def _has_compiler() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def _loops(elements: int, *arrays: Array, dtypes: frozenset[str] = _FLOATS) -> ModuleType | None:
+def _loops(
+    elements: int, *arrays: Array, dtypes: frozenset[str] = _FLOATS, least: int | None = None
+) -> ModuleType | None:
     """The compiled loops, if they are used for such arrays of so many ``elements`` in all."""
-    if elements < COMPILED_FROM or not _has_compiler():
+    if elements < (COMPILED_FROM if least is None else least) or not _has_compiler():
         return None
     if not dtypes.issuperset(one.dtype.name for one in arrays):
         return None
@@ -154,7 +158,7 @@ def recur(a: Array, b: Array, states: Array, y: Array | None, elements: int) -> 
     ``a`` is like ``b``, or has extents of 1 instead. Without a ``y`` the last rows are wanted, in
     ``states``.
     """
-    loops = _loops(elements, a, b)
+    loops = _loops(elements, a, b, least=RECURRED_FROM)
     if loops is not None:
         loops.recur(a, b, states, b[:, :0] if y is None else y)
     else:

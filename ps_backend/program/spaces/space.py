@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from ps_backend.limits import MOST_LENGTH
@@ -66,8 +67,7 @@ class Space(ABC):
 
     def holders(self, servers: int) -> list[int]:
         """The servers that hold at least one slot, in the order of the slots; never none."""
-        ranges = sorted((*self.range_of(k, servers), k) for k in range(servers))
-        return [server for low, high, server in ranges if low < high] or [0]
+        return list(_holders(self, servers))
 
     @property
     def details(self) -> bytes:
@@ -80,3 +80,9 @@ class Space(ABC):
         if details:
             raise ValueError(f"a {cls.kind} space has no details, got {details!r}")
         return cls(length, id)
+
+
+@lru_cache(maxsize=1024)
+def _holders(space: Space, servers: int) -> tuple[int, ...]:
+    ranges = sorted((*space.range_of(k, servers), k) for k in range(servers))
+    return tuple(server for low, high, server in ranges if low < high) or (0,)

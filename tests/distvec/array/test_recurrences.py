@@ -64,6 +64,7 @@ def test_shapes_and_the_same_bits(
     sessions: dict[int, dv.Session], monkeypatch: pytest.MonkeyPatch, shapes: Any, elements: int
 ) -> None:
     monkeypatch.setattr(running, "COMPILED_FROM", elements)
+    monkeypatch.setattr(running, "RECURRED_FROM", elements)
     given = [RNG.uniform(-1.0, 1.0, shape) for shape in shapes]
     expected = loop(*given)
     assert_close(dv.linear_recurrence(*given), expected)
