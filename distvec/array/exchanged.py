@@ -112,7 +112,7 @@ def exchanged_key(key: Any, shape: tuple[int, int]) -> tuple[tuple[Any, Any], in
     if any(one is None or np.ndim(one) > 1 for one in keys):
         raise TypeError(
             "a table that is split by columns takes a number, a slice, a vector of indices or a "
-            "mask for its rows, and one for its columns; for masks of its shape: distvec.where"
+            "mask for its rows, and one for its columns; for masks of its shape write distvec.where"
         )
     if Ellipsis in [one for one in keys if not np.ndim(one)]:
         at = [one is Ellipsis for one in keys].index(True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -49,12 +49,18 @@ _SMALL = {"A": ("T", "T"), "B": ("T", "U")}
 _NUMBER = 2.5
 
 
-def on_servers(session: Any, names: Iterable[str]) -> dict[str, Any]:
+Put = Callable[[Any, np.ndarray], Any]
+"""How a session is given values."""
+
+
+def on_servers(
+    session: Any, names: Iterable[str], put: Put = lambda session, array: session.array(array)
+) -> dict[str, Any]:
     """New arrays on the servers, those of ``names``, and what else an example may name."""
     found = _plain()
     for name in names:
         if name in values():
-            found[name] = session.array(values()[name])
+            found[name] = put(session, values()[name])
         elif name in _SMALL:
             first, second = (session.array(values()[one]) for one in _SMALL[name])
             found[name] = (first.T @ second).persist()

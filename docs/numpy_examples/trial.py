@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import distvec as dv
-from docs.numpy_examples.operands import on_client, on_servers, small_arrays
+from docs.numpy_examples.operands import Put, on_client, on_servers, small_arrays
 
 MOST_BYTES = 1500
 """So many bytes of replies bring no vector: the shortest operand has 2000."""
@@ -62,13 +62,14 @@ class Trial:
         return f"{cost}, {'elements' if self.peer_bytes > MOST_BYTES else 'borders'} move"
 
 
-def run(text: str, session: dv.Session, small: dict[str, np.ndarray]) -> Trial:
+def run(text: str, session: dv.Session, small: dict[str, np.ndarray], *put: Put) -> Trial:
     """``text`` on the servers of ``session``, compared with NumPy.
 
-    The arrays are new, so that nothing is known of them; ``small`` are the client's.
+    The arrays are new, so that nothing is known of them; ``small`` are the client's. ``put`` says
+    how others come to be, if not by ``session.array``.
     """
     code = _compiled(text)
-    operands = on_servers(session, [name for part in code for name in part.co_names])
+    operands = on_servers(session, [name for part in code for name in part.co_names], *put)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = _of_numpy(code, on_client(small))
@@ -166,8 +167,8 @@ def _is_close(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.allclose(found, expected, rtol=relative, atol=ABSOLUTE, equal_nan=True)
 
 
-def run_all(examples: Iterable[str]) -> dict[str, Trial]:
-    """Every example on two servers in this process, by its text."""
+def run_all(examples: Iterable[str], *put: Put) -> dict[str, Trial]:
+    """Every example on two servers in this process, by its text; ``put`` as for ``run``."""
     with dv.local(servers=2, in_process=True) as session:
         small = small_arrays(session)
-        return {text: run(text, session, small) for text in sorted(set(examples))}
+        return {text: run(text, session, small, *put) for text in sorted(set(examples))}

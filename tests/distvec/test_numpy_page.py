@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 
+import distvec as dv
 from docs import make_numpy
 from docs.make_numpy import PARTLY, WORKS
+from docs.numpy_examples import examples
 from docs.numpy_examples.no_array import no_arrays
-from docs.numpy_examples.trial import Trial, difference
+from docs.numpy_examples.operands import Put
+from docs.numpy_examples.trial import Trial, difference, run_all
 
 Tried = dict[str, list[Trial]]
 
-ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))", "np.meshgrid(x, y)"}
+TELLS = re.compile(
+    r"\b(write|pull|put|take|give|use|call|cast|convert|compare|say|leave|index|evaluate)\b", re.I
+)
+ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))"}
 """What brings all elements to the client, and the page says so."""
 
 
@@ -51,13 +59,36 @@ def test_nothing_brings_a_vector_here_silently(tried: Tried):
 
 
 def test_each_refusal_says_what_to_type(tried: Tried):
-    tells = re.compile(
-        r"\b(write|pull|put|take|give|use|call|cast|compare|say|leave|index|evaluate)\b", re.I
+    assert not unclear(one for trials in tried.values() for one in trials)
+
+
+def unclear(trials: Iterable[Trial]) -> list[tuple[str, str]]:
+    """Refusals that do not say what to type, where NumPy has a result."""
+    refused = [one for one in trials if one.refusal and not one.by_numpy]
+    return [(one.text, one.refusal) for one in refused if not TELLS.search(one.refusal)]
+
+
+def kept(session: dv.Session, array: np.ndarray) -> dv.DistArray:
+    return session.zeros(1).like(session.graph.client_value(array.copy(), array.dtype))
+
+
+def by_columns(session: dv.Session, array: np.ndarray) -> Any:
+    is_table = array.ndim == 2
+    return (
+        session.space(len(array), split="columns").array(array)
+        if is_table
+        else session.array(array)
     )
-    refused = [
-        one for trials in tried.values() for one in trials if one.refusal and not one.by_numpy
-    ]
-    assert not [(one.text, one.refusal) for one in refused if not tells.search(one.refusal)]
+
+
+@pytest.mark.parametrize("put", [kept, by_columns])
+def test_elsewhere_nothing_differs_from_numpy_either(put: Put):
+    texts = [text for given in examples().values() for text in given]
+    if put is by_columns:
+        texts = [text for text in texts if re.search(r"\b[TU]\b", text)]
+    trials = run_all(texts, put).values()
+    assert not [(one.text, one.wrong) for one in trials if one.wrong]
+    assert not unclear(trials)
 
 
 def test_at_least_so_many_names_work(tried: Tried):
