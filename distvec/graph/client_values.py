@@ -60,6 +60,15 @@ def _put(x: Any, values: Any, *encoded: Any) -> Any:
     return changed
 
 
+def statistic(x: Any, name: str, *keywords: tuple[str, Any]) -> Any:
+    """NumPy's function of that name, with ``keywords``, of which arrays are encoded."""
+    given = {
+        key: _key((value,))[0] if isinstance(value, tuple) and value[:1] == ("array",) else value
+        for key, value in keywords
+    }
+    return getattr(np, name)(x, **given)
+
+
 def item_shape(shape: tuple[int, ...], encoded: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape of that part of an array of ``shape``."""
     found: tuple[int, ...] = np.broadcast_to(np.empty(()), shape)[_key(encoded)].shape
@@ -82,6 +91,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         ),
         "client.recurrence": recurrences.of_arrays,
         "client.sort": _sort,
+        "client.statistic": statistic,
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
         "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),
         "client.block": lambda a, b, c, d: np.block([[a, b], [c, d]]),

@@ -19,7 +19,8 @@ VALUES, ORDER = 0, 1
 ORDER_STATISTICS = "order_statistics"
 """The elements of an array, of each column of a table, that a sort would put at some ranks.
 
-Operand: the ranks, int64. Output: the elements, for the client.
+Operand: the ranks, int64, ``(count, 1)`` or ``(count, columns)``. Output: the elements, for the
+client.
 """
 
 
@@ -41,11 +42,15 @@ def _check_sort(types: MovementTypes, params: Params) -> None:
 
 def _check_order_statistics(types: MovementTypes, params: Params) -> None:
     (source,), (ranks,), ((number, made),) = types.inputs, types.operands, types.outputs
-    if params or number or ranks.dtype != "int64" or len(ranks.row) != 1:
-        raise TypeError("takes one array, and ranks")
-    shape = (*ranks.row, *source.row)
+    if params or number or ranks.dtype != "int64" or len(ranks.row) != 2:
+        raise TypeError("takes one array, and a table of ranks")
+    count, columns = ranks.row
+    if columns not in (1, source.width):
+        raise ValueError(f"needs ranks for 1 or {source.width} columns, got {columns}")
+    shape = (count, *source.row)
     if not isinstance(made, ClientType) or (made.dtype, made.shape) != (source.dtype, shape):
         raise TypeError(f"gives {source.dtype} values of shape {shape}, not {made}")
 
 
 register(Movement(SORT, 2, _check_sort))
+register(Movement(ORDER_STATISTICS, 2, _check_order_statistics))

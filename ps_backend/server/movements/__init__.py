@@ -15,6 +15,7 @@ from __future__ import annotations
 from ps_backend.program import movements
 from ps_backend.server.movements import (
     counts,
+    order_statistics,
     scans,
     scatters,
     searches,
@@ -24,7 +25,16 @@ from ps_backend.server.movements import (
 )
 from ps_backend.server.movements.phase import Run
 
-SUBJECTS = (counts, scans, scatters, searches, segments, sorting, tsqr)
+SUBJECTS = (
+    counts,
+    order_statistics,
+    scans,
+    scatters,
+    searches,
+    segments,
+    sorting,
+    tsqr,
+)
 
 PHASES: dict[str, tuple[Run, ...]] = {}
 """By kind, the functions of its phases."""

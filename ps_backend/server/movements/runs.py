@@ -20,95 +20,138 @@ Array = npt.NDArray[Any]
 KEYS, INDICES, _SAMPLES = "keys", "indices", "samples"
 
 
-def leave_samples(phase: Phase, columns: int) -> None:
-    """Put samples of this server's run, ``columns`` of keys, beside it."""
+def leave_samples(phase: Phase, columns: int, ranks: int = 1) -> None:
+    """Put samples of this server's run, ``columns`` of keys, beside it: to find so many ranks."""
     keys = phase.workspace[KEYS].reshape(columns, -1)
-    phase.workspace.put(_SAMPLES, keys[:, :: stride(keys.shape[1])].ravel())
+    phase.workspace.put(_SAMPLES, keys[:, :: stride(keys.shape[1], ranks)].ravel())
 
 
-def stride(length: int) -> int:
-    """Keys for each of the samples of a run of ``length``: fewer than there are samples."""
-    return max(1, math.isqrt(length) // 2)
+def stride(length: int, ranks: int = 1) -> int:
+    """Keys for each of the samples of a run of ``length``.
+
+    About as much is fetched of the samples as of the windows around ``ranks``.
+    """
+    return max(1, math.isqrt(length // ranks) // 2)
 
 
-def _samples(length: int) -> int:
-    return -(-length // stride(length))
+class Runs:
+    """The runs of all servers: what they hold at some ranks, or before these.
+
+    ``lengths``: of each server's run, the same in each of ``columns``. Equal keys are in the order
+    of the servers.
+    """
+
+    def __init__(
+        self, phase: Phase, lengths: Mapping[int, int], columns: int, dtype: Any, ranks: int = 1
+    ) -> None:
+        self._phase, self._dtype, self._ranks = phase, dtype, ranks
+        self._lengths = {server: length for server, length in lengths.items() if length}
+        self._columns = columns
+
+    @property
+    def servers(self) -> list[int]:
+        """Those that have some keys."""
+        return list(self._lengths)
+
+    def before(self, ranks: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How many keys of each run come before each rank, ``(ranks, columns, servers)``.
+
+        Two messages to each other server, unless all ranks are first or last.
+        """
+        lengths = np.array(list(self._lengths.values()))
+        found = np.zeros((len(ranks), self._columns, len(lengths)), np.int64)
+        inner = {}
+        for number, rank in enumerate(ranks):
+            if 0 < rank < lengths.sum():
+                inner |= {(number, column): (rank, rank) for column in range(self._columns)}
+            elif rank:
+                found[number] = lengths
+        for place, window in self._windows(inner).items():
+            found[place] = np.array(window.starts) + before_rank(window.parts, window.wanted)
+        return found
+
+    def at(self, ranks: npt.NDArray[np.int64]) -> Array:
+        """The keys at ``ranks``, of shape ``(ranks, columns)``. Two messages to each server."""
+        found = np.empty(ranks.shape, self._dtype)
+        wanted = {place: (int(rank), int(rank) + 1) for place, rank in np.ndenumerate(ranks)}
+        for place, window in self._windows(wanted).items():
+            keys = np.concatenate(window.parts)
+            found[place] = np.partition(keys, window.wanted)[window.wanted]
+        return found
+
+    def _windows(self, wanted: Mapping[tuple[int, ...], tuple[int, int]]) -> dict[Any, Window]:
+        """By number and column, the keys among which are those of some ranks, and maybe others."""
+        if not wanted:
+            return {}
+        lengths, columns = list(self._lengths.values()), self._columns
+        strides = [stride(length, self._ranks) for length in lengths]
+        samples = [
+            np.empty((columns, -(-n // step)), self._dtype)
+            for n, step in zip(lengths, strides, strict=True)
+        ]
+        self._phase.fetch(
+            Piece(server, _SAMPLES, 0, into.size, into.ravel())
+            for server, into in zip(self.servers, samples, strict=True)
+        )
+        bounds = [
+            Bounds([of_run[column] for of_run in samples], lengths, strides)
+            for column in range(columns)
+        ]
+        found = {
+            (number, column): bounds[column].window(*ranks, self._dtype)
+            for (number, column), ranks in wanted.items()
+        }
+        self._phase.fetch(
+            Piece(server, KEYS, column * self._lengths[server] + start, len(part), part)
+            for (_, column), window in found.items()
+            for server, start, part in zip(self.servers, window.starts, window.parts, strict=True)
+        )
+        return found
 
 
-class _Window(NamedTuple):
-    """Of each run the keys among which a rank is, and how many of them come before it."""
+class Window(NamedTuple):
+    """Of each run the keys among which those of some ranks are."""
 
     starts: list[int]
-    stops: list[int]
+    """Where they begin in each run."""
+    parts: list[Array]
+    """They themselves, once they have come."""
     wanted: int
-
-
-def cuts(
-    phase: Phase, ranks: Sequence[int], lengths: Mapping[int, int], columns: int, dtype: Any
-) -> npt.NDArray[np.int64]:
-    """How many keys of each run come before each rank, of shape ``(ranks, columns, servers)``.
-
-    ``lengths``: of each server's run, the same in each column. Of equal keys those of the first
-    server come first. Two messages to each other server, unless all ranks are first or last.
-    """
-    servers, total = list(lengths), sum(lengths.values())
-    found = np.zeros((len(ranks), columns, len(servers)), np.int64)
-    inner = [number for number, rank in enumerate(ranks) if 0 < rank < total]
-    for number, rank in enumerate(ranks):
-        if rank == total:
-            found[number] = list(lengths.values())
-    if not inner:
-        return found
-    samples = {s: np.empty((columns, _samples(lengths[s])), dtype) for s in servers}
-    phase.fetch(Piece(s, _SAMPLES, 0, into.size, into.ravel()) for s, into in samples.items())
-    windows, pieces, fetched = {}, [], {}
-    for column in range(columns):
-        bounds = Bounds([samples[s][column] for s in servers], list(lengths.values()))
-        for number in inner:
-            window = windows[number, column] = bounds.window(ranks[number])
-            for place, (s, start, stop) in enumerate(
-                zip(servers, window.starts, window.stops, strict=True)
-            ):
-                into = fetched[number, column, place] = np.empty(stop - start, dtype)
-                pieces.append(Piece(s, KEYS, column * lengths[s] + start, stop - start, into))
-    phase.fetch(pieces)
-    for (number, column), window in windows.items():
-        parts = [fetched[number, column, place] for place in range(len(servers))]
-        found[number, column] = np.array(window.starts) + before_rank(parts, window.wanted)
-    return found
+    """The first rank, counted from the first of these keys."""
 
 
 class Bounds:
     """What samples of the runs of one column say of ranks."""
 
-    def __init__(self, samples: Sequence[Array], lengths: Sequence[int]) -> None:
-        self._lengths = lengths
-        self._strides = [stride(length) for length in lengths]
+    def __init__(
+        self, samples: Sequence[Array], lengths: Sequence[int], strides: Sequence[int]
+    ) -> None:
+        self._lengths, self._strides = lengths, strides
+        counts = np.array([len(some) for some in samples])
+        ends = np.cumsum(counts)
         order = np.argsort(np.concatenate(samples), kind="stable")
-        ends = np.cumsum([len(some) for some in samples])
         self._run = np.searchsorted(ends, order, side="right")
         """Of each sample, in their order, the run that it is of."""
-        place = order - (ends - [len(some) for some in samples])[self._run]
-        strides = np.array(self._strides)[self._run]
-        steps = np.minimum(strides, np.array(lengths)[self._run] - place * strides)
-        most, least = np.cumsum(steps) - steps, np.where(place, strides, 1)
-        self._most = most
-        """So many keys at most are before each sample."""
-        self._least = np.cumsum(least) - least
-        """So many at least."""
+        place, steps = order - (ends - counts)[self._run], np.array(strides)[self._run]
+        most = np.minimum(steps, np.array(lengths)[self._run] - place * steps)
+        least = np.where(place, steps, 1)
+        self._most, self._least = np.cumsum(most) - most, np.cumsum(least) - least
+        """How many keys are before each sample, at most and at least."""
 
-    def window(self, rank: int) -> _Window:
-        """Where the key of ``rank`` is."""
-        low = np.searchsorted(self._most, rank, side="right") - 1
-        high = np.searchsorted(self._least, rank)
+    def window(self, first: int, past: int, dtype: Any) -> Window:
+        """Room for the keys of the ranks from ``first`` to ``past``, and maybe some others."""
+        low = int(np.searchsorted(self._most, first, side="right")) - 1
+        high = int(np.searchsorted(self._least, past))
+        below, above = (
+            np.bincount(self._run[:at], minlength=len(self._lengths)).tolist() for at in (low, high)
+        )
         runs = range(len(self._lengths))
-        below, above = (np.bincount(self._run[:at], minlength=len(runs)) for at in (low, high))
-        starts = [max(0, int(below[k]) - 1) * self._strides[k] + (below[k] > 0) for k in runs]
-        if low < len(self._run):
-            own = self._run[low]
-            starts[own] = int(below[own]) * self._strides[own]
-        stops = [min(int(above[k]) * self._strides[k], self._lengths[k]) for k in runs]
-        return _Window(starts, stops, rank - sum(starts))
+        starts = [(below[k] - 1) * self._strides[k] + 1 if below[k] else 0 for k in runs]
+        own = int(self._run[low])
+        starts[own] = below[own] * self._strides[own]
+        stops = [min(above[k] * self._strides[k], self._lengths[k]) for k in runs]
+        parts = [np.empty(stop - start, dtype) for start, stop in zip(starts, stops, strict=True)]
+        return Window(starts, parts, first - sum(starts))
 
 
 def before_rank(parts: Sequence[Array], rank: int) -> npt.NDArray[np.int64]:

@@ -16,7 +16,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.server.movements import phase as movement_phase
 from ps_backend.server.movements.phase import Phase, Piece
-from ps_backend.server.movements.runs import INDICES, KEYS, cuts, leave_samples
+from ps_backend.server.movements.runs import INDICES, KEYS, Runs, leave_samples
 
 Array = npt.NDArray[Any]
 
@@ -47,9 +47,22 @@ class _Rooms:
 
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
+    kept, index = _run_length(phase, phase.here), _index_dtype(phase, phase.here)
+    sort_part(phase, kept, index, descending=bool(phase.params[0]))
+
+
+def sort_part(
+    phase: Phase, kept: int, index: np.dtype[Any] | None, *, descending: bool = False,
+    ranks: int = 1,
+) -> None:  # fmt: skip
+    """Leave a run of the first ``kept`` keys of each column of the input, and samples of it.
+
+    With an ``index`` dtype their indices among this server's elements too. ``ranks``: so many are
+    to be found at once.
+    """
     (x,) = phase.inputs
-    length, kept, columns = len(x), _run_length(phase, phase.here), _source(phase).width
-    dtype, index = ordered_keys.key_dtype(x.dtype), _index_dtype(phase, phase.here)
+    length, columns = len(x), phase.call.types.inputs[0].width
+    dtype = ordered_keys.key_dtype(x.dtype)
     rooms = _Rooms(phase, dtype, index)
     keys = phase.workspace.new(KEYS, columns * kept, dtype)
     indices = phase.workspace.new(INDICES, columns * kept, index) if index else None
@@ -57,7 +70,6 @@ def leave_run(phase: Phase) -> None:
     for number, column in enumerate(x.reshape(length, columns).T):
         target = run.part(number * kept, (number + 1) * kept)
         room = target if kept == length else rooms("part", length)
-        descending = bool(phase.params[0])
         ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=bool(index))
         places = None if kept == length else sorting.least(room.keys, kept)
         if places is not None:
@@ -71,22 +83,22 @@ def leave_run(phase: Phase) -> None:
                 np.copyto(target.keys, made.keys)
                 np.copyto(target.indices, made.indices)
         phase.pause()
-    leave_samples(phase, columns)
+    leave_samples(phase, columns, ranks)
 
 
 def merge_runs(phase: Phase) -> None:
     """Fetch what belongs here of the runs of all, and merge it."""
     source, made, rows = _source(phase), phase.outputs, _made_space(phase)
-    lengths = {server: _run_length(phase, server) for server in phase.servers}
-    lengths = {server: length for server, length in lengths.items() if length}
     low, high = phase.range_of(rows)
     if low == high:
         return
     dtype = ordered_keys.key_dtype(source.dtype)
-    begins, ends = cuts(phase, (low, high), lengths, source.width, dtype)
+    lengths = {server: _run_length(phase, server) for server in phase.servers}
+    runs = Runs(phase, lengths, source.width, dtype)
+    begins, ends = runs.before((low, high))
     shares = [
         _Share(phase, server, lengths[server], begins[:, place], ends[:, place])
-        for place, server in enumerate(lengths)
+        for place, server in enumerate(runs.servers)
     ]
     phase.fetch(piece for share in shares for piece in share.pieces())
     for share in shares:

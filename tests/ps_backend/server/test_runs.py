@@ -26,15 +26,18 @@ def test_the_first_keys_of_all_parts_are_found_in_each(drawn, data):
     assert runs.before_rank(parts, rank).tolist() == expected(parts, rank)
 
 
-@given(PARTS, st.data())
-def test_samples_say_in_which_window_of_each_run_a_rank_is(drawn, data):
+@given(PARTS, st.integers(0, 1), st.data())
+def test_samples_say_in_which_window_of_each_run_a_rank_is(drawn, count, data):
     parts = [np.array(part, np.uint8) for part in drawn if part]
-    rank = data.draw(st.integers(1, sum(map(len, parts))))
+    first = data.draw(st.integers(0, sum(map(len, parts)) - count))
     lengths = [len(part) for part in parts]
-    samples = [part[:: runs.stride(len(part))] for part in parts]
-    window = runs.Bounds(samples, lengths).window(rank)
-    exact = expected(parts, rank)
-    for start, stop, cut, length in zip(window.starts, window.stops, exact, lengths, strict=True):
-        assert 0 <= start <= cut <= stop <= length
-        assert stop - start <= (len(parts) + 2) * max(map(runs.stride, lengths))
-    assert window.wanted == rank - sum(window.starts)
+    strides = [runs.stride(length) for length in lengths]
+    samples = [part[::step] for part, step in zip(parts, strides, strict=True)]
+    window = runs.Bounds(samples, lengths, strides).window(first, first + count, np.uint8)
+    assert window.wanted == first - sum(window.starts)
+    low, high = expected(parts, first), expected(parts, first + count)
+    for start, room, lowest, past in zip(window.starts, window.parts, low, high, strict=True):
+        assert 0 <= start <= lowest <= past <= start + len(room)
+        assert len(room) <= (len(parts) + 3) * max(strides)
+    for start, room, part in zip(window.starts, window.parts, parts, strict=True):
+        assert start + len(room) <= len(part)

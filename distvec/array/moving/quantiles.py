@@ -1,0 +1,234 @@
+"""``median``, ``quantile``, ``percentile``, and those of what is not NaN; lazy.
+
+Along axis 0, and over all elements, two messages to each server, which sort their parts; only what
+is around the wanted elements leaves them. What leaves NaN out is counted before, in one more. Along
+axis 1 the rows are sorted where they are.
+
+Lazy, so what NumPy warns of when it meets the values (all are NaN) is NaN here without a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distvec.array.creation import reshape
+from distvec.array.functions import where
+from distvec.array.items import get_item
+from distvec.array.moving.order_statistics import order_statistics
+from distvec.array.moving.quantile_methods import Place, check_method, place
+from distvec.array.reduction_keywords import UNSAID, is_said, stored
+from distvec.array.reductions import axis_of, kept, sum
+from distvec.array.statistics import as_array
+from distvec.array.transposed import transpose
+from distvec.array.pieces import encoded
+from distvec.graph.client_values import statistic
+from distvec.graph.shapes import on_client
+from ps_backend.program.types import client_type
+
+_FLOAT, _HALF, _SINGLE = np.dtype(np.float64), np.dtype(np.float16), np.dtype(np.float32)
+
+
+def median(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False
+) -> Any:
+    """The element in the middle, or the mean of both: ``numpy.median``; NaN if one is NaN."""
+    return _median("median", a, axis, out, keepdims)
+
+
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+    keepdims: Any = UNSAID,
+) -> Any:  # fmt: skip
+    """``median`` of what is not NaN; NaN where nothing is left: ``numpy.nanmedian``."""
+    return _median("nanmedian", a, axis, out, keepdims)
+
+
+def _of_fractions(name: str) -> Callable[..., Any]:
+    def function(
+        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+        method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    ) -> Any:  # fmt: skip
+        return _quantiles(name, a, q, axis, out, method, keepdims, weights)
+
+    function.__name__ = function.__qualname__ = name
+    what = "percentiles" if name.endswith("percentile") else "quantiles"
+    of = "what is not NaN" if name.startswith("nan") else "all elements along an axis"
+    function.__doc__ = (
+        f"The {what} ``q`` of {of}, by any of NumPy's methods: ``numpy.{name}``. ``weights`` are "
+        f"refused."
+    )
+    return function
+
+
+quantile, percentile = _of_fractions("quantile"), _of_fractions("percentile")
+nanquantile, nanpercentile = _of_fractions("nanquantile"), _of_fractions("nanpercentile")
+
+NAMES = ("median", "nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile")
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {getattr(np, name): globals()[name] for name in NAMES}
+
+
+# --- medians --------------------------------------------------------------------------------------
+
+
+def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    x = as_array(name, x).made()
+    over = axis_of(x, name, axis)
+    keeps = is_said(keepdims) and bool(keepdims)
+    if x.node.on_client or not x.size:
+        return stored(out, _by_numpy(x, name, {"axis": axis, "keepdims": keeps}), name)
+    table, along = _along_one(x, over)
+    omits = name.startswith("nan") and x.dtype.kind == "f"
+    count = _valid(table, along) if omits else table.shape[along]
+    low, high = np.maximum((count - 1) // 2, 0), count // 2
+    first, second, last = _elements(table, along, [low, high], omits)
+    middle = _mean_of_two(first, second, _shaped(low == high, along, first))
+    result = _first(_or_nan(middle, last), along)
+    return stored(out, kept(x, result, over, keeps), name)
+
+
+def _mean_of_two(a: Any, b: Any, equal: Any) -> Any:
+    """As ``numpy.mean`` of both: of one that is both, itself."""
+    wide = {"f": _SINGLE if a.dtype == _HALF else a.dtype}.get(a.dtype.kind, _FLOAT)
+    mean = (a.astype(wide) + b.astype(wide)) / 2
+    return where(equal, a.astype(wide), mean).astype(a.dtype if a.dtype.kind == "f" else _FLOAT)
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+
+def _quantiles(
+    name: str, x: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
+) -> Any:
+    x = as_array(name, x).made()
+    if weights is not None:
+        raise NotImplementedError(
+            f"{name}: weights= are not available on the servers; leave them out, or pull the "
+            f"values with x.numpy()"
+        )
+    check_method(method)
+    fractions = _checked(q, name)
+    over = axis_of(x, name, axis)
+    keeps = is_said(keepdims) and bool(keepdims)
+    if keeps and fractions.ndim and x.ndim > 1:
+        raise NotImplementedError(f"{name}: keepdims=True of several q has 3 axes; leave it out")
+    if x.node.on_client or not x.size:
+        given = q if type(q) in (int, float) else encoded(np.asarray(q))
+        known = {"q": given, "axis": axis, "method": method, "keepdims": keeps}
+        return stored(out, _by_numpy(x, name, known), name)
+    table, along = _along_one(x, over)
+    omits = name.startswith("nan") and x.dtype.kind == "f"
+    count = _valid(table, along) if omits else table.shape[along]
+    wanted = np.ravel(fractions)[:, None] if along == 0 else np.ravel(fractions)
+    if omits:  # as NumPy, which counts in the dtype of q
+        wanted = wanted if wanted.dtype.kind == "f" else wanted.astype(_FLOAT)
+        count = count.astype(wanted.dtype)
+    found = place(count, wanted, method)
+    ranks = [found.first] if found.weight is None else [found.first, found.second]
+    first, *second, last = _elements(table, along, ranks, omits)
+    is_weak = type(q) in (int, float)  # then q does not decide on the dtype of the result
+    result = _between(first, second[0], found, along, is_weak) if second else first
+    result = _or_nan(result, last)
+    if not fractions.ndim:
+        return stored(out, kept(x, _first(result, along), over, keeps), name)
+    if along:
+        result = transpose(result)
+    return stored(out, reshape(result, (-1, 1)) if keeps else result, name)
+
+
+def _checked(q: Any, name: str) -> Any:
+    """``q`` as fractions; errors as NumPy's."""
+    is_percent = name.endswith("percentile")
+    fractions = np.true_divide(q, 100, out=...) if is_percent else np.asanyarray(q)
+    if fractions.ndim > 1:
+        raise ValueError(f"{name}: q must be a scalar or 1d")
+    if not np.all((fractions >= 0) & (fractions <= 1)):
+        what = "Percentiles must be in the range [0, 100]"
+        raise ValueError(what if is_percent else "Quantiles must be in the range [0, 1]")
+    return fractions
+
+
+def _between(a: Any, b: Any, found: Place, along: int, is_weak: bool) -> Any:
+    """Between two elements; as NumPy, from the nearer one. Source: ``numpy.quantile``."""
+    weight = found.weight
+    rest, nearer_second = 1 - weight, weight >= 0.5
+    if is_weak:
+        dtype = a.dtype if a.dtype.kind == "f" else _FLOAT
+        weight, rest = weight.astype(dtype), rest.astype(dtype)
+    weight, rest, nearer_second = (
+        _shaped(one, along, a) for one in (weight, rest, nearer_second)
+    )
+    difference = b - a
+    return where(nearer_second, b - difference * rest, a + difference * weight)
+
+
+# --- of both --------------------------------------------------------------------------------------
+
+
+def _along_one(x: Any, over: int | None) -> tuple[Any, int]:
+    """``x``, or all its elements in one vector, and the axis."""
+    return (x if x.ndim == 1 else reshape(x, (x.size,)), 0) if over is None else (x, over)
+
+
+def _valid(x: Any, along: int) -> Any:
+    """How many elements along an axis are not NaN, with both axes."""
+    count = sum(x == x, axis=along)  # noqa: PLR0124 - what is not NaN
+    return reshape(count, (1, -1) if along == 0 else (-1, 1))
+
+
+def _elements(x: Any, along: int, ranks: list[Any], omits: bool) -> list[Any]:
+    """The elements at ``ranks``, all at once, and the last one, None if it can be no NaN."""
+    columns = x.shape[1] if x.ndim > 1 else 1
+    see_last = x.dtype.kind == "f" and not omits
+    if omits:
+        joined = np.concatenate(ranks, axis=along)
+    else:
+        last = [x.shape[along] - 1] if see_last else []
+        joined = np.array([*np.concatenate([np.ravel(one) for one in ranks]), *last], np.int64)
+        joined = joined[:, None] if along == 0 else joined
+    found = order_statistics(x, joined, along)
+    size = (joined.shape[along] if omits else len(joined)) - see_last
+    each = size // len(ranks)
+    cuts = [slice(k * each, (k + 1) * each) for k in range(len(ranks))]
+    before = (slice(None),) * along
+    parts = [get_item(found, (*before, cut)) for cut in cuts]
+    return [*parts, get_item(found, (*before, slice(size, None))) if see_last else None]
+
+
+def _shaped(given: Any, along: int, beside: Any) -> Any:
+    """What was computed for ranks, in a shape that can stand ``beside`` the elements there."""
+    if along == 0 and np.ndim(given) == 2 and beside.ndim == 1:
+        return reshape(given, (-1,)) if not isinstance(given, np.ndarray) else given[:, 0]
+    return given
+
+
+def _or_nan(result: Any, last: Any) -> Any:
+    """``result``, or NaN where the last of the elements is."""
+    if last is None:
+        return result
+    return where(last == last, result, last.astype(result.dtype))  # noqa: PLR0124
+
+
+def _first(result: Any, along: int) -> Any:
+    """The only one along an axis."""
+    return get_item(result, 0 if along == 0 else (slice(None), 0))
+
+
+def _by_numpy(x: Any, name: str, keywords: dict[str, Any]) -> Any:
+    """The same of a small array that the client keeps, or of nothing."""
+    params = name, *keywords.items()
+    empty = not x.size
+    with np.errstate(all="ignore"):
+        shown = statistic(np.empty(x.shape, x.dtype) if empty else np.ones(x.shape, x.dtype), *params)
+    with x.session.holders.lock:
+        graph = x.session.graph
+        if empty:
+            return x.like(graph.client_value(shown, shown.dtype))
+        type = client_type(shown.dtype, shown.shape)
+        return x.like(on_client(graph, "client.statistic", (x.node,), type, params))
