@@ -21,7 +21,7 @@ LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
 WITH_AXIS = {
     np.sum, np.prod, np.min, np.max, np.amin, np.amax, np.any, np.all, np.mean, np.var, np.std,
     np.count_nonzero, np.ptp, np.average, np.nansum, np.nanprod, np.nanmean,
-    np.nanvar, np.nanstd, np.nanmin, np.nanmax, *LOCATING,
+    np.nanvar, np.nanstd, np.nanmin, np.nanmax, np.median, np.nanmedian, *LOCATING,
 }  # fmt: skip
 
 RUNNING = {
@@ -36,6 +36,9 @@ CHANGING = {
     np.fill_diagonal, np.put, np.put_along_axis, np.place, np.putmask, np.copyto,
 }  # fmt: skip
 """What changes its first argument."""
+
+QUANTILES = {np.quantile, np.percentile, np.nanquantile, np.nanpercentile}
+"""Reductions along an axis that is not their first argument but one."""
 
 OF_EITHER = {
     np.einsum, np.einsum_path, np.cov, np.corrcoef, np.linalg.multi_dot, np.result_type,

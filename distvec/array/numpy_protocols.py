@@ -36,7 +36,16 @@ from distvec.array import (
 )
 from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
-from distvec.array.moving import counting, histograms, interpolation, scans, search, sets, sorting
+from distvec.array.moving import (
+    counting,
+    histograms,
+    interpolation,
+    quantiles,
+    scans,
+    search,
+    sets,
+    sorting,
+)
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import check_bound
@@ -94,6 +103,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **numpy_statistics.numpy_functions(),
         **scans.numpy_functions(),
         **sorting.numpy_functions(),
+        **quantiles.numpy_functions(),
         **products.numpy_functions(),
         **polynomials.numpy_functions(),
         **fitting.numpy_functions(),

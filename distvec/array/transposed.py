@@ -23,6 +23,7 @@ from distvec.array.exchanged import (
     ELEMENTWISE,
     LOCATING,
     OF_EITHER,
+    QUANTILES,
     RUNNING,
     WITH_AXIS,
     exchanged,
@@ -175,6 +176,9 @@ class Transposed(Methods, ByColumns):
             return self._running(func, *args[1:], **kwargs)
         if func in ALONG_AXIS:
             return _transposed(_along(func, self.table, *args[1:], **kwargs))
+        if func in QUANTILES:
+            result = _along(func, self.table, *args[1:], **kwargs)
+            return _transposed(result) if kwargs.get("keepdims") else result
         if func in WITH_AXIS:
             return self._reduced(func, *args[1:], **kwargs)
         return func(*map(_by_rows, args), **{name: _by_rows(one) for name, one in kwargs.items()})
@@ -240,10 +244,10 @@ class Transposed(Methods, ByColumns):
 
 
 def _along(func: Any, table: Any, *args: Any, **kwargs: Any) -> Any:
-    """What ``func`` makes of the table along the other axis, of the same shape."""
+    """What ``func`` makes of the table along the other axis."""
     given = inspect.signature(func).bind(table, *args, **kwargs)
     given.apply_defaults()
-    if given.arguments["axis"] is None:  # by whose order of the elements?
+    if given.arguments["axis"] is None and func in ALONG_AXIS:  # whose order of the elements?
         raise TypeError(_unavailable(f"{func.__name__} without an axis"))
     given.arguments["axis"] = exchanged(given.arguments["axis"])
     return func(*given.args, **given.kwargs)

@@ -19,11 +19,11 @@ from distvec.array.functions import where
 from distvec.array.items import get_item
 from distvec.array.moving.order_statistics import order_statistics
 from distvec.array.moving.quantile_methods import Place, check_method, place
+from distvec.array.pieces import encoded
 from distvec.array.reduction_keywords import UNSAID, is_said, stored
 from distvec.array.reductions import axis_of, kept, sum
 from distvec.array.statistics import as_array
 from distvec.array.transposed import transpose
-from distvec.array.pieces import encoded
 from distvec.graph.client_values import statistic
 from distvec.graph.shapes import on_client
 from ps_backend.program.types import client_type
@@ -79,7 +79,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
 
 def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_array(name, x).made()
-    over = axis_of(x, name, axis)
+    over: Any = axis_of(x, name, axis)
     keeps = is_said(keepdims) and bool(keepdims)
     if x.node.on_client or not x.size:
         return stored(out, _by_numpy(x, name, {"axis": axis, "keepdims": keeps}), name)
@@ -114,7 +114,7 @@ def _quantiles(
         )
     check_method(method)
     fractions = _checked(q, name)
-    over = axis_of(x, name, axis)
+    over: Any = axis_of(x, name, axis)
     keeps = is_said(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:
         raise NotImplementedError(f"{name}: keepdims=True of several q has 3 axes; leave it out")
@@ -127,7 +127,8 @@ def _quantiles(
     count = _valid(table, along) if omits else table.shape[along]
     wanted = np.ravel(fractions)[:, None] if along == 0 else np.ravel(fractions)
     if omits:  # as NumPy, which counts in the dtype of q
-        wanted = wanted if wanted.dtype.kind == "f" else wanted.astype(_FLOAT)
+        is_whole = wanted.dtype.kind in "iu"
+        wanted = wanted.astype(_FLOAT) if is_whole and method != "linear" else wanted
         count = count.astype(wanted.dtype)
     found = place(count, wanted, method)
     ranks = [found.first] if found.weight is None else [found.first, found.second]
@@ -161,9 +162,7 @@ def _between(a: Any, b: Any, found: Place, along: int, is_weak: bool) -> Any:
     if is_weak:
         dtype = a.dtype if a.dtype.kind == "f" else _FLOAT
         weight, rest = weight.astype(dtype), rest.astype(dtype)
-    weight, rest, nearer_second = (
-        _shaped(one, along, a) for one in (weight, rest, nearer_second)
-    )
+    weight, rest, nearer_second = (_shaped(one, along, a) for one in (weight, rest, nearer_second))
     difference = b - a
     return where(nearer_second, b - difference * rest, a + difference * weight)
 
@@ -171,20 +170,19 @@ def _between(a: Any, b: Any, found: Place, along: int, is_weak: bool) -> Any:
 # --- of both --------------------------------------------------------------------------------------
 
 
-def _along_one(x: Any, over: int | None) -> tuple[Any, int]:
+def _along_one(x: Any, over: Any) -> tuple[Any, int]:
     """``x``, or all its elements in one vector, and the axis."""
     return (x if x.ndim == 1 else reshape(x, (x.size,)), 0) if over is None else (x, over)
 
 
 def _valid(x: Any, along: int) -> Any:
     """How many elements along an axis are not NaN, with both axes."""
-    count = sum(x == x, axis=along)  # noqa: PLR0124 - what is not NaN
-    return reshape(count, (1, -1) if along == 0 else (-1, 1))
+    count = sum(x == x, axis=along, keepdims=True)
+    return reshape(count, (1, 1)) if x.ndim == 1 else count
 
 
 def _elements(x: Any, along: int, ranks: list[Any], omits: bool) -> list[Any]:
     """The elements at ``ranks``, all at once, and the last one, None if it can be no NaN."""
-    columns = x.shape[1] if x.ndim > 1 else 1
     see_last = x.dtype.kind == "f" and not omits
     if omits:
         joined = np.concatenate(ranks, axis=along)
@@ -212,7 +210,7 @@ def _or_nan(result: Any, last: Any) -> Any:
     """``result``, or NaN where the last of the elements is."""
     if last is None:
         return result
-    return where(last == last, result, last.astype(result.dtype))  # noqa: PLR0124
+    return where(last == last, result, last.astype(result.dtype))
 
 
 def _first(result: Any, along: int) -> Any:
@@ -225,10 +223,12 @@ def _by_numpy(x: Any, name: str, keywords: dict[str, Any]) -> Any:
     params = name, *keywords.items()
     empty = not x.size
     with np.errstate(all="ignore"):
-        shown = statistic(np.empty(x.shape, x.dtype) if empty else np.ones(x.shape, x.dtype), *params)
+        shown = statistic(
+            np.empty(x.shape, x.dtype) if empty else np.ones(x.shape, x.dtype), *params
+        )
     with x.session.holders.lock:
         graph = x.session.graph
         if empty:
             return x.like(graph.client_value(shown, shown.dtype))
         type = client_type(shown.dtype, shown.shape)
-        return x.like(on_client(graph, "client.statistic", (x.node,), type, params))
+        return x.like(on_client(graph, "client.statistic", (x.node,), type, (name, *params)))
