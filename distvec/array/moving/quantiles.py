@@ -220,15 +220,12 @@ def _first(result: Any, along: int) -> Any:
 
 def _by_numpy(x: Any, name: str, keywords: dict[str, Any]) -> Any:
     """The same of a small array that the client keeps, or of nothing."""
-    params = name, *keywords.items()
-    empty = not x.size
+    given = tuple(keywords.items())
     with np.errstate(all="ignore"):
-        shown = statistic(
-            np.empty(x.shape, x.dtype) if empty else np.ones(x.shape, x.dtype), *params
-        )
+        shown = statistic(np.ones(x.shape, x.dtype), name, *given)
     with x.session.holders.lock:
         graph = x.session.graph
-        if empty:
+        if not x.size:
             return x.like(graph.client_value(shown, shown.dtype))
         type = client_type(shown.dtype, shown.shape)
-        return x.like(on_client(graph, "client.statistic", (x.node,), type, (name, *params)))
+        return x.like(on_client(graph, "client.statistic", (x.node,), type, (name, *given)))

@@ -60,7 +60,7 @@ class Runs:
         """
         lengths = np.array(list(self._lengths.values()))
         found = np.zeros((len(ranks), self._columns, len(lengths)), np.int64)
-        inner = {}
+        inner: dict[tuple[int, ...], tuple[int, int]] = {}
         for number, rank in enumerate(ranks):
             if 0 < rank < lengths.sum():
                 inner |= {(number, column): (rank, rank) for column in range(self._columns)}
