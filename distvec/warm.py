@@ -15,6 +15,8 @@ from tqdm import tqdm
 
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import evaluate
+from distvec.array.moving.recurrences import linear_recurrence
+from distvec.array.moving.scans import accumulate, cumprod, cumsum
 from distvec.session import Session, local
 from optim import minimize
 from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH
@@ -57,6 +59,12 @@ def _of_middle_length(ps: Session) -> None:
         evaluate(moved, abs(moved).max(), moved @ x, moved @ moved)
 
 
+def _running(ps: Session) -> None:
+    x = ps.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
+    for result in (cumsum(x), cumprod(x), accumulate(np.maximum, x), linear_recurrence(x, x)):
+        evaluate(result)
+
+
 def _minimised(method: str) -> Callable[[Session], None]:
     def run(ps: Session) -> None:
         x, y = _vectors(ps)
@@ -87,6 +95,7 @@ PROGRAMS: Mapping[str, Callable[[Session], None]] = {
     "linear combinations": _combined,
     "reductions": _reduced,
     "middle lengths": _of_middle_length,
+    "running results": _running,
     **{method: _minimised(method) for method in METHODS},
 }
 
