@@ -1,4 +1,4 @@
-"""Products of more than two matrices; lazy."""
+"""Products of more than two matrices, and matrices that NumPy takes for tensors; lazy."""
 
 from __future__ import annotations
 
@@ -50,6 +50,29 @@ def _best_cuts(extents: Sequence[int]) -> Callable[[int, int], int]:
     return lambda first, last: best(first, last)[1]
 
 
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """``numpy.linalg.tensorsolve`` where the tensor is a matrix: as ``solve``."""
+    if axes is not None or np.ndim(b) != 1:
+        raise NotImplementedError(
+            "tensorsolve: arrays have rank 2 at most; write numpy.linalg.solve(A, b)"
+        )
+    return np.linalg.solve(a, b)
+
+
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """``numpy.linalg.tensorinv`` where the tensor is a matrix: as ``inv``."""
+    if ind != 1:
+        raise NotImplementedError(
+            f"tensorinv: arrays have rank 2 at most, and so ind=1 is all there is, not {ind}; "
+            f"write numpy.linalg.inv(A)"
+        )
+    return np.linalg.inv(a)
+
+
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.linalg.multi_dot: multi_dot}
+    return {
+        np.linalg.multi_dot: multi_dot,
+        np.linalg.tensorsolve: tensorsolve,
+        np.linalg.tensorinv: tensorinv,
+    }

@@ -26,7 +26,7 @@ from distvec.array import (
     values,
 )
 from distvec.array.by_columns import ByColumns
-from distvec.array.moving import scans, sorting
+from distvec.array.moving import scans, search, sorting
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping import diagonals, repeating, turning
 from distvec.array.standard.info import check_version
@@ -177,6 +177,7 @@ class DistArray(Arithmetic):
         return choosing.take(self, indices, axis, mode=mode)
 
     put, choose = choosing.put, choices.choose
+    searchsorted = search.searchsorted
     repeat, swapaxes = repeating.repeat, turning.swapaxes
     diagonal, trace = diagonals.diagonal, diagonals.trace
 

@@ -42,8 +42,6 @@ def _reasons() -> dict[Any, str]:
         "pull the values: A.numpy()",
         np.linalg.eigvals: f"{_COMPLEX}; of a symmetric matrix write numpy.linalg.eigvalsh(A), of "
         "others pull the values: A.numpy()",
-        np.linalg.tensorinv: "arrays have rank 2 at most; write numpy.linalg.inv(A)",
-        np.linalg.tensorsolve: "arrays have rank 2 at most; write numpy.linalg.solve(A, b)",
         np.apply_along_axis: "calls a function of the client for each row; write it for the whole "
         "table, as in numpy.sum(T, axis=1), or pull the values: T.numpy()",
         np.polydiv: "divides one coefficient after the other; pull them: u.numpy(), v.numpy()",

@@ -11,7 +11,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "np.atleast_1d": ("np.atleast_1d(s)", "np.atleast_1d(x, T)"),
     "np.atleast_2d": ("np.atleast_2d(x)", "np.atleast_2d(T)"),
     "np.atleast_3d": ("np.atleast_3d(x)",),
-    "np.broadcast_to": ("np.broadcast_to(x, (3, 2000))", "np.broadcast_to(s, 2000)"),
+    "np.broadcast_to": (
+        "np.broadcast_to(x.reshape(-1, 1), (2000, 3))",
+        "np.broadcast_to(x, (3, 2000))",
+        "np.broadcast_to(s, 2000)",
+    ),
     "np.broadcast_arrays": ("np.broadcast_arrays(x.reshape(-1, 1), T)",),
     "np.transpose": ("np.transpose(T)",),
     "np.permute_dims": ("np.permute_dims(T, (1, 0))",),

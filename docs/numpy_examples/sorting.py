@@ -32,8 +32,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "np.bincount": ("np.bincount(i)", "np.bincount(i, weights=x, minlength=20)"),
     "np.histogram": ("np.histogram(x)", "np.histogram(x, bins=[-1.0, 0.0, 1.0], weights=p)"),
     "np.histogram_bin_edges": ("np.histogram_bin_edges(x, bins=5)",),
-    "np.histogram2d": ("np.histogram2d(x, y, bins=4)",),
-    "np.histogramdd": ("np.histogramdd(T[:, :2], bins=4)",),
+    "np.histogram2d": (
+        "np.histogram2d(x, y, bins=4)",
+        "np.histogram2d(x, y, [[-1.0, 0.0, 1.0], 3], weights=p)",
+    ),
+    "np.histogramdd": ("np.histogramdd(T[:, :2], bins=4)", "np.histogramdd(T, bins=2)"),
     "np.nonzero": ("np.nonzero(m)", "np.nonzero(T > 0)"),
     "np.flatnonzero": ("np.flatnonzero(m)", "np.flatnonzero(T > 0)"),
     "np.argwhere": ("np.argwhere(m)", "np.argwhere(T > 0)"),

@@ -136,3 +136,35 @@ def test_what_a_fit_costs(ps: dv.Session) -> None:
     counted = ps.counters.snapshot()
     assert counted["messages"] <= 4 and counted["bytes_received"] < 2000
     np.testing.assert_allclose(found.numpy(), np.polyfit(x.numpy(), y.numpy(), 2), rtol=1e-9)
+
+
+# --- histograms of pairs --------------------------------------------------------------------------
+
+PAIRS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "so many bins": lambda x, y, w: np.histogram2d(x, y, 5)[0],
+    "their edges": lambda x, y, w: np.histogram2d(x, y, (3, 4))[1:],
+    "edges given": lambda x, y, w: np.histogram2d(x, y, [-1.0, 0.0, 0.5])[0],
+    "of each": lambda x, y, w: np.histogram2d(x, y, [[-1.0, 0.0, 0.5], 3])[0],
+    "weights": lambda x, y, w: np.histogram2d(x, y, 3, weights=w)[0],
+    "density": lambda x, y, w: np.histogram2d(x, y, [3, [-9.0, 0.0, 1.0]], density=True)[0],
+    "range": lambda x, y, w: np.histogram2d(x, y, 4, range=[[-1, 1], [0, 2]])[0],
+    "of one": lambda x, y, w: np.histogramdd([x], 4)[0],
+    "of a table": lambda x, y, w: np.histogramdd(np.column_stack([x, y]), 4)[0],
+    "too many bins": lambda x, y, w: np.histogramdd([x, y], [3, 4, 5]),
+    "unlike lengths": lambda x, y, w: np.histogram2d(x, y[1:], 3),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("length", [1, 3000])
+def test_histograms_of_pairs(ps: dv.Session, name: str, length: int) -> None:
+    draw = np.random.default_rng(5)
+    assert_alike(ps, PAIRS[name], *(draw.integers(-16, 17, length) / 8 for _ in range(3)))
+
+
+def test_histograms_of_three_are_refused(ps: dv.Session) -> None:
+    with pytest.raises(NotImplementedError, match="take two at a time"):
+        np.histogramdd(ps.ones((9, 3)))
+    assert float(np.linalg.tensorsolve(ps.array([[2.0]]), ps.array([4.0]))[0]) == 2.0
+    with pytest.raises(NotImplementedError, match="ind=1 is all there is"):
+        np.linalg.tensorinv(ps.array([[2.0]]))
