@@ -104,7 +104,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
 
     Where rows stay whole, as from ``(n,)`` to ``(n, 1)``, nothing moves.
     """
-    wanted = _wanted(x, shape)
+    wanted = wanted_shape(x, shape)
     if wanted == x.shape:
         return x.copy()
     if math.prod(wanted) != x.size:
@@ -114,7 +114,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
         return x.like(_reshaped(graph, x.node, wanted))
 
 
-def _wanted(x: Handle, shape: Any) -> tuple[int, ...]:
+def wanted_shape(x: Handle, shape: Any) -> tuple[int, ...]:
     """``shape`` with what -1 stands for."""
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     given = [extent for extent in extents if extent != -1]
@@ -142,16 +142,6 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
         op = "as_column" if len(shape) == 2 else "as_vector"
         return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))
     return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1))
-
-
-def reshape_method(x: H, *shape: Any, order: str = "C", copy: bool | None = None) -> H:
-    """As the function; ``x.reshape(n, k)`` and ``x.reshape((n, k))``."""
-    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
-
-
-def ravel(x: H, order: str = "C") -> H:
-    """The elements as a vector, row by row; lazy."""
-    return reshape(x, (x.size,))
 
 
 def squeeze(x: H, /, axis: Any = None) -> H:
@@ -220,8 +210,6 @@ def _like(
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
-        np.reshape: lambda x, shape, order="C", *, copy=None: reshape(x, shape),
-        np.ravel: lambda x, order="C": reshape(x, -1),
         np.squeeze: squeeze,
         np.expand_dims: lambda x, axis: expand_dims(x, axis=axis),
         np.broadcast_to: lambda x, shape, subok=False: broadcast_to(x, shape),

@@ -28,7 +28,7 @@ from distvec.array import (
 from distvec.array.by_columns import ByColumns
 from distvec.array.moving import scans, search, sorting
 from distvec.array.operators import Arithmetic
-from distvec.array.shaping import diagonals, repeating, turning
+from distvec.array.shaping import diagonals, ordering, repeating, turning
 from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw
 from distvec.graph.expr import Buffer
@@ -158,8 +158,8 @@ class DistArray(Arithmetic):
     cumsum, cumprod = scans.cumsum, scans.cumprod
     sort, argsort = sorting.sort_in_place, sorting.argsort_method
     partition, argpartition = sorting.partition_in_place, sorting.argpartition
-    reshape, ravel, squeeze = creation.reshape_method, creation.ravel, creation.squeeze
-    flatten = creation.ravel
+    reshape, squeeze = ordering.reshape_method, creation.squeeze
+    ravel = flatten = ordering.ravel
 
     def transpose(self, *axes: Any) -> Any:
         """As ``numpy.transpose``."""

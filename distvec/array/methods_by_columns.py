@@ -63,7 +63,9 @@ class Methods:
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
         """As ``numpy.reshape``."""
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape)
+        wanted: Any = shape[0] if len(shape) == 1 else shape
+        in_order: Any = order
+        return np.reshape(self, wanted, order=in_order)
 
     def compress(self, condition: Any, axis: Any = None) -> Any:
         """As ``numpy.compress``."""

@@ -31,6 +31,7 @@ from distvec.array.exchanged import (
     redistributed,
 )
 from distvec.array.methods_by_columns import Methods, changed
+from distvec.array.moved_columns import MOVED
 from distvec.array.reductions import kept
 from distvec.graph import build, shapes
 
@@ -172,6 +173,8 @@ class Transposed(Methods, ByColumns):
             return self._changed(func, args, kwargs)
         if func in ELEMENTWISE:
             return _transposed(func(*map(flipped, args), **kwargs))
+        if func in MOVED:
+            return MOVED[func](*args, **kwargs)
         if func in RUNNING:
             return self._running(func, *args[1:], **kwargs)
         if func in ALONG_AXIS:
@@ -303,8 +306,8 @@ def _unavailable(name: str) -> str:
 
 def _transposed(result: Any) -> Any:
     """Of what was computed of tables, the transposes; a truth value as it is."""
-    if isinstance(result, tuple):
-        return tuple(map(transpose, result))
+    if isinstance(result, tuple | list):
+        return type(result)(map(transpose, result))
     return result if isinstance(result, bool) else transpose(result)
 
 
