@@ -56,24 +56,24 @@ def cumulative_prod(
     return _cumulative(x, "multiply", axis, dtype, include_initial)
 
 
-def cumsum(x: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+def cumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running sums along ``axis``, or of all elements row by row; lazy."""
-    return _flat_or_along(x, "add", axis, dtype, out)
+    return _flat_or_along(a, "add", axis, dtype, out)
 
 
-def cumprod(x: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+def cumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running products along ``axis``, or of all elements row by row; lazy."""
-    return _flat_or_along(x, "multiply", axis, dtype, out)
+    return _flat_or_along(a, "multiply", axis, dtype, out)
 
 
-def nancumsum(x: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+def nancumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running sums of what is not NaN; lazy."""
-    return cumsum(_without_nan(x, 0), axis, dtype, out)
+    return cumsum(_without_nan(a, 0), axis, dtype, out)
 
 
-def nancumprod(x: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running products of what is not NaN; lazy."""
-    return cumprod(_without_nan(x, 1), axis, dtype, out)
+    return cumprod(_without_nan(a, 1), axis, dtype, out)
 
 
 def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any:

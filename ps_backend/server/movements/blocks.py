@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.threads import pool, thread_count
@@ -52,7 +53,7 @@ def each_run(phase: Phase, space: Space, width: int, work: Callable[[Run], None]
     size, length = space.block_size, high - low
     whole, rest = divmod(length, size)
     threads = 1 if length * width <= _ALONE else min(thread_count(), whole + 1)
-    together = max(1, _RUN // (size * width))
+    together = max(1, min(_RUN // (size * width), -(-whole // threads)))
     runs = [
         Run(first, min(first + together, whole), size, _rows(first, together, whole, size))
         for first in range(0, whole, together)
@@ -66,8 +67,18 @@ def each_run(phase: Phase, space: Space, width: int, work: Callable[[Run], None]
             for run in some:
                 work(run)
         else:
-            list(pool().map(work, some))
+            list(pool().map(_without_warnings(work), some))
         phase.pause()
+
+
+def _without_warnings(work: Callable[[Run], None]) -> Callable[[Run], None]:
+    """``work`` for threads of the pool, which do not know what their caller says of warnings."""
+
+    def quiet(run: Run) -> None:
+        with np.errstate(all="ignore"):
+            work(run)
+
+    return quiet
 
 
 def _rows(first: int, together: int, whole: int, size: int) -> slice:

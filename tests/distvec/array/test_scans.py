@@ -153,7 +153,7 @@ def test_without_nan(sessions: dict[int, dv.Session]) -> None:
             ours = scan(sessions[3].array(x), axis=axis).numpy()
             np.testing.assert_allclose(ours, scan(x, axis=axis), rtol=1e-12)
     whole = np.arange(5, dtype=np.int8)
-    assert_close(np.nancumsum(sessions[1].array(whole)).numpy(), np.nancumsum(whole))
+    assert_close(np.nancumsum(a=sessions[1].array(whole)).numpy(), np.nancumsum(a=whole))
 
 
 REFUSED: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
@@ -268,3 +268,12 @@ def test_tables_that_are_split_by_columns(ps: dv.Session, axis: int) -> None:
     assert_close(into.numpy(), np.add.accumulate(x, axis=axis))
     with pytest.raises(TypeError, match="split by columns as well"):
         np.cumsum(ours, axis=axis, out=ps.ones((3, 1500)))
+
+
+def test_nothing_is_warned_of_whoever_computes_it(sessions: dict[int, dv.Session]) -> None:
+    """As nobody has asked for values yet; long enough for several threads."""
+    x = np.ones(150_000)
+    x[1000::1000], x[1500::1000] = np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        expected = np.cumsum(x)
+    np.testing.assert_array_equal(np.cumsum(sessions[1].array(x)).numpy(), expected)
