@@ -26,6 +26,19 @@ def count(numbers: Any, counts: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
+def weigh(numbers: Any, weights: Any, sums: Any) -> int:
+    """Add to ``sums`` the weights of each number, in order; how many are none of them."""
+    beyond = 0
+    for k in range(len(numbers)):
+        number = numbers[k]
+        if 0 <= number < len(sums):
+            sums[number] += weights[k]
+        else:
+            beyond += 1
+    return beyond
+
+
+@njit(cache=True, nogil=True)
 def histogram(values: Any, edges: Any, first: float, last: float, counts: Any) -> None:
     """Add to ``counts`` how many values are in each of the bins of one width.
 

@@ -38,12 +38,19 @@ def count(numbers: Array, counts: Array, *, compiled: bool) -> None:
         raise IndexError(f"{beyond} numbers are none of 0 .. {len(counts) - 1}, which are counted")
 
 
-def weigh(numbers: Array, weights: Array, bins: int) -> Array:
-    """The sum of the weights, float64, of each number."""
-    found = np.bincount(numbers.astype(np.int64), weights, bins)
-    if len(found) > bins:
-        raise IndexError(f"{len(found) - 1} is none of 0 .. {bins - 1}, which are counted")
-    return found
+def weigh(numbers: Array, weights: Array, bins: int, *, compiled: bool) -> Array:
+    """The sum of the weights, float64, of each number, added in their order."""
+    if compiled:
+        from ps_backend.kernels.moving import compiled_counting
+
+        sums: Array = np.zeros(bins)
+        beyond = compiled_counting.weigh(numbers, weights, sums)
+    else:
+        sums = np.bincount(numbers.astype(np.int64), weights, bins)
+        beyond = len(sums) - bins
+    if beyond:
+        raise IndexError(f"{beyond} numbers are none of 0 .. {bins - 1}, which are counted")
+    return sums
 
 
 def histogram(

@@ -65,7 +65,8 @@ def _count(phase: Phase, values: Array, counts: Array) -> None:
 
 
 def _weigh(phase: Phase, values: Array, weights: Array, bins: int) -> Array:
-    return counting.weigh(values, weights, bins)
+    compiled = counting.is_compiled(phase.call.types.inputs[0].space.length)
+    return counting.weigh(values, weights, bins, compiled=compiled)
 
 
 def _limits(phase: Phase) -> tuple[float, ...]:

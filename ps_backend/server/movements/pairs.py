@@ -59,18 +59,23 @@ def taken_pairs(
     counts = {
         server: int(found[phase.here + 1] - found[phase.here]) for server, found in cuts.items()
     }
-    most = min(max(counts.values(), default=0), max(1, _CHUNK_BYTES // size))
-    indices, room = (
-        phase.scratch(most, np.int64),
-        phase.scratch((most, *row) if values else 0, dtype),
-    )
+    others = max([count for server, count in counts.items() if server != phase.here], default=0)
+    chunk = max(1, _CHUNK_BYTES // size)
+    most = min(others, chunk)
+    indices = phase.scratch(most, np.int64)
+    room = phase.scratch((most, *row) if values else 0, dtype)
     for server, count in counts.items():
-        for low in range(0, count, max(1, most)):
-            some = min(most, count - low)
-            start = int(cuts[server][phase.here]) + low
-            pieces = [Piece(server, "indices", start, some, indices[:some])]
-            if values:
-                pieces.append(Piece(server, "values", start, some, room[:some]))
-            phase.fetch(pieces)
-            yield indices[:some], room[:some] if values else None
+        begin = int(cuts[server][phase.here])
+        for low in range(begin, begin + count, chunk):
+            some = slice(low, min(low + chunk, begin + count))
+            if server == phase.here:
+                left = phase.workspace
+                yield left["indices"][some], left["values"][some] if values else None
+            else:
+                here = slice(0, some.stop - low)
+                pieces = [Piece(server, "indices", low, here.stop, indices[here])]
+                if values:
+                    pieces.append(Piece(server, "values", low, here.stop, room[here]))
+                phase.fetch(pieces)
+                yield indices[here], room[here] if values else None
             phase.pause()
