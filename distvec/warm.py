@@ -15,6 +15,8 @@ from tqdm import tqdm
 
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import evaluate
+from distvec.array.moving.counting import bincount
+from distvec.array.moving.histograms import histogram
 from distvec.array.moving.recurrences import linear_recurrence
 from distvec.array.moving.scans import accumulate, cumprod, cumsum
 from distvec.session import Session, local
@@ -65,6 +67,13 @@ def _running(ps: Session) -> None:
         evaluate(result)
 
 
+def _indexed(ps: Session) -> None:
+    places = ps.arange(LINEAR_FROM_LENGTH).persist()
+    weights = ps.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
+    evaluate(weights[places], bincount(places % 8), bincount(places % 8, weights))
+    evaluate(*histogram(weights, 8, (0.0, 1.0)))
+
+
 def _minimised(method: str) -> Callable[[Session], None]:
     def run(ps: Session) -> None:
         x, y = _vectors(ps)
@@ -96,6 +105,7 @@ PROGRAMS: Mapping[str, Callable[[Session], None]] = {
     "reductions": _reduced,
     "middle lengths": _of_middle_length,
     "running results": _running,
+    "indices and counts": _indexed,
     **{method: _minimised(method) for method in METHODS},
 }
 

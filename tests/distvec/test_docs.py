@@ -57,6 +57,7 @@ def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) ->
     run("movement.md")
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith(" 100000")
+    assert "1.0 961 [841  75  84]" in out
 
 
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:

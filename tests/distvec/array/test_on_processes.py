@@ -57,3 +57,20 @@ def heat(u: Any) -> Any:
 def test_parts_of_vectors(apart: dv.Session, function: Callable[[Any], Any]) -> None:
     ours, theirs = value_of(function(apart.array(VECTOR))), function(VECTOR.copy())
     np.testing.assert_array_equal(ours, np.asarray(theirs), strict=True)
+
+
+def test_what_indices_name_and_where_values_belong(apart: dv.Session) -> None:
+    rng = np.random.default_rng(2)
+    where, values = rng.integers(0, 5000, 30_000), rng.standard_normal(30_000)
+    x, i, v = apart.array(VECTOR), apart.array(where), apart.array(values)
+    expected = VECTOR.copy()
+    expected[where] = values
+    np.add.at(expected, where, values)
+    x[i] = v
+    np.add.at(x, i, v)
+    assert x.numpy().tobytes() == expected.tobytes()
+    assert x[i].numpy().tobytes() == expected[where].tobytes()
+    assert np.bincount(i).numpy().tobytes() == np.bincount(where).tobytes()
+    table = np.sort(VECTOR)
+    found = np.searchsorted(apart.array(table), v)
+    assert found.numpy().tobytes() == np.searchsorted(table, values).tobytes()
