@@ -46,6 +46,7 @@ from distvec.array.moving import (
     search,
     sets,
     sorting,
+    unique,
 )
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
@@ -105,6 +106,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
         **scans.numpy_functions(),
         **sorting.numpy_functions(),
         **quantiles.numpy_functions(),
+        **unique.numpy_functions(),
         **products.numpy_functions(),
         **polynomials.numpy_functions(),
         **fitting.numpy_functions(),

@@ -12,9 +12,10 @@ from ps_backend.program.types import ArrayType, ClientType
 SORT = "sort"
 """The elements of an array, of each column of a table, in order: the first so many.
 
-Outputs: 0, the elements; 1, their indices, equal ones in their order. Parameter: 1 for descending.
+Outputs: 0, the elements; 1, their indices, equal ones in their order; 2, whether each differs from
+the one before. Parameter: 1 for descending.
 """
-VALUES, ORDER = 0, 1
+VALUES, ORDER, STARTS = 0, 1, 2
 
 ORDER_STATISTICS = "order_statistics"
 """The elements of an array, of each column of a table, that a sort would put at some ranks.
@@ -30,7 +31,7 @@ def _check_sort(types: MovementTypes, params: Params) -> None:
         raise TypeError("takes one array, and whether it is to descend")
     lengths = set()
     for number, made in types.outputs:
-        dtypes = {VALUES: source.dtype.name, ORDER: "int64"}
+        dtypes = {VALUES: source.dtype.name, ORDER: "int64", STARTS: "bool"}
         if not isinstance(made, ArrayType) or made.row != source.row:
             raise TypeError(f"makes arrays with rows as those of {source}, not {made}")
         if made.dtype.name != dtypes.get(number):

@@ -20,11 +20,11 @@ from distvec.array.items import get_item
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic
 from distvec.graph.shapes import on_client
-from ps_backend.program.sorting import ORDER, SORT, VALUES
+from ps_backend.program.sorting import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 
-_INDEX = np.dtype(np.int64)
+_INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 _NAMES = {VALUES: "sort", ORDER: "argsort"}
 
 
@@ -107,7 +107,8 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
     if not count:
         shape = (0, *x.shape[1:])
         return tuple(_empty(x, shape, dtype) for dtype in (x.dtype, _INDEX))
-    return tuple(_moved(x, count, largest))
+    values, order, _ = moved(x, count, largest)
+    return values, order
 
 
 def lexsort(keys: Any, axis: Any = -1) -> Any:
@@ -140,7 +141,7 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
     if _moves(x, over):
         if not len(x):
             return _empty(x, x.shape, dtype)
-        return _moved(x, len(x), descending)[number]
+        return moved(x, len(x), descending)[number]
     graph, node, name = x.session.graph, x.node, _NAMES[number]
     with x.session.holders.lock:
         if node.on_client:
@@ -150,10 +151,11 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
         return x.like(graph.make(f"row_{name}", (node,), made, (int(descending), 1)))
 
 
-def _moved(x: Any, length: int, descending: bool) -> list[Any]:
-    """The first elements of ``x`` in order, so many, and their indices."""
+def moved(x: Any, length: int, descending: bool) -> list[Any]:
+    """The first elements of ``x`` in order, so many; their indices; where another one begins."""
     space = DenseSpace(length)
-    types = [array_type(space, dtype, x.node.type.row) for dtype in (x.dtype, _INDEX)]
+    dtypes = {VALUES: x.dtype, ORDER: _INDEX, STARTS: _BOOL}
+    types = [array_type(space, dtype, x.node.type.row) for dtype in dtypes.values()]
     return move(SORT, [x], [], types, (int(descending),))
 
 

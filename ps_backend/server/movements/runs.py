@@ -70,6 +70,23 @@ class Runs:
             found[place] = np.array(window.starts) + before_rank(window.parts, window.wanted)
         return found
 
+    def last(self, cut: npt.NDArray[np.int64]) -> Array:
+        """The greatest key before a cut, ``(columns, servers)``, in each column; there is one."""
+        places = [*np.argwhere(cut > 0).tolist()]
+        found = np.zeros(cut.shape, self._dtype)
+        self._phase.fetch(
+            Piece(
+                self.servers[run],
+                KEYS,
+                column * self._lengths[self.servers[run]] + int(cut[column, run]) - 1,
+                1,
+                found[column, run : run + 1],
+            )
+            for column, run in places
+        )
+        greatest: Array = found.max(axis=1)
+        return greatest
+
     def at(self, ranks: npt.NDArray[np.int64]) -> Array:
         """The keys at ``ranks``, of shape ``(ranks, columns)``. Two messages to each server."""
         found = np.empty(ranks.shape, self._dtype)

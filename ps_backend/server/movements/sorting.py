@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ps_backend.kernels.moving import ordered_keys, sorting
 from ps_backend.kernels.moving.sorting import Run
-from ps_backend.program.sorting import ORDER, SORT, VALUES
+from ps_backend.program.sorting import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.server.movements import phase as movement_phase
@@ -48,12 +48,14 @@ class _Rooms:
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
     kept, index = _run_length(phase, phase.here), _index_dtype(phase, phase.here)
-    sort_part(phase, kept, index, descending=bool(phase.params[0]))
+    equal_zeros = bool({ORDER, STARTS} & phase.wanted)
+    descending = bool(phase.params[0])
+    sort_part(phase, kept, index, descending=descending, equal_zeros=equal_zeros)
 
 
 def sort_part(
     phase: Phase, kept: int, index: np.dtype[Any] | None, *, descending: bool = False,
-    ranks: int = 1,
+    equal_zeros: bool = False, ranks: int = 1,
 ) -> None:  # fmt: skip
     """Leave a run of the first ``kept`` keys of each column of the input, and samples of it.
 
@@ -70,7 +72,7 @@ def sort_part(
     for number, column in enumerate(x.reshape(length, columns).T):
         target = run.part(number * kept, (number + 1) * kept)
         room = target if kept == length else rooms("part", length)
-        ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=bool(index))
+        ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=equal_zeros)
         places = None if kept == length else sorting.least(room.keys, kept)
         if places is not None:
             np.take(room.keys, places, out=target.keys)
@@ -103,10 +105,11 @@ def merge_runs(phase: Phase) -> None:
     phase.fetch(piece for share in shares for piece in share.pieces())
     for share in shares:
         share.number_globally()
+    last = runs.last(begins) if STARTS in made and low else None
     rooms = _Rooms(phase, dtype, _INDEX if ORDER in made else None)
     tables = {number: array.reshape(high - low, source.width) for number, array in made.items()}
     for column in range(source.width):
-        at = 0
+        at, before = 0, None if last is None else last[column]
         for block in sorting.merge([share.run(column) for share in shares], rooms):
             past = at + len(block.keys)
             if VALUES in made:
@@ -114,8 +117,17 @@ def merge_runs(phase: Phase) -> None:
                 ordered_keys.decode(block.keys, target, descending=bool(phase.params[0]))
             if block.indices is not None:
                 tables[ORDER][at:past, column] = block.indices
+            if STARTS in made:
+                _mark_starts(block.keys, before, tables[STARTS][at:past, column])
+                before = block.keys[-1]
             at = past
             phase.pause()
+
+
+def _mark_starts(keys: Array, before: Any, starts: Array) -> None:
+    """Write where another key begins, if ``before`` is the one before; None if there is none."""
+    starts[0] = before is None or keys[0] != before
+    np.not_equal(keys[1:], keys[:-1], out=starts[1:])
 
 
 class _Share:

@@ -15,7 +15,8 @@ from distvec.array.moving.quantile_methods import METHODS
 from distvec.testing.strategies import lengths, vectors
 
 SERVERS = st.sampled_from((1, 2, 3, 7))
-DTYPES = st.sampled_from(("float64", "float32", "float16", "int64", "uint8"))
+DTYPES = st.sampled_from(("float64", "float32", "int64", "uint8"))
+"""NumPy 2.4 sorts float16 wrongly on some processors."""
 VECTORS = st.tuples(lengths(1), DTYPES).flatmap(lambda drawn: vectors(*drawn))
 FRACTIONS = st.sampled_from(
     (0.3, 0.5, 1, np.float32(0.25), np.array([0.0, 0.1, 0.5, 0.9, 1.0]), [0, 1], [0.7])
@@ -68,6 +69,14 @@ def test_tables(
         if not isinstance(axis, tuple):
             assert_as_numpy(function, there, x, [0.2, 0.7], axis=axis)
             assert_as_numpy(function, there.T, x.T, [0.2, 0.7], axis=axis)
+
+
+def test_halves(ps: dv.Session) -> None:
+    x = rng.standard_normal(2000).astype(np.float16)
+    low, high = np.sort(x.astype(np.float32))[999:1001]
+    found = np.median(ps.array(x))
+    assert found.dtype == np.float16
+    assert found.numpy() == np.float16((low + high) / 2)
 
 
 def test_many_quantiles_are_found_at_once(ps: dv.Session) -> None:
