@@ -52,24 +52,29 @@ def applied(function: Callable[..., Any], arrays: Sequence[Any], **keywords: Any
     """``function`` of ``arrays``, one of the session at least; several results in NumPy's tuple."""
     like = session_array(arrays)
     fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
-    nodes = [collected(like, array, function.__name__).node for array in arrays]
-    found = matrices.results_of(function, [(one.type.shape, one.dtype) for one in nodes], fixed)
+    given = [np.asarray(one) if isinstance(one, list) else one for one in arrays]
+    found = matrices.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
+    nodes = [collected(like, array, function.__name__).node for array in given]
     params = matrices.name_of(function), fixed
     with like.session.holders.lock:
         graph = like.session.graph
         if not isinstance(found, tuple):
             type = client_type(check_dtype(found.dtype), found.shape)
             return like.like(shapes.on_client(graph, "client.linalg", nodes, type, params))
-        total = sum(one.size for one in found)
-        type = client_type(check_dtype(found[0].dtype), (total,))
-        packed = shapes.on_client(graph, "client.linalg", nodes, type, params)
-        parts, start = [], 0
-        for one in found:
-            place = (start, *one.shape)
-            start += one.size
-            type = client_type(packed.dtype, one.shape)
-            parts.append(like.like(shapes.on_client(graph, "client.part", (packed,), type, place)))
-    return matrices.tuple_like(found, parts)
+        type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
+        packed = like.like(shapes.on_client(graph, "client.linalg", nodes, type, params))
+        return matrices.tuple_like(found, _unpacked(packed, found))
+
+
+def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
+    """The results, of the shapes of ``found``, whose elements ``packed`` has after each other."""
+    graph, parts, start = packed.session.graph, [], 0
+    for one in found:
+        type, place = client_type(packed.dtype, one.shape), (start, *one.shape)
+        node = shapes.on_client(graph, "client.part", (packed.node,), type, place)
+        parts.append(packed.like(node))
+        start += one.size
+    return parts
 
 
 def session_array(arrays: Sequence[Any]) -> Any:
@@ -90,6 +95,8 @@ def collected(like: Any, array: Any, name: str) -> Any:
 
     ``NotImplementedError`` for what is too long to come to the client.
     """
+    if isinstance(array, Arithmetic | Transposed):
+        _check_size(array, name)
     if isinstance(array, Transposed):
         return transpose(collected(like, array.table, name))
     with like.session.holders.lock:
@@ -98,13 +105,24 @@ def collected(like: Any, array: Any, name: str) -> Any:
             values = np.asarray(array)
             return like.like(graph.client_value(values, check_dtype(values.dtype)))
         check_session(like.session, array, name)
-        if array.size > MOST_ELEMENTS and not array.node.on_client:
-            raise NotImplementedError(
-                f"{name}: NumPy would have to compute it on the client, which takes at most "
-                f"{MOST_ELEMENTS} elements from the servers, and this array has shape "
-                f"{array.shape}; pull the values with x.numpy() and call it on those"
-            )
         return like.like(shapes.collected(graph, array.node))
+
+
+def _check_size(array: Any, name: str) -> None:
+    is_transposed = isinstance(array, Transposed)
+    if array.size <= MOST_ELEMENTS or (not is_transposed and array.node.on_client):
+        return
+    hint = "pull the values with x.numpy() and call it on those"
+    if array.ndim == 2 and array.shape[0] != array.shape[1]:
+        split = "rows" if is_transposed else "columns"
+        hint = (
+            f"tables that are split along their longer side are treated where they are: put it "
+            f"there with session.space({len(array)}, split={split!r}).array(...)"
+        )
+    raise NotImplementedError(
+        f"{name}: the client takes at most {MOST_ELEMENTS} elements from the servers, and this "
+        f"array has shape {array.shape}; {hint}"
+    )
 
 
 def functions() -> dict[Any, Callable[..., Any]]:

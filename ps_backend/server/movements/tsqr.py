@@ -36,8 +36,12 @@ _ELEMENTS = 1 << 16
 """Of a piece: it fits the cache, with what is found of it."""
 _TRIANGLES = 4
 """Triangles that a piece has rows for at least, else the tree is as much work as the pieces."""
-_PIECES = 16
-"""That a thread treats without a pause: some 10 ms."""
+_WORK = 1 << 26
+"""Multiplications that a thread does without a pause: some 10 ms."""
+_LEAST_PIECES = 8
+"""Fewer are not worth a second thread."""
+_MOST_PIECES = 64
+"""The same where there is more to do beside them."""
 
 Array = npt.NDArray[Any]
 Step = Callable[[], None]
@@ -61,6 +65,11 @@ class Pieces:
         self.rows = rows_of_piece(type.space, self.k)
         self.low = low
         self.first, self.last = low // self.rows, -(-high // self.rows)
+
+    @property
+    def per_turn(self) -> int:
+        """Pieces that a thread treats without a pause."""
+        return max(1, min(_MOST_PIECES, _WORK // (self.rows * self.k**2)))
 
     def slots(self, first: int, count: int = 1) -> tuple[int, int]:
         """First slot, and that past the last, of so many pieces."""
@@ -135,7 +144,7 @@ def decompose(phase: Phase) -> None:
         tree.append(Node(piece, factors.of_piece(piece).find(rows)))
 
     count = pieces.last - pieces.first
-    threads = max(1, min(thread_count(), count // _PIECES))
+    threads = max(1, min(thread_count(), count // _LEAST_PIECES))
     cuts = [pieces.first + count * part // threads for part in range(threads + 1)]
     trees = [Tree(factors.join, low) for low in cuts[:-1]]
     ways = [
@@ -143,7 +152,7 @@ def decompose(phase: Phase) -> None:
         for tree, (low, high) in zip(trees, pairwise(cuts), strict=True)
     ]
     with serial_blas():
-        _go(ways, _PIECES, phase.pause)
+        _go(ways, pieces.per_turn, phase.pause)
         whole = trees[0]
         for tree in trees[1:]:
             for level, node in tree.nodes:
@@ -233,7 +242,7 @@ def _descend(
     factors: Factors, first: int, level: int, right: Matrix
 ) -> list[tuple[int, int, Matrix]]:
     """The same of the nodes below that have few pieces."""
-    if 1 << level <= _PIECES:
+    if 1 << level <= factors.pieces.per_turn:
         return [(first, level, right)]
     return [
         part
