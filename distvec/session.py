@@ -139,7 +139,8 @@ class Session(Home):
         """A table with ones on its ``k``-th diagonal; lazy as ``full``."""
         shape = shape_of((n_rows, n_rows if n_cols is None else n_cols))
         column = reshape(self._iota(shape[0]), (shape[0], 1))
-        numbers = np.arange(-k, shape[1] - k)
+        offset = max(-shape[0], min(k, shape[1]))  # farther away there is no diagonal
+        numbers = np.arange(-offset, shape[1] - offset)
         result: DistArray = column == numbers
         return result.astype(np.float64 if dtype is None else dtype)
 

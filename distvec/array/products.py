@@ -157,6 +157,8 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
         raise ValueError("vecdot: both operands must have at least one dimension")
     over = axis_of(x if x.ndim >= y.ndim else y, "vecdot", operator.index(axis))
     axis_of(x, "vecdot", axis), axis_of(y, "vecdot", axis)
+    if not (x.selects or y.selects) and x.shape[axis] != y.shape[axis]:
+        raise ValueError(f"vecdot: shapes {x.shape} and {y.shape} differ along axis {axis}")
     if x.ndim == y.ndim == 1:
         return inner(x, y, _result(x, y)) if x.shape == y.shape else _product(x, y, "vecdot")
     on_servers = not (x.node.on_client or y.node.on_client)

@@ -48,4 +48,4 @@ def signs_of(upper: Matrix) -> Matrix:
 
 def upright(upper: Matrix) -> Matrix:
     """The triangle of the same products that has no negative number on its diagonal."""
-    return signs_of(upper)[:, None] * upper
+    return np.triu(signs_of(upper)[:, None] * upper)  # no -0.0 beneath the diagonal

@@ -85,6 +85,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         return _qr_of_wide(a.table, mode)
     if not is_tall(a):
         return small.of_small(np.linalg.qr)(a, mode)
+    if mode == "complete" and _is_small_square(len(a)):
+        return small.of_small(np.linalg.qr)(a, mode)
     _check_mode(a, mode)
     x = prepared(a, "qr")
     if mode == "r":
@@ -108,6 +110,11 @@ def _slot_numbers(x: Any) -> Any:
     return x.session.arange(len(x)).node
 
 
+def _is_small_square(length: int) -> bool:
+    """Whether the client may keep a square matrix of so many rows."""
+    return length * length <= MOST_ELEMENTS
+
+
 def _check_mode(x: Any, mode: str) -> None:
     if mode not in ("reduced", "r"):
         raise NotImplementedError(
@@ -127,6 +134,8 @@ def svd(
     if not compute_uv:
         return svdvals(a)
     if full_matrices and a.shape[0] != a.shape[1]:
+        if _is_small_square(max(a.shape)):
+            return small.of_small(np.linalg.svd)(a)
         raise NotImplementedError(
             f"svd: full_matrices=True of a table of shape {a.shape} has {max(a.shape)} long "
             f"singular vectors; say full_matrices=False"

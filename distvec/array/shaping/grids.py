@@ -27,7 +27,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     given = [one.reshape(-1) for one in as_pieces("meshgrid", xi)]
     if len(given) > 2:
-        raise NotImplementedError(f"meshgrid: {len(given)} vectors span rank {len(given)}, not 2")
+        raise NotImplementedError(
+            f"meshgrid: {len(given)} vectors span as many axes; rank is 2 at most"
+        )
     if len(given) == 1:
         return [given[0].copy()]
     down, across = (given[1], given[0]) if indexing == "xy" else (given[0], given[1])

@@ -42,8 +42,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
             return reshape(along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)
         a, axis = reshape(a, (a.size,)), 0
     along = normalize_axis_index(axis, a.ndim)
-    if isinstance(repeats, Arithmetic) and repeats.ndim and not repeats.node.on_client:
-        return _by_counts(a, repeats, along)
+    if _is_long(repeats) and not along:
+        return _by_counts(a, repeats)
     times: Any = _known(repeats)
     if a.node.on_client or along:
         return along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
@@ -56,8 +56,13 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     return pieces.gathered(a, a.session.array(np.repeat(np.arange(len(a)), times)))
 
 
+def _is_long(repeats: Any) -> bool:
+    """Whether the numbers of times are an array on the servers, and not one number."""
+    return isinstance(repeats, Arithmetic) and not repeats.node.on_client and repeats.size != 1
+
+
 def _known(repeats: Any) -> npt.NDArray[Any]:
-    """The numbers of times, which may be a value that the client keeps: an evaluation then."""
+    """The numbers of times, which may be an array of a session: an evaluation then."""
     if isinstance(repeats, Arithmetic):
         repeats.session.evaluate_implicitly(repeats, "a number of times")
     return np.asarray(repeats)
@@ -90,13 +95,8 @@ def _each(a: Any, times: int) -> Any:
     return reshape(wide, (len(a) * times, *row))
 
 
-def _by_counts(a: Any, repeats: Any, axis: int) -> Any:
+def _by_counts(a: Any, repeats: Any) -> Any:
     """As often as an array on the servers says; how many that are is an implicit evaluation."""
-    if axis:
-        raise NotImplementedError(
-            "repeat: numbers of times for each column are to be on the client; pull them, as in "
-            "numpy.repeat(T, counts.numpy(), axis=1)"
-        )
     if repeats.shape != (len(a),):
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {repeats.shape}"
