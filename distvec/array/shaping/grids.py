@@ -28,7 +28,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     given = [one.reshape(-1) for one in as_pieces("meshgrid", xi)]
     if len(given) > 2:
         raise NotImplementedError(
-            f"meshgrid: {len(given)} vectors span as many axes; rank is 2 at most"
+            f"meshgrid: {len(given)} vectors span rank {len(given)}, and rank is 2 at most"
         )
     if len(given) == 1:
         return [given[0].copy()]
