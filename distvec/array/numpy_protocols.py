@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ from distvec.array.moving import (
 )
 from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
-from distvec.array.signatures import check_bound
+from distvec.array.signatures import by_position, check_bound
 from ps_backend.program import reducers
 
 
@@ -63,6 +63,8 @@ def function(
         raise TypeError(refusals.of_function(func))
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not UNSAID}
+    if given:
+        args = by_position(func, ours, args, given)
     if out is not None and "out" in inspect.signature(ours).parameters:
         given["out"], out = out, None
     check_bound(func.__name__, ours, args, given)
@@ -80,7 +82,7 @@ def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
 def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
     """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
     ours = _creation().get(getattr(func, "_implementation", func))
-    return None if ours is None else partial(ours, like)
+    return None if ours is None else lambda *args, **given: ours(like, *args, **given)
 
 
 @cache

@@ -33,6 +33,7 @@ from distvec.array.exchanged import (
 from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
 from distvec.array.reductions import kept
+from distvec.array.signatures import leading
 from distvec.graph import build, shapes
 
 
@@ -164,6 +165,7 @@ class Transposed(Methods, ByColumns):
         return outs[0] if len(outs) == 1 else outs
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        args = args or leading(func, args, kwargs)
         own: Any = _OWN.get(func)
         if own is not None:
             return own(*args, **kwargs)
