@@ -19,6 +19,8 @@ from ps_backend.program.types import DTYPES
 MOVEMENTS = (
     Operation("roll", 1, lambda x: np.roll(x, 3)),
     Operation("running_sum", 1, lambda x: np.cumsum(x) / (1.0 + len(x))),
+    Operation("sorted", 1, lambda x: np.sort(x)),
+    Operation("in_order_of", 2, lambda x, y: x[np.argsort(y, stable=True)]),
 )
 """For which elements change place, and so server."""
 
