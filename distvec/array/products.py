@@ -191,7 +191,9 @@ def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = Fal
         raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
     adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
-    return kept(x, _norm(x.filled(0) if adds_up else x, ord, over, result), over, keepdims)
+    # Of selected rows those that are not would be there, if each has a result of its own.
+    whole = x.filled(0) if adds_up and over != 1 else x
+    return kept(x, _norm(whole, ord, over, result), over, keepdims)
 
 
 def _norm(x: A, ord: Any, axis: Any, result: np.dtype[Any]) -> A:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
 
-import distvec as dv
 from docs import make_numpy
 from docs.make_numpy import PARTLY, WORKS
-from docs.numpy_examples import examples
 from docs.numpy_examples.no_array import no_arrays
-from docs.numpy_examples.operands import Put
-from docs.numpy_examples.trial import Trial, difference, run_all
+from docs.numpy_examples.trial import Trial, difference
 
 Tried = dict[str, list[Trial]]
 
@@ -68,34 +64,11 @@ def unclear(trials: Iterable[Trial]) -> list[tuple[str, str]]:
     return [(one.text, one.refusal) for one in refused if not TELLS.search(one.refusal)]
 
 
-def kept(session: dv.Session, array: np.ndarray) -> dv.DistArray:
-    return session.zeros(1).like(session.graph.client_value(array.copy(), array.dtype))
-
-
-def by_columns(session: dv.Session, array: np.ndarray) -> Any:
-    is_table = array.ndim == 2
-    return (
-        session.space(len(array), split="columns").array(array)
-        if is_table
-        else session.array(array)
-    )
-
-
-@pytest.mark.parametrize("put", [kept, by_columns])
-def test_elsewhere_nothing_differs_from_numpy_either(put: Put):
-    texts = [text for given in examples().values() for text in given]
-    if put is by_columns:
-        texts = [text for text in texts if re.search(r"\b[TU]\b", text)]
-    trials = run_all(texts, put).values()
-    assert not [(one.text, one.wrong) for one in trials if one.wrong]
-    assert not unclear(trials)
-
-
 def test_at_least_so_many_names_work(tried: Tried):
     working = [
         name for name, trials in tried.items() if make_numpy.status(trials) in (WORKS, PARTLY)
     ]
-    assert len(working) >= 300
+    assert len(working) >= 400
 
 
 def test_a_result_that_differs_would_be_found(ps):
