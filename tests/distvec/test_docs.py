@@ -75,6 +75,6 @@ def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> 
     assert components == "(100000, 3) True [0.64 0.2  0.13]"
     assert cost == "2 2 True"
     assert precise == "True True"
-    assert fit == "[0. 1. 2. 3. 4. 5. 6. 7.] 8"
-    assert solved == "0 [0. 1. 2. 3. 4. 5. 6. 7.] 1"
+    assert fit == "[0 1 2 3 4 5 6 7] 8"
+    assert solved == "0 [0 1 2 3 4 5 6 7] 1"
     assert white == "True"
