@@ -186,7 +186,12 @@ class DistArray(Arithmetic):
         items.set_item(self, Ellipsis, value)
 
     clip, round = functions.clip, functions.round
-    conj = conjugate = functions.of_op("conj")
+
+    def conj(self) -> DistArray:
+        """The array itself: its elements are real."""
+        return self
+
+    conjugate = conj
     real, imag = property(real_functions.real), property(real_functions.imag)
 
     if not TYPE_CHECKING:

@@ -74,6 +74,10 @@ def _rounded(x: A, decimals: int) -> A:
     if decimals == 0:
         return elementwise(x, "round", x)
     scale = 10.0 ** abs(decimals)
+    if x.dtype == np.bool_:
+        raise TypeError(
+            f"round: booleans have no {decimals} decimals; convert them: x.astype('float64')"
+        )
     if x.dtype.kind != "f":
         tens: Any = elementwise(x, "round", elementwise(x, "divide", x, scale)) * scale
         return cast(A, tens.astype(x.dtype))

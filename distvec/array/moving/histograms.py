@@ -64,6 +64,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     """The edges of the bins that ``histogram`` would have; evaluated as there."""
     session = session_of(a, weights, "histogram_bin_edges")
     values = as_vector(session, a)
+    if values.dtype == np.bool_:
+        values = values.astype(np.uint8)
     edges = _bins(values, bins, range, weighted=weights is not None).edges
     return values.like(session.graph.client_value(edges, edges.dtype))
 

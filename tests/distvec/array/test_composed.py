@@ -162,6 +162,11 @@ def test_histograms_of_pairs(ps: dv.Session, name: str, length: int) -> None:
     assert_alike(ps, PAIRS[name], *(draw.integers(-16, 17, length) / 8 for _ in range(3)))
 
 
+def test_booleans_are_in_bins_of_numbers(ps: dv.Session) -> None:
+    edges = np.histogram_bin_edges(ps.array([True, False, True]), 2)
+    assert edges.numpy().tolist() == [0.0, 0.5, 1.0]
+
+
 def test_histograms_of_three_are_refused(ps: dv.Session) -> None:
     with pytest.raises(NotImplementedError, match="take two at a time"):
         np.histogramdd(ps.ones((9, 3)))

@@ -37,7 +37,8 @@ OF_EITHER: dict[str, Function] = {
     "unpackbits more": lambda x: np.unpackbits(
         (x > 0).astype(np.uint8), count=8 * x.size + 1 if x.size else 0
     ),
-    "round to tens": lambda x: np.round(x, -1) if x.dtype != bool else x,
+    "round to tens": lambda x: np.round(x, -1),
+    "conjugates": lambda x: x.conj() + x.conjugate(),
     "size": lambda x: np.size(x, 0),
     "size of both": lambda x: np.size(x, (0, 1)),
     "flat": lambda x: x.flat[2:9],
