@@ -19,6 +19,7 @@ from distvec.array import (
     choices,
     choosing,
     creation,
+    einsum,
     fitting,
     functions,
     linear_algebra,
@@ -34,7 +35,6 @@ from distvec.array import (
     texts,
     transposed,
 )
-from distvec.array.einsum import einsum, einsum_path
 from distvec.array.handle import Handle
 from distvec.array.moving import (
     counting,
@@ -52,6 +52,39 @@ from distvec.array.reduction_keywords import UNSAID, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import by_position, check_bound
 from ps_backend.program import reducers
+
+_MODULES = (
+    properties,
+    functions,
+    texts,
+    creation,
+    sequences,
+    transposed,
+    choosing,
+    choices,
+    bits,
+    multi_index,
+    numpy_statistics,
+    scans,
+    sorting,
+    quantiles,
+    unique,
+    products,
+    polynomials,
+    fitting,
+    linear_algebra,
+    counting,
+    histograms,
+    joint_histograms,
+    search,
+    interpolation,
+    sets,
+    shaping,
+    along_axis,
+    chains,
+    einsum,
+)
+"""Those that have some, a line each."""
 
 
 def function(
@@ -92,36 +125,5 @@ def _creation() -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours: a line for each module that has some; later ones count."""
-    return {
-        **properties.numpy_functions(),
-        **functions.numpy_functions(),
-        **texts.numpy_functions(),
-        **creation.numpy_functions(),
-        **sequences.numpy_functions(),
-        **transposed.numpy_functions(),
-        **choosing.numpy_functions(),
-        **choices.numpy_functions(),
-        **bits.numpy_functions(),
-        **multi_index.numpy_functions(),
-        **numpy_statistics.numpy_functions(),
-        **scans.numpy_functions(),
-        **sorting.numpy_functions(),
-        **quantiles.numpy_functions(),
-        **unique.numpy_functions(),
-        **products.numpy_functions(),
-        **polynomials.numpy_functions(),
-        **fitting.numpy_functions(),
-        **linear_algebra.numpy_functions(),
-        **counting.numpy_functions(),
-        **histograms.numpy_functions(),
-        **joint_histograms.numpy_functions(),
-        **search.numpy_functions(),
-        **interpolation.numpy_functions(),
-        **sets.numpy_functions(),
-        **shaping.numpy_functions(),
-        **along_axis.numpy_functions(),
-        **chains.numpy_functions(),
-        np.einsum: einsum,
-        np.einsum_path: einsum_path,
-    }
+    """By NumPy's function ours."""
+    return {name: ours for one in _MODULES for name, ours in one.numpy_functions().items()}

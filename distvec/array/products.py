@@ -283,7 +283,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.inner: inner_product,
         np.tensordot: lambda a, b, axes=2: tensordot(a, b, axes=axes),
         np.linalg.matmul: matmul,
-        np.linalg.outer: outer,
         np.linalg.tensordot: lambda x1, x2, /, *, axes=2: tensordot(x1, x2, axes=axes),
         np.linalg.vecdot: vecdot,
     }
