@@ -89,7 +89,8 @@ class Random:
         """``size`` of the numbers below ``a``, or of the elements (rows) of an array; lazy.
 
         Without replacement the first ones of a permutation. ``p``: how likely each is, in all 1, on
-        the client or on the servers; it is summed up, and places are looked up in the sums.
+        the client or on the servers. It is looked at before, in one message; places are looked up
+        in its running sums, or without replacement a random key of each is sorted.
         """
         if size is None:
             raise TypeError("choice: say how many: choice(a, size)")
@@ -113,24 +114,32 @@ class Random:
         return found if len(shape) == 1 else reshape(found, (*shape, *array.shape[1:]))
 
     def _weighted(self, count: int, wanted: int, replace: bool, p: Any, seed: int | None) -> Any:
-        """Places drawn with the probabilities ``p``: where numbers in [0, 1) are in their sums."""
-        if not replace:
-            raise NotImplementedError(
-                "choice: with p= only with replacement; for others take those with the largest "
-                "numpy.log(ps.random.uniform(n)) / p"
-            )
+        """Places drawn with the probabilities ``p``: where numbers in [0, 1) are in their sums.
+
+        Without replacement those that happen first, each at a rate of ``p``. Source: Efraimidis and
+        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97
+        (2006).
+        """
         weights: Any = p if isinstance(p, Arithmetic) else self._session.array(p, np.float64)
         if weights.shape != (count,):
             raise ValueError("a and p must have same size")
         least, total = np.min(weights), np.sum(weights)
-        self._session.evaluate(least, total)
+        likely: Any = np.count_nonzero(weights)
+        self._session.evaluate(least, total, likely)
         if not float(least) >= 0:
             raise ValueError("Probabilities are not non-negative")
         if not abs(float(total) - 1.0) <= _NEAR_ONE:
             raise ValueError("Probabilities do not sum to 1. See Notes section of docstring.")
-        sums = np.cumsum(weights)
-        drawn = self._unit(wanted, _key(seed, 3)) * sums[-1]
-        return np.searchsorted(sums, drawn, side="right")
+        if replace:
+            sums: Any = np.cumsum(weights)
+            highest = np.nextafter(sums[-1], 0.0)  # the product may round up to the sum
+            drawn = np.minimum(self._unit(wanted, _key(seed, 3)) * sums[-1], highest)
+            return np.searchsorted(sums, drawn, side="right")
+        if int(likely) < wanted:
+            raise ValueError("Fewer non-zero entries in p than size")
+        times: Any = -np.log(1.0 - self._unit(count, _key(seed, 5))) / weights
+        order: Any = np.argsort(times)
+        return order[:wanted]
 
     def _places(self, count: int, length: int, key: int) -> DistArray:
         """The first ``count`` indices of a permutation of ``length``."""

@@ -92,7 +92,7 @@ FUNCTIONS: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(data=st.data(), servers=st.sampled_from(SERVER_COUNTS), name=st.sampled_from([*FUNCTIONS]))
 def test_tables(
     data: st.DataObject, servers: int, name: str, sessions: dict[int, dv.Session]

@@ -58,6 +58,35 @@ def test_what_it_costs(ps: dv.Session) -> None:
     assert not np.array_equal(ps.random.permutation(99).numpy(), ps.random.permutation(99).numpy())
 
 
+def test_choice_by_probabilities(sessions: dict[int, dv.Session]) -> None:
+    p = np.array([0.1, 0.0, 0.5, 0.4])
+    drawn = []
+    for ps in sessions.values():
+        drawn.append(ps.random.choice(4, 20_000, p=p, seed=1).numpy())
+        assert np.array_equal(ps.random.choice(4, 20_000, p=ps.array(p), seed=1).numpy(), drawn[-1])
+    assert all(np.array_equal(one, drawn[0]) for one in drawn)
+    counts = np.bincount(drawn[0], minlength=4)
+    assert counts[1] == 0
+    assert np.allclose(counts / 20_000, p, atol=0.02)
+
+
+def test_choice_by_probabilities_without_replacement(sessions: dict[int, dv.Session]) -> None:
+    p = np.array([0.6, 0.0, 0.3, 0.1])
+    first = []
+    for seed in range(60):
+        drawn = sessions[2].random.choice(4, 3, replace=False, p=p, seed=seed).numpy()
+        assert sorted(drawn.tolist()) == [0, 2, 3]
+        first.append(drawn[0])
+    assert 20 <= first.count(0) <= 52
+    many = np.full(3000, 1 / 3000)
+    found = [
+        ps.random.choice(3000, 2000, replace=False, p=many, seed=1).numpy()
+        for ps in sessions.values()
+    ]
+    assert len(np.unique(found[0])) == 2000
+    assert all(np.array_equal(one, found[0]) for one in found)
+
+
 def test_refused(ps: dv.Session) -> None:
     with pytest.raises(ValueError, match="larger sample than population"):
         ps.random.choice(5, 6, replace=False)
@@ -65,7 +94,7 @@ def test_refused(ps: dv.Session) -> None:
         ps.random.choice(5)
     with pytest.raises(ValueError, match="do not sum to 1"):
         ps.random.choice(2, 5, p=[0.5, 0.6])
-    with pytest.raises(NotImplementedError, match="only with replacement"):
-        ps.random.choice(2, 1, replace=False, p=[0.5, 0.5])
+    with pytest.raises(ValueError, match="Fewer non-zero entries"):
+        ps.random.choice(3, 3, replace=False, p=[0.5, 0.5, 0.0])
     with pytest.raises(ValueError, match="read-only"):
         ps.random.shuffle(ps.zeros(5)[1:])

@@ -54,6 +54,16 @@ def _works(function: Any, x: Any) -> bool:
     return True
 
 
+@pytest.mark.parametrize("servers", SERVER_COUNTS)
+def test_repeated_as_often_as_servers_say(sessions: dict[int, dv.Session], servers: int) -> None:
+    x, times = np.arange(3000.0), np.arange(3000) % 4
+    table = np.stack([x, -x], axis=1)
+    ps = sessions[servers]
+    assert np.array_equal(np.repeat(ps.array(x), ps.array(times)).numpy(), np.repeat(x, times))
+    found = np.repeat(ps.array(table), ps.array(times), axis=0)
+    assert np.array_equal(found.numpy(), np.repeat(table, times, axis=0))
+
+
 WIDTHS = st.sampled_from((0, 1, 2, 4, 5, 7, 1100))
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "empty", "linear_ramp")
 
@@ -74,7 +84,7 @@ def _padding(draw: st.DrawFn, rank: int) -> tuple[Any, dict[str, Any]]:
     return width, {"mode": mode}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(data=st.data(), servers=st.sampled_from(SERVER_COUNTS))
 def test_padded(data: st.DataObject, servers: int, sessions: dict[int, dv.Session]) -> None:
     mode: Any
