@@ -60,6 +60,13 @@ def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) ->
     assert "1.0 961 [841  75  84]" in out
 
 
+def test_the_page_on_shapes_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("shapes.md")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "100002 (100000,) 1 1"
+    assert second == "(1000,) 99999"
+
+
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("tables.md")
     shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
