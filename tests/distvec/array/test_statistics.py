@@ -262,8 +262,7 @@ def test_what_is_refused(ps: dv.Session) -> None:
             np.var(array, axis=1)
         with pytest.raises(ZeroDivisionError, match="sum to zero"):
             np.average(array, weights=np.zeros(2) if array is not x else zeros)
-    with pytest.raises(TypeError, match=r"numpy.median .*x.numpy\(\)"):
-        np.median(x)
+    assert np.isnan(float(np.median(x)))
     with pytest.raises(AttributeError):
         x.ptp()
     with pytest.raises(TypeError, match=r"use numpy\.var"):
