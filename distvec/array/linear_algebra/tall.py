@@ -101,13 +101,9 @@ def _qr_of_wide(table: Any, mode: str) -> Any:
     x = prepared(table, "qr")
     k = x.shape[1]
     q = small.applied(np.linalg.qr, [transpose(x[:k])]).Q
-    below = x.like(_slot_numbers(x)).reshape(-1, 1) < np.arange(k)
+    below = x.session.arange(len(x)).reshape(-1, 1) < np.arange(k)
     r = transpose(functions.where(below, 0.0, x @ q))
     return r if mode == "r" else QRResult(q, r)
-
-
-def _slot_numbers(x: Any) -> Any:
-    return x.session.arange(len(x)).node
 
 
 def _is_small_square(length: int) -> bool:
