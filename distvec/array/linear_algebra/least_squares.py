@@ -47,14 +47,21 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     check_session(a.session, b, "lstsq")
     if len(b) != len(a):
         raise np.linalg.LinAlgError("Incompatible dimensions")
-    left, right = prepared(a, "lstsq"), b if b.ndim == 2 else reshape(b, (-1, 1))
-    kind = _SINGLE if left.dtype == right.dtype == _SINGLE else _FLOAT
-    joined = prepared(column_stack([left, right.astype(kind)]), "lstsq")
-    parts = _of_triangle(numpy(triangle(joined)), a.shape, _tolerance(a, tolerance))
-    floats = [_kept(a, part.astype(kind)) for part in parts[:3]]
-    solution, residuals, values = floats
+    upper, kind = _beside(a, b)
+    parts = _of_triangle(numpy(upper), a.shape, _tolerance(a, tolerance))
+    solution, residuals, values = (_kept(a, part.astype(kind)) for part in parts[:3])
     rank = _kept(a, np.asarray(parts[3], np.int32))
     return solution if b.ndim == 2 else solution[:, 0], residuals, rank, values
+
+
+def _beside(a: Any, b: Any) -> tuple[Any, np.dtype[Any]]:
+    """The triangle of the columns of both, and the dtype of what follows from it.
+
+    Nobody holds these columns together when it is evaluated, so they are not stored.
+    """
+    left, right = prepared(a, "lstsq"), b if b.ndim == 2 else reshape(b, (-1, 1))
+    kind = _SINGLE if left.dtype == right.dtype == _SINGLE else _FLOAT
+    return triangle(prepared(column_stack([left, right.astype(kind)]), "lstsq")), kind
 
 
 def _of_triangle(upper: Any, shape: tuple[int, int], tolerance: float) -> Any:
