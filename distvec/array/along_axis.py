@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.creation import broadcast_to, expand_dims, reshape
 from distvec.array.functions import array_among
 from distvec.array.items import get_item, set_item
+from distvec.array.operators import Arithmetic
 from distvec.array.shaping.joining import column_stack
 from distvec.graph import build
 from ps_backend.program.types import array_type
@@ -22,7 +23,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """``numpy.take_along_axis``; lazy. Along axis 1 nothing moves, along axis 0 each column is a
     gather. ``IndexError`` for a place that is not there, from who evaluates it.
     """
-    array_among("take_along_axis", (arr, indices))
+    if not isinstance(arr, Arithmetic):
+        arr = array_among("take_along_axis", (indices,)).session.namespace.asarray(arr)
     arr, places, over = _aligned(arr, indices, axis)
     if arr.ndim == 1:
         return get_item(arr, places)
@@ -38,22 +40,22 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """``numpy.put_along_axis``: the handle stands for another array; lazy."""
-    whole = array_among("put_along_axis", (arr,))
-    arr, places, over = _aligned(arr, indices, axis)
-    given = whole.session.namespace.asarray(values).astype(arr.dtype)
-    given = given if given.shape == places.shape else broadcast_to(given, places.shape)
-    with whole.turn:
-        if arr.ndim == 1:
-            changed = arr.copy()
+    array_among("put_along_axis", (arr,))
+    with arr.turn:
+        whole, places, over = _aligned(arr, indices, axis)
+        given = arr.session.namespace.asarray(values).astype(arr.dtype)
+        given = given if given.shape == places.shape else broadcast_to(given, places.shape)
+        if whole.ndim == 1:
+            changed = whole.copy()
             set_item(changed, places, given)
         elif over == 0:
-            columns = [column.copy() for column in _columns(arr, places.shape[1])]
+            columns = [column.copy() for column in _columns(whole, places.shape[1])]
             for column, at, new in zip(columns, _columns(places), _columns(given), strict=True):
                 set_item(column, at, new)
             changed = column_stack(columns)
         else:
-            changed = _put_in_rows(arr, places, given)
-        whole.assign(reshape(changed, whole.shape), "put_along_axis")
+            changed = _put_in_rows(whole, places, _of_rows(given, len(places)))
+        arr.assign(reshape(changed, arr.shape), "put_along_axis")
 
 
 def _put_in_rows(arr: Any, places: Any, given: Any) -> Any:
@@ -78,11 +80,7 @@ def _aligned(arr: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:
     if arr.ndim == 1 or over == 0:
         return arr, places, over
     rows = max(len(arr), len(places)) if 1 in (len(arr), len(places)) else len(arr)
-    return (
-        _of_rows(arr, rows),
-        _of_rows(places, rows),
-        over,
-    )
+    return _of_rows(arr, rows), _of_rows(places, rows), over
 
 
 def _of_rows(x: Any, rows: int) -> Any:

@@ -91,13 +91,16 @@ OF_TABLES: dict[str, Function] = {
     ),
     "ranks of rows": lambda t: np.take_along_axis(t, np.argsort(t, axis=1)[:, ::-1], axis=1),
     "none there": lambda t: np.take_along_axis(t, np.argsort(t, axis=1) + 7, axis=1).copy(),
+    "of NumPy's": lambda t: np.take_along_axis(
+        np.arange(float(t.size)).reshape(t.shape), np.argsort(t, axis=1), axis=1
+    ),
     "columns taken along": lambda t: np.take_along_axis(t, (t > 0) * 1 - 1, axis=0),
     "flat item": lambda t: np.array(t.item(t.size - 1)),
     "item of two": lambda t: np.array(t.item(0, -1)),
     "kron": lambda t: np.kron(t[:3], t[:2]),
     "kron beside NumPy's": lambda t: np.kron(t, np.array([[1, 2], [3, 4]])),
     "kron of NumPy's": lambda t: np.kron(np.array([1, 2]), t),
-    "into other columns": lambda t: np.reshape(t[: len(t) // 2 * 2], (2, -1), order="F"),
+    "into other columns": lambda t: np.reshape(np.vstack([t, t]), (2, -1), order="F"),
     "by columns into more": lambda t: t.reshape(-1, 1, order="F"),
     "of few": lambda t: np.dot(a=t[:2].T * 1, b=t[:2] * 1)[:1],
     "cross": lambda t: np.cross(t[:, :3] * 1, np.array([0, 0, 2])),
@@ -164,6 +167,21 @@ def _put_rows(t: Any) -> Any:
     return t
 
 
+def _put_row_of_numbers(t: Any) -> Any:
+    np.put_along_axis(t, np.argsort(t, axis=1)[:, :2], np.array([[7.0, 8.0]]), axis=1)
+    return t
+
+
+def _put_columns(t: Any) -> Any:
+    np.put_along_axis(t, np.argmax(t, axis=0, keepdims=True), 9, axis=0)
+    return t
+
+
+def _put_anywhere(t: Any) -> Any:
+    np.put_along_axis(t, np.array([0, 4]), [7, 8], axis=None)
+    return t
+
+
 def _put_flat(t: Any) -> Any:
     np.put(t, [0, -1], [5, 6])
     return t
@@ -174,7 +192,16 @@ def _set_flat(t: Any) -> Any:
     return t
 
 
-IN_PLACE = (_fill, _fill_wrapping, _put_rows, _put_flat, _set_flat)
+IN_PLACE = (
+    _fill,
+    _fill_wrapping,
+    _put_rows,
+    _put_row_of_numbers,
+    _put_columns,
+    _put_anywhere,
+    _put_flat,
+    _set_flat,
+)
 
 
 @pytest.mark.parametrize("function", IN_PLACE, ids=lambda function: function.__name__)
