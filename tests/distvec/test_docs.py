@@ -58,6 +58,7 @@ def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith(" 100000")
     assert "1.0 961 [841  75  84]" in out
+    assert "0.67 -0.0 True 10" in out
 
 
 def test_the_page_on_shapes_runs(capsys: pytest.CaptureFixture[str]) -> None:
