@@ -75,7 +75,8 @@ def _step(a, b, out, a_indices, b_indices, out_indices, i, j, k):  # type: ignor
     is_second = second < first
     out[k] = second if is_second else first
     if out_indices is not None:
-        out_indices[k] = b_indices[j] if is_second else a_indices[i]
+        from_a, from_b = a_indices[i], b_indices[j]  # both, so that there is nothing to branch on
+        out_indices[k] = from_b if is_second else from_a
     return 1 if is_second else 0
 
 

@@ -20,8 +20,6 @@ from ps_backend.server.movements.runs import INDICES, KEYS, Runs, leave_samples
 
 Array = npt.NDArray[Any]
 
-_INDEX, _NARROW = np.dtype(np.int64), np.dtype(np.uint32)
-
 
 def phases() -> Mapping[str, tuple[movement_phase.Run, ...]]:
     """The functions of each phase, by kind."""
@@ -47,7 +45,7 @@ class _Rooms:
 
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
-    kept, index = _run_length(phase, phase.here), _index_dtype(phase, phase.here)
+    kept, index = _run_length(phase, phase.here), _index_dtype(phase)
     equal_zeros = bool({ORDER, STARTS} & phase.wanted)
     descending = bool(phase.params[0])
     sort_part(phase, kept, index, descending=descending, equal_zeros=equal_zeros)
@@ -59,8 +57,7 @@ def sort_part(
 ) -> None:  # fmt: skip
     """Leave a run of the first ``kept`` keys of each column of the input, and samples of it.
 
-    With an ``index`` dtype their indices among this server's elements too. ``ranks``: so many are
-    to be found at once.
+    With an ``index`` dtype their indices too. ``ranks``: so many are to be found at once.
     """
     (x,) = phase.inputs
     length, columns = len(x), phase.call.types.inputs[0].width
@@ -79,7 +76,9 @@ def sort_part(
         if target.indices is None:
             sorting.sort(target.keys)
         else:
-            target.indices[:] = np.arange(length, dtype=index) if places is None else places
+            first, _ = phase.range_of(_source(phase).space)
+            places = np.arange(length) if places is None else places
+            np.add(places, first, out=target.indices, casting="unsafe")
             made = sorting.sort_with_indices(target, rooms("spare", kept), phase.pause)
             if made is not target:
                 np.copyto(target.keys, made.keys)
@@ -90,76 +89,81 @@ def sort_part(
 
 def merge_runs(phase: Phase) -> None:
     """Fetch what belongs here of the runs of all, and merge it."""
-    source, made, rows = _source(phase), phase.outputs, _made_space(phase)
-    low, high = phase.range_of(rows)
+    source, made = _source(phase), phase.outputs
+    low, high = phase.range_of(_made_space(phase))
     if low == high:
         return
     dtype = ordered_keys.key_dtype(source.dtype)
     lengths = {server: _run_length(phase, server) for server in phase.servers}
     runs = Runs(phase, lengths, source.width, dtype)
     begins, ends = runs.before((low, high))
-    shares = [
-        _Share(phase, server, lengths[server], begins[:, place], ends[:, place])
-        for place, server in enumerate(runs.servers)
-    ]
+    rooms = _Rooms(phase, dtype, _index_dtype(phase))
+    # As much memory each time, so that it is used again.
+    room, free = rooms("fetched", source.width * (high - low)), 0
+    shares = []
+    for place, server in enumerate(runs.servers):
+        begin, end = begins[:, place], ends[:, place]
+        past = free + (0 if server == phase.here else int((end - begin).sum()))
+        own = room.part(free, past)
+        shares.append(_Share(phase, server, lengths[server], begin, end, own))
+        free = past
     phase.fetch(piece for share in shares for piece in share.pieces())
-    for share in shares:
-        share.number_globally()
     last = runs.last(begins) if STARTS in made and low else None
-    rooms = _Rooms(phase, dtype, _INDEX if ORDER in made else None)
     tables = {number: array.reshape(high - low, source.width) for number, array in made.items()}
     for column in range(source.width):
-        at, before = 0, None if last is None else last[column]
-        for block in sorting.merge([share.run(column) for share in shares], rooms):
-            past = at + len(block.keys)
-            if VALUES in made:
-                target = tables[VALUES][at:past, column]
-                ordered_keys.decode(block.keys, target, descending=bool(phase.params[0]))
-            if block.indices is not None:
-                tables[ORDER][at:past, column] = block.indices
-            if STARTS in made:
-                _mark_starts(block.keys, before, tables[STARTS][at:past, column])
-                before = block.keys[-1]
-            at = past
-            phase.pause()
+        outputs = {number: table[:, column] for number, table in tables.items()}
+        blocks = sorting.merge([share.run(column) for share in shares], rooms)
+        _write(phase, blocks, outputs, None if last is None else last[column])
 
 
-def _mark_starts(keys: Array, before: Any, starts: Array) -> None:
-    """Write where another key begins, if ``before`` is the one before; None if there is none."""
-    starts[0] = before is None or keys[0] != before
-    np.not_equal(keys[1:], keys[:-1], out=starts[1:])
+def _write(phase: Phase, blocks: Iterator[Run], outputs: Mapping[int, Array], before: Any) -> None:
+    """The outputs of one column; ``before``: the key before the first one, or None."""
+    at = 0
+    for block in blocks:
+        now = slice(at, at + len(block.keys))
+        if VALUES in outputs:
+            descending = bool(phase.params[0])
+            ordered_keys.decode(block.keys, outputs[VALUES][now], descending=descending)
+        if ORDER in outputs:
+            outputs[ORDER][now] = block.indices
+        if STARTS in outputs:
+            starts = outputs[STARTS][now]
+            starts[0] = before is None or block.keys[0] != before
+            np.not_equal(block.keys[1:], block.keys[:-1], out=starts[1:])
+            before = block.keys[-1]
+        at = now.stop
+        phase.pause()
 
 
 class _Share:
     """What belongs to this server of the run of one, column after column."""
 
-    def __init__(self, phase: Phase, server: int, length: int, begins: Array, ends: Array) -> None:
-        self._phase, self._server = phase, server
-        self._starts = begins + np.arange(len(begins)) * length
+    def __init__(
+        self, phase: Phase, server: int, length: int, begins: Array, ends: Array, room: Run
+    ) -> None:
+        self._phase, self._server, self._room = phase, server, room
+        self._starts = (begins + np.arange(len(begins)) * length).tolist()
         """Where in the run, of which each column has ``length`` keys."""
-        self._cuts = np.cumsum([0, *(ends - begins)])
+        self._cuts = np.cumsum([0, *(ends - begins)]).tolist()
         """Where the keys of each column are here."""
-        total, index = int(self._cuts[-1]), _index_dtype(phase, server)
-        self._keys = phase.scratch(total, ordered_keys.key_dtype(_source(phase).dtype))
-        self._narrow = phase.scratch(total, index) if index else None
-        self._indices = phase.scratch(total, _INDEX) if index else None
 
     def pieces(self) -> Iterator[Piece]:
         """What must be fetched for it."""
-        for name, memory in ((KEYS, self._keys), (INDICES, self._narrow)):
-            if memory is not None:
-                for start, (low, high) in zip(self._starts, pairwise(self._cuts), strict=True):
-                    yield Piece(self._server, name, int(start), int(high - low), memory[low:high])
-
-    def number_globally(self) -> None:
-        """Once all has come: make global indices of those of the server."""
-        if self._indices is not None and self._narrow is not None:
-            first, _ = self._phase.range_of(_source(self._phase).space, self._server)
-            np.add(self._narrow, first, out=self._indices, casting="unsafe")
+        if self._server != self._phase.here:
+            for name, memory in ((KEYS, self._room.keys), (INDICES, self._room.indices)):
+                if memory is not None:
+                    for start, (low, high) in zip(self._starts, pairwise(self._cuts), strict=True):
+                        yield Piece(self._server, name, start, high - low, memory[low:high])
 
     def run(self, column: int) -> Run:
         """That of one column."""
-        return Run(self._keys, self._indices).part(*self._cuts[column : column + 2])
+        low, high = self._cuts[column : column + 2]
+        if self._server != self._phase.here:
+            return self._room.part(low, high)
+        own, start = self._phase.workspace, self._starts[column]
+        with_indices = ORDER in self._phase.wanted
+        run = Run(own[KEYS], own[INDICES] if with_indices else None)
+        return run.part(start, start + high - low)
 
 
 def _source(phase: Phase) -> ArrayType:
@@ -178,8 +182,8 @@ def _run_length(phase: Phase, server: int) -> int:
     return min(high - low, _made_space(phase).length)
 
 
-def _index_dtype(phase: Phase, server: int) -> np.dtype[Any] | None:
-    """Of the indices of a server's elements among its own; None if nobody wants them."""
-    low, high = phase.range_of(_source(phase).space, server)
-    is_wanted = ORDER in phase.wanted
-    return (_NARROW if high - low <= 1 << 32 else _INDEX) if is_wanted else None
+def _index_dtype(phase: Phase) -> np.dtype[Any] | None:
+    """Of indices on their way; None if nobody wants them."""
+    if ORDER not in phase.wanted:
+        return None
+    return np.dtype(np.uint32 if _source(phase).space.length <= 1 << 32 else np.int64)
