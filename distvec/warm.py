@@ -19,6 +19,7 @@ from distvec.array.moving.counting import bincount
 from distvec.array.moving.histograms import histogram
 from distvec.array.moving.recurrences import linear_recurrence
 from distvec.array.moving.scans import accumulate, cumprod, cumsum
+from distvec.array.moving.sorting import argsort, sort
 from distvec.session import Session, local
 from optim import minimize
 from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH
@@ -74,6 +75,14 @@ def _indexed(ps: Session) -> None:
     evaluate(*histogram(weights, 8, (0.0, 1.0)))
 
 
+def _ordered(ps: Session) -> None:
+    """Runs are merged where there are two of them."""
+    with local(servers=2, in_process=True) as both:
+        x = both.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
+        for dtype in ("float64", "float32"):
+            evaluate(sort(x.astype(dtype)), argsort(x.astype(dtype)))
+
+
 def _minimised(method: str) -> Callable[[Session], None]:
     def run(ps: Session) -> None:
         x, y = _vectors(ps)
@@ -106,6 +115,7 @@ PROGRAMS: Mapping[str, Callable[[Session], None]] = {
     "middle lengths": _of_middle_length,
     "running results": _running,
     "indices and counts": _indexed,
+    "sorts": _ordered,
     **{method: _minimised(method) for method in METHODS},
 }
 

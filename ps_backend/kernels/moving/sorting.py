@@ -15,7 +15,7 @@ from ps_backend.kernels.moving.ordered_keys import is_worth_compiling
 
 Array = npt.NDArray[Any]
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 18
 """Keys that are merged in one go: they stay in the caches for who decodes them."""
 _DIGIT_BITS = 8
 _BYTE = np.dtype(np.uint8)
