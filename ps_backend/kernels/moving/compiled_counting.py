@@ -12,17 +12,19 @@ from numba import njit
 def count(numbers: Any, counts: Any) -> int:
     """Add to ``counts`` how often each number is among ``numbers``; how many are none of them.
 
-    Alternately into two tables, as a number that is there many times in a row has to wait for its
+    In turns into two tables, as a number that is there many times in a row has to wait for its
     own last count.
     """
-    bins = len(counts)
-    tables = np.zeros((2, bins + 1), np.int64)
-    for k in range(len(numbers)):
-        number = numbers[k]
-        tables[k & 1, number if 0 <= number < bins else bins] += 1
-    for number in range(bins):
-        counts[number] += tables[0, number] + tables[1, number]
-    return int(tables[0, bins] + tables[1, bins])
+    bins = np.uint64(len(counts))
+    first, second = np.zeros(bins + 1, np.int64), np.zeros(bins + 1, np.int64)
+    for k in range(0, len(numbers) - 1, 2):
+        first[min(np.uint64(numbers[k]), bins)] += 1  # as unsigned, negative ones are too large
+        second[min(np.uint64(numbers[k + 1]), bins)] += 1
+    if len(numbers) % 2:
+        first[min(np.uint64(numbers[-1]), bins)] += 1
+    for number in range(len(counts)):
+        counts[number] += first[number] + second[number]
+    return int(first[bins] + second[bins])
 
 
 @njit(cache=True, nogil=True)
@@ -39,25 +41,20 @@ def weigh(numbers: Any, weights: Any, sums: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def histogram(values: Any, edges: Any, first: float, last: float, counts: Any) -> None:
+def histogram(
+    values: Any, edges: Any, first: float, last: float, scale: float, counts: Any
+) -> None:
     """Add to ``counts`` how many values are in each of the bins of one width.
 
-    Those outside of ``first .. last``, and NaN, are in none. The quotient may be one bin off where
-    a value is at an edge: the edges decide.
+    Those outside of ``first .. last``, and NaN, are in none. The product with ``scale``, bins by
+    their common width, may be one bin off where a value is at an edge: the edges decide.
     """
-    bins = len(counts)
-    width = last - first
-    tables = np.zeros((2, bins), np.int64)
-    for k in range(len(values)):
-        value = values[k]
+    top = len(counts) - 1
+    for value in values:
         if value >= first and value <= last:
-            number = int((value - first) / width * bins)
-            if number == bins:
-                number -= 1
+            number = min(int((value - first) * scale), top)
             if value < edges[number]:
                 number -= 1
-            if value >= edges[number + 1] and number != bins - 1:
+            elif number != top and value >= edges[number + 1]:
                 number += 1
-            tables[k & 1, number] += 1
-    for number in range(bins):
-        counts[number] += tables[0, number] + tables[1, number]
+            counts[number] += 1

@@ -65,11 +65,12 @@ def histogram(
             counts += np.diff(_places(np.sort(values[low : low + _SORTED]), edges))
         return
     wide, exact = values.astype(np.float64, copy=False), edges.astype(np.float64)
-    if compiled:
+    first, last = limits
+    scale = len(counts) / (last - first)
+    if compiled and np.isfinite(scale):
         from ps_backend.kernels.moving import compiled_counting
 
-        first, last = limits
-        compiled_counting.histogram(wide, exact, first, last, counts)
+        compiled_counting.histogram(wide, exact, first, last, scale, counts)
         return
     kept = wide[(wide >= limits[0]) & (wide <= limits[1])]
     counts += np.bincount(_numbers(kept, exact, *limits), minlength=len(counts))
