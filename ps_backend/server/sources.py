@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.moving.partition import by_owner, scatter, verify_range
+from ps_backend.kernels.moving.random_access import take
 from ps_backend.program.types import ArrayType, ValueType, array_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
@@ -281,8 +282,7 @@ class Indexed(Source):
 
         def finish(look: Look) -> None:
             here = self._as_rows(home.flat)
-            wanted[local] -= home.low
-            np.take(here, wanted[local], axis=0, out=found[local], mode="clip")
+            take(here, home.low, wanted[local], found[local])
             wait_for_all(asked, look)
             scatter(found, places, rows)  # twice written, but in the order that memory likes
 

@@ -2,6 +2,7 @@
 
 ``counting``   counts of what is in each of a few bins
 ``partition``  indices grouped by who holds what they name
+``random_access``  elements at random places: read, written, joined to others
 ``running``    scans and linear recurrences, chunk by chunk; ``compiled_running`` are compiled
 ``scaled``     products that neither overflow nor underflow
 """

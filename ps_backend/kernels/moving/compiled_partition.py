@@ -62,6 +62,6 @@ def distribute(
 
 @njit(cache=True, nogil=True)
 def scatter(values: Any, places: Any, out: Any) -> None:
-    """``out[places[k]] = values[k]``."""
+    """``out[places[k]] = values[k]``, where ``places`` mostly ascend."""
     for k in range(len(places)):
         out[places[k]] = values[k]

@@ -1,4 +1,4 @@
-"""Indices grouped by the server that holds what they name, and what is copied at them.
+"""Indices grouped by the server that holds what they name.
 
 By NumPy's functions for few; by loops compiled once for more, where numba is installed.
 """
@@ -24,7 +24,8 @@ _PLAIN = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 """By their size what elements are copied as, whatever they mean: few loops are compiled then."""
 
 
-def _is_worth_compiling(count: int) -> bool:
+def is_worth_compiling(count: int) -> bool:
+    """Whether compiled loops are used for so many indices."""
     return count >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
 
 
@@ -32,7 +33,7 @@ def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:
     """``IndexError`` naming the first index that is not one of ``-length .. length-1``."""
     if not len(indices):
         return
-    if _is_worth_compiling(len(indices)):
+    if is_worth_compiling(len(indices)):
         from ps_backend.kernels.moving import compiled_partition
 
         least, greatest = compiled_partition.extremes(indices)
@@ -57,7 +58,7 @@ def by_owner(
     0, and ``places``, where each stood: those of the first range first, all in their order. Returns
     where the group of each range begins, and where the last one ends.
     """
-    is_compiled = _is_worth_compiling(len(indices))
+    is_compiled = is_worth_compiling(len(indices))
     count, distribute = _loops() if is_compiled else (_count_below, _distribute)
     below = np.zeros(len(starts), np.int64)
     for low in range(0, len(indices), _PIECE):
@@ -111,13 +112,14 @@ def _owners(positive: Array, starts: Array) -> Array:
 
 def scatter(values: Array, places: Array, out: Array) -> None:
     """``out[places] = values``, elements or rows."""
-    if values.ndim > 1 or not _is_worth_compiling(len(values)):
+    if values.ndim > 1 or not is_worth_compiling(len(values)):
         out[places] = values
         return
     from ps_backend.kernels.moving import compiled_partition
 
-    compiled_partition.scatter(_plain(values), places, _plain(out))
+    compiled_partition.scatter(plain(values), places, plain(out))
 
 
-def _plain(array: Array) -> Array:
+def plain(array: Array) -> Array:
+    """The same memory as unsigned integers of the size of the elements."""
     return array.view(_PLAIN[array.itemsize])

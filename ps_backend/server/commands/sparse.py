@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ps_backend.kernels.moving.random_access import take
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.server.checks import array_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
@@ -26,7 +27,7 @@ def gather(session: ServerSession, request: pb.Request, payload: Payload) -> Res
         session.store.memory, part, body.count, payload, "gathering from an array", rows.nbytes
     )
     found = blocks[1].array(part.type.dtype, rows.shape)
-    np.take(source.array, indices, axis=0, out=found, mode="clip")  # "raise" would copy first
+    take(source.array, 0, indices, found)
     return Response(pb.Reply(payload=rows.nbytes), [byte_view(found)], blocks)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.moving.random_access import put
 from ps_backend.program.scatters import KIND, ufunc_of
 from ps_backend.server.movements.pairs import leave_pairs, taken_pairs
 from ps_backend.server.movements.phase import Phase, Run
@@ -42,12 +43,7 @@ def _apply(phase: Phase) -> None:
     low, _ = phase.range_of(made.space)
     ufunc = ufunc_of(way)
     for indices, values in taken_pairs(phase, (sent[0].row, sent[0].dtype) if sent else None):
-        indices -= low
-        given = phase.operands[-1] if values is None else values
-        if ufunc is None:
-            out[indices] = given
-        else:
-            ufunc.at(out, indices, given)
+        put(out, low, indices, phase.operands[-1] if values is None else values, ufunc)
 
 
 def _begin(phase: Phase, out: Array, base: Array) -> None:

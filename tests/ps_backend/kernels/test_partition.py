@@ -1,4 +1,4 @@
-"""Indices grouped by the server that holds what they name."""
+"""Indices grouped by the server that holds what they name, and what is at random places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ps_backend.kernels.moving import partition
+from ps_backend.kernels.moving import partition, random_access
 
 
 @pytest.fixture(params=["NumPy", "compiled"])
@@ -69,3 +69,24 @@ def test_what_is_scattered_is_copied(dtype, row):
     expected[places] = values
     partition.scatter(values, places, out)
     assert out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.usefixtures("few_are_compiled")
+@pytest.mark.parametrize("dtype", ["bool", "float16", "int32", "float64", "int64"])
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 500])
+def test_random_places(dtype, count):
+    rng = np.random.default_rng(count)
+    source, where = rng.integers(0, 9, 40).astype(dtype), rng.integers(100, 140, count)
+    out = np.empty(count, dtype)
+    random_access.take(source, 100, where, out)
+    assert out.tobytes() == source[where - 100].tobytes()
+    values = rng.integers(0, 9, count).astype(dtype)
+    for ufunc in (None, np.add, np.maximum):
+        for new in (values, np.array(3, dtype)):
+            changed, expected = source.copy(), source.copy()
+            random_access.put(changed, 100, where, new, ufunc)
+            if ufunc is None:
+                expected[where - 100] = new
+            else:
+                ufunc.at(expected, where - 100, new)
+            assert changed.tobytes() == expected.tobytes()
