@@ -285,6 +285,7 @@ class Indexed(Source):
             take(here, home.low, wanted[local], found[local])
             wait_for_all(asked, look)
             scatter(found, places, rows)  # twice written, but in the order that memory likes
+            kept.clear()  # until here nobody else may have this memory
 
         return finish
 

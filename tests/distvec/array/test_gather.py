@@ -39,6 +39,19 @@ def test_as_numpy(
     assert found.numpy().tobytes() == host[where].tobytes()
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+def test_two_gathers_in_one_program_where_nothing_leaves_its_server(
+    sessions: dict[int, dv.Session], servers: int
+) -> None:
+    length = 60_000  # what they work in is large enough to be used again
+    x, i = sessions[servers].arange(length) * 0.5, sessions[servers].arange(length)
+    same, last = x[i], x[np.minimum(i | 1, length - 1)]
+    dv.evaluate(same, last)
+    places = np.arange(length)
+    np.testing.assert_array_equal(same.numpy(), places * 0.5)
+    np.testing.assert_array_equal(last.numpy(), (places | 1) * 0.5)
+
+
 def test_nothing_is_gathered_from_anything(ps: dv.Session) -> None:
     nothing = ps.array(np.empty(0, np.int64))
     assert ps.array(np.arange(5.0))[nothing].numpy().shape == (0,)
