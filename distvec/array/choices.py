@@ -62,6 +62,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Functions get what their condition selects; elementwise ones cost no message.
     """
+    x = array_among("piecewise", (x,))
     if np.isscalar(condlist) or isinstance(condlist, Handle):
         condlist = [condlist]
     conditions = [x.session.namespace.asarray(condition).astype(np.bool_) for condition in condlist]

@@ -12,7 +12,6 @@ import numpy as np
 from distvec.array import reductions
 from distvec.array.functions import apply
 from distvec.array.operators import Arithmetic
-from distvec.array.statistics import as_array
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
@@ -53,10 +52,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and elements are equal; with ``equal_nan`` NaN is equal to NaN."""
     if np.shape(a1) != np.shape(a2):
         return False
-    x, y = as_array("array_equal", a1), as_array("array_equal", a2)
-    same = x == y
+    same = apply("equal", a1, a2)
     if equal_nan:
-        same = same | ((x != x) & (y != y))
+        same = same | apply("not_equal", a1, a1) & apply("not_equal", a2, a2)
     return bool(reductions.all(same))
 
 

@@ -33,7 +33,8 @@ def array_among(name: str, operands: tuple[Any, ...]) -> Arithmetic:
             return operand
     kinds = ", ".join(type(operand).__name__ for operand in operands)
     raise TypeError(
-        f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those"
+        f"{name}: needs at least one DistArray, got ({kinds}); use numpy.{name} for those, or put "
+        f"them on the servers with session.array(...)"
     )
 
 

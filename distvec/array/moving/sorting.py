@@ -209,7 +209,7 @@ def _check_kth(x: Any, kth: Any, axis: Any, order: Any) -> None:
     if places.dtype.kind not in "iu":
         raise TypeError("Partition index must be integer")
     for one in places.ravel():
-        if not -length <= one < length:
+        if x.size and not -length <= one < length:  # of nothing NumPy takes any
             raise ValueError(f"kth(={one}) out of bounds ({length})")
 
 

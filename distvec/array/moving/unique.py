@@ -90,6 +90,9 @@ def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any
 
 def _rows_in_order(x: Any) -> tuple[Any, Any, Any]:
     """The same of the rows of a table, of which the first element counts first."""
+    if not len(x):
+        nothing = get_item(x, (slice(None), 0))
+        return x, zeros_like(nothing, _INDEX), zeros_like(nothing, _BOOL)
     order = lexsort([get_item(x, (slice(None), k)) for k in reversed(range(x.shape[1]))])
     rows = get_item(x, order)
     later, earlier = get_item(rows, slice(1, None)), get_item(rows, slice(None, -1))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import broadcast_to, reshape
-from distvec.array.functions import apply
+from distvec.array.functions import apply, array_among
 from distvec.array.items import get_item, set_item
 from distvec.array.keys import positions
 from distvec.array.operators import Arithmetic
@@ -32,6 +32,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     Few runs of them are left out by views, in one sweep; many, or where a mask on the servers is
     true, by a mask: what is left is a selection.
     """
+    arr = array_among("delete", (arr,))
     if axis is None:
         arr, axis = reshape(arr, (arr.size,)), 0
     along = normalize_axis_index(axis, arr.ndim)
@@ -97,6 +98,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
     One sweep for up to ``MOST_INPUTS`` pieces. Values are cast to the dtype of ``arr``.
     """
+    arr = array_among("insert", (arr,))
     if axis is None:
         arr, axis = reshape(arr, (arr.size,)), 0
     along = normalize_axis_index(axis, arr.ndim)

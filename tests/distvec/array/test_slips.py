@@ -51,6 +51,9 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("other.array(x)", ValueError, "belong to two sessions"),
     ("dv.evaluate([x])", TypeError, "write evaluate(*arrays)"),
     ("dv.round(3.4)", TypeError, "use numpy.round"),
+    ("np.insert([1, 2], 0, x)", TypeError, "or put them on the servers with session.array(...)"),
+    ("np.delete([1, 2], x > 9)", TypeError, "or put them on the servers with session.array(...)"),
+    ("np.piecewise([1], [x > 9], [0])", TypeError, "on the servers with session.array(...)"),
     ("dv.zeros_like(3)", TypeError, "use numpy.full_like"),
     # elements
     ("x.pull(3)", IndexError, "got 3; write [3]"),

@@ -125,6 +125,7 @@ def test_partitions(ps: dv.Session) -> None:
     assert there.numpy()[3] == 3
     with pytest.raises(ValueError, match=r"kth\(=3000\) out of bounds \(3000\)"):
         np.partition(there, 3000)
+    assert np.partition(there[:0], 5).shape == np.argpartition(there[:0], 5).numpy().shape == (0,)
 
 
 @settings(max_examples=15)

@@ -64,7 +64,7 @@ def test_halves(ps: dv.Session) -> None:
     assert_same(found, (wide[0].astype(np.float16), wide[1]))
 
 
-@pytest.mark.parametrize("rows", [1, 1024, 3000])
+@pytest.mark.parametrize("rows", [0, 1, 1024, 3000])
 def test_tables_and_their_rows(ps: dv.Session, rows: int) -> None:
     x = rng.integers(0, 4, (rows, 3))
     there = ps.array(x)
