@@ -62,7 +62,20 @@ def test_histogram(sessions: dict[int, dv.Session]) -> None:
     @given(
         servers=SERVERS,
         dtype=st.sampled_from(("f8", "f4", "f2", "i8", "u1")),
-        bins=st.sampled_from((1, 10, 97, (-1.0, 0.0, 0.5, 0.5, 3.0), "sturges", "rice", "sqrt")),
+        bins=st.sampled_from(
+            (
+                1,
+                10,
+                97,
+                (-1.0, 0.0, 0.5, 0.5, 3.0),
+                "sturges",
+                "rice",
+                "sqrt",
+                "scott",
+                "fd",
+                "auto",
+            )
+        ),
         limits=st.sampled_from((None, (-1, 2), (0.1, 0.7))),
         weights=st.sampled_from((None, "f8", "i4")),
         density=st.booleans(),
