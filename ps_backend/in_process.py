@@ -43,6 +43,8 @@ class InProcess:
         done.set_result(self.call(request, payload, into))
         return done
 
+    promise = start
+
     def close(self) -> None:
         """Nothing to end."""
 
@@ -62,5 +64,5 @@ def in_process_transports(servers: int, *, memory: int | None = None) -> list[In
     made = [InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)]
     by_address = {transport.address: transport for transport in made}
     for transport in made:
-        transport.service.peers.reach_by(by_address.__getitem__, apart=False)
+        transport.service.peers.reach_by(by_address.__getitem__)
     return made

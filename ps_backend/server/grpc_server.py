@@ -73,7 +73,7 @@ class Server:
         self.pipes, self._patience = handler.pipes, handler.patience
         authority = tls_authority or tls_certificate
         reach = partial(OverGrpc, token=token, tls=authority, peer=True)
-        service.peers.reach_by(reach, apart=True)
+        service.peers.reach_by(reach)
         self._door, self._stopping = handler.table(token), threading.Event()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)

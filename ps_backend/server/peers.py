@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import Any, Protocol
 
 from ps_backend.errors import PeerLost, PSError, SessionUnknown
-from ps_backend.transport import Transport, Unavailable
+from ps_backend.transport import Unavailable
+from ps_backend.transport.base import Answer
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
@@ -24,8 +25,26 @@ _LOOK_SECONDS = 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _MOST_CONNECTIONS = 1024
 
-Connect = Callable[[str], Transport]
-"""Makes a transport to the server at an address."""
+
+class Peer(Protocol):
+    """A connection to another server: what of a transport is needed here."""
+
+    def call(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Answer:
+        """Send and wait, on the calling thread."""
+
+    def promise(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Future[Answer]:
+        """Send now; the answer will be in the future."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+Connect = Callable[[str], Peer]
+"""Connects to the server at an address."""
 
 
 class Peers:
@@ -33,16 +52,15 @@ class Peers:
 
     def __init__(self) -> None:
         self._connect: Connect | None = None
-        self.apart = True
-        self._transports: dict[str, Transport] = {}
+        self._transports: dict[str, Peer] = {}
         self._closed = False
         self._lock = threading.Lock()
 
-    def reach_by(self, connect: Connect, *, apart: bool) -> None:
-        """How others are reached; ``apart``: they run by themselves, and may be waited for."""
-        self._connect, self.apart = connect, apart
+    def reach_by(self, connect: Connect) -> None:
+        """How others are reached."""
+        self._connect = connect
 
-    def at(self, address: str) -> Transport:
+    def at(self, address: str) -> Peer:
         """The connection to the server at ``address``."""
         with self._lock:
             found = self._transports.get(address)
@@ -105,13 +123,22 @@ class Neighbours:
         self.bytes += len(into) + sum(map(len, payload))
         asked = Asked(keep)
         arguments = (asked, addresses[server], request, payload, into)
-        if self._peers.apart:
+        promise = self._peers.at(addresses[server]).promise(request, payload, into)
+        promise.add_done_callback(lambda promise: self._came(promise, arguments))
+        return asked
+
+    def _came(self, promise: Future[Answer], arguments: _Arguments) -> None:
+        """The first answer is here; where there is none, a thread goes on asking."""
+        asked, address, *_ = arguments
+        try:
+            _verify(promise.result().reply, address)
+            asked.answer.set_result(None)
+        except Unavailable:
             thread = threading.Thread(target=self._fetch, args=arguments, name="distvec-fetch")
             thread.daemon = True
             thread.start()
-        else:
-            self._fetch(*arguments)
-        return asked
+        except Exception as error:  # noqa: BLE001 - handed over to who waits
+            asked.answer.set_exception(error)
 
     def leave(self) -> None:
         """Nobody waits for answers any more."""
@@ -144,11 +171,16 @@ class Neighbours:
                     self._peers.drop(address)
                     raise PeerLost(f"server {address} does not answer ({error})") from None
                 pause = min(2 * pause, _LONGEST_PAUSE)
-        if reply.HasField("error"):
-            failure = decode_error(reply.error, address)
-            if isinstance(failure, SessionUnknown):  # of the other: the client has one with us
-                raise PeerLost(f"server {address} has lost what it held: {failure}")
-            raise failure
+        _verify(reply, address)
+
+
+def _verify(reply: pb.Reply, address: str) -> None:
+    """Raise the error that another server reports."""
+    if reply.HasField("error"):
+        failure = decode_error(reply.error, address)
+        if isinstance(failure, SessionUnknown):  # of the other: the client has one with us
+            raise PeerLost(f"server {address} has lost what it held: {failure}")
+        raise failure
 
 
 class Asked:
@@ -166,6 +198,9 @@ class Asked:
         while not wait_for((self.answer,), _LOOK_SECONDS).done:
             look()
         self.answer.result()
+
+
+_Arguments = tuple[Asked, str, pb.Request, Parts, memoryview]
 
 
 def wait_for_all(asked: Iterable[Asked], look: Callable[[], None]) -> None:

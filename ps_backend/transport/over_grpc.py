@@ -139,6 +139,25 @@ class OverGrpc:
         fetch = self._send(data, _deadline(request))
         return _Later(lambda: _unpack(fetch(), len(data), into))
 
+    def promise(
+        self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
+    ) -> Future[Answer]:
+        """As ``start``, for who looks up while it waits; no thread waits for a small answer."""
+        with self._unless_closed():
+            if _size(request, payload, into) > SMALL_BYTES:
+                return _in_thread(lambda: self.call(request, payload, into))
+            data, future = _message(request, payload), Future[Answer]()
+
+            def came(call: Any) -> None:
+                try:
+                    future.set_result(_unpack(self._from_call(call), len(data), into))
+                except Exception as error:  # noqa: BLE001 - handed over to who waits
+                    future.set_exception(error)
+
+            call = self._unary.future(data, metadata=self._metadata, timeout=_deadline(request))
+            call.add_done_callback(came)
+            return future
+
     def close(self) -> None:
         """End the connection. Idempotent."""
         self._closed = True
