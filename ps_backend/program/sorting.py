@@ -13,7 +13,7 @@ SORT = "sort"
 """The elements of an array, of each column of a table, in order: the first so many.
 
 Outputs: 0, the elements; 1, their indices, equal ones in their order; 2, whether each differs from
-the one before. Parameter: 1 for descending.
+the one before. Parameters: 1 for descending; 1 if -0.0 and 0.0 are equal, and come out as 0.0.
 """
 VALUES, ORDER, STARTS = 0, 1, 2
 
@@ -27,8 +27,8 @@ client.
 
 def _check_sort(types: MovementTypes, params: Params) -> None:
     (source,) = types.inputs
-    if types.operands or len(params) != 1 or params[0] not in (0, 1):
-        raise TypeError("takes one array, and whether it is to descend")
+    if types.operands or len(params) != 2 or not {*params} <= {0, 1}:
+        raise TypeError("takes one array, whether to descend, and whether zeros are equal")
     lengths = set()
     for number, made in types.outputs:
         dtypes = {VALUES: source.dtype.name, ORDER: "int64", STARTS: "bool"}

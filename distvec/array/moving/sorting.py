@@ -93,7 +93,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
 
     Of arrays on the servers, lazy, and of NumPy's. NaN is the largest; of equal elements the first
     ones count. ``ValueError`` unless there are ``k``. Two messages to each server along axis 0, of
-    which each sends ``k`` elements at most.
+    which each sends ``k`` elements at most; floats of a vector come by their indices, in one more.
     """
     if not isinstance(x, Arithmetic):
         return _top_k_of_numpy(np.asarray(x), k, axis, largest)
@@ -107,8 +107,8 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
     if not count:
         shape = (0, *x.shape[1:])
         return tuple(_empty(x, shape, dtype) for dtype in (x.dtype, _INDEX))
-    values, order, _ = moved(x, count, largest)
-    return values, order
+    values, order, _ = moved(x, count, largest, True)
+    return (get_item(x, order) if x.dtype.kind == "f" and x.ndim == 1 else values), order
 
 
 def lexsort(keys: Any, axis: Any = -1) -> Any:
@@ -141,7 +141,7 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
     if _moves(x, over):
         if not len(x):
             return _empty(x, x.shape, dtype)
-        return moved(x, len(x), descending)[number]
+        return moved(x, len(x), descending, number == ORDER)[number]
     graph, node, name = x.session.graph, x.node, _NAMES[number]
     with x.session.holders.lock:
         if node.on_client:
@@ -151,12 +151,15 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
         return x.like(graph.make(f"row_{name}", (node,), made, (int(descending), 1)))
 
 
-def moved(x: Any, length: int, descending: bool) -> list[Any]:
-    """The first elements of ``x`` in order, so many; their indices; where another one begins."""
+def moved(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
+    """The first elements of ``x`` in order, so many; their indices; where another one begins.
+
+    -0.0 comes before 0.0, or they are equal, and come out as 0.0.
+    """
     space = DenseSpace(length)
     dtypes = {VALUES: x.dtype, ORDER: _INDEX, STARTS: _BOOL}
     types = [array_type(space, dtype, x.node.type.row) for dtype in dtypes.values()]
-    return move(SORT, [x], [], types, (int(descending),))
+    return move(SORT, [x], [], types, (int(descending), int(equal_zeros)))
 
 
 def _moves(x: Any, axis: int) -> bool:

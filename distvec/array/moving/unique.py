@@ -82,7 +82,7 @@ def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any
     """The elements of a vector in order, their indices if wanted, and where another one begins."""
     if not len(x):
         return x, zeros_like(x, _INDEX), zeros_like(x, _BOOL)
-    values, order, starts = moved(x, len(x), False)
+    values, order, starts = moved(x, len(x), False, True)
     if not equal_nan and x.dtype.kind == "f":
         starts = elementwise(starts, "logical_or", starts, elementwise(values, "isnan", values))
     return values, order if takes_order else None, starts  # nobody holds what is not wanted

@@ -59,9 +59,21 @@ def sort_with_indices(run: Run, spare: Run, pause: Callable[[], None]) -> Run:
     return run
 
 
-def least(keys: Array, count: int) -> npt.NDArray[np.int64]:
-    """Where the ``count`` least keys are, of equal ones the first; in order of their places."""
-    limit = np.partition(keys, count - 1)[count - 1]
+def number(indices: Array, first: int) -> None:
+    """Write ``first`` and what follows."""
+    for low in range(0, len(indices), _BLOCK):
+        block = indices[low : low + _BLOCK]
+        block[:] = np.arange(first + low, first + low + len(block), dtype=indices.dtype)
+
+
+def least(keys: Array, count: int, spare: Array) -> npt.NDArray[np.int64]:
+    """Where the ``count`` least keys are, of equal ones the first; in order of their places.
+
+    ``spare``: room for as many keys.
+    """
+    np.copyto(spare, keys)
+    spare.partition(count - 1)
+    limit = spare[count - 1]
     below = np.flatnonzero(keys < limit)
     equal = np.flatnonzero(keys == limit)[: count - len(below)]
     return np.sort(np.concatenate((below, equal)))

@@ -46,8 +46,7 @@ class _Rooms:
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
     kept, index = _run_length(phase, phase.here), _index_dtype(phase)
-    equal_zeros = bool({ORDER, STARTS} & phase.wanted)
-    descending = bool(phase.params[0])
+    descending, equal_zeros = map(bool, phase.params)
     sort_part(phase, kept, index, descending=descending, equal_zeros=equal_zeros)
 
 
@@ -70,15 +69,18 @@ def sort_part(
         target = run.part(number * kept, (number + 1) * kept)
         room = target if kept == length else rooms("part", length)
         ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=equal_zeros)
-        places = None if kept == length else sorting.least(room.keys, kept)
-        if places is not None:
+        places = None
+        if kept < length:
+            places = sorting.least(room.keys, kept, rooms("spare", length).keys)
             np.take(room.keys, places, out=target.keys)
         if target.indices is None:
             sorting.sort(target.keys)
         else:
             first, _ = phase.range_of(_source(phase).space)
-            places = np.arange(length) if places is None else places
-            np.add(places, first, out=target.indices, casting="unsafe")
+            if places is None:
+                sorting.number(target.indices, first)
+            else:
+                np.add(places, first, out=target.indices, casting="unsafe")
             made = sorting.sort_with_indices(target, rooms("spare", kept), phase.pause)
             if made is not target:
                 np.copyto(target.keys, made.keys)

@@ -113,6 +113,16 @@ def test_top_k_refuses_more_than_there_are(ps: dv.Session) -> None:
             dv.top_k(x, 4)
 
 
+def test_zeros_keep_their_signs_beside_indices(ps: dv.Session) -> None:
+    x = np.resize([-0.0, 1.0, 0.0], 3000)
+    there = ps.array(x)
+    found, order = np.sort(there), np.argsort(there)
+    best, where = dv.top_k(there, 2500)
+    dv.evaluate(found, order, best, where)
+    assert np.signbit(found.numpy()).sum() == 1000
+    assert best.numpy().tobytes() == x[where.numpy()].tobytes()
+
+
 def test_partitions(ps: dv.Session) -> None:
     x = rng.permutation(3000)
     there = ps.array(x)
@@ -221,7 +231,7 @@ def test_the_first_k_are_few_bytes(ps: dv.Session) -> None:
     ps.counters.reset()
     values, indices = dv.top_k(x, 10)
     dv.evaluate(values, indices)
-    assert ps.counters.messages_per_server == [2, 2]
+    assert ps.counters.messages_per_server == [2, 3]  # the values, zeros with their signs
     assert ps.counters.peer_bytes < 1000
 
 

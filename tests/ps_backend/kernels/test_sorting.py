@@ -98,4 +98,4 @@ def test_the_least_are_the_first_of_equal_ones(drawn, data):
     count = data.draw(st.integers(1, len(drawn)))
     keys = np.array(drawn, np.uint16)
     expected = np.sort(np.argsort(keys, kind="stable")[:count])
-    assert sorting.least(keys, count).tolist() == expected.tolist()
+    assert sorting.least(keys, count, np.empty_like(keys)).tolist() == expected.tolist()
