@@ -12,6 +12,8 @@ PEERS    := $(VENV)/.installed-peers
 PROTOC   := $(VENV)/protoc-1.72.2
 # And this one once PyTorch is, which only tests need.
 TORCH    := $(VENV)/.installed-torch
+# What the array API's conformance suite imports besides.
+SUITE    := $(VENV)/array-api-suite
 # Spark's Java classes as Java maps them, for tests: each driver starts in half the time. Named in
 # tests/conftest.py; without Java there is none.
 CLASSES  := $(VENV)/spark-classes.jsa
@@ -21,10 +23,10 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
 
-.PHONY: help env java demo test stress lint bench pages proto clean
+.PHONY: help env java demo test array-api stress lint bench pages proto clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 env: $(STAMP)  ## Make .venv with everything, in the tested versions
 
@@ -69,6 +71,19 @@ test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by two processes (w
 
 $(CLASSES): $(STAMP)
 	$(PY) -m tests.spark.class_archive $@
+
+$(SUITE): | $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
+	  ndindex pytest-json-report pytest-metadata
+
+array-api: env $(SUITE)  ## The conformance suite that ARRAY_API_TESTS=/path names; ARRAY_API='--max-examples 200'
+	@[ -d "$(ARRAY_API_TESTS)/array_api_tests" ] || { \
+	  echo "ARRAY_API_TESTS=/path must name a checkout of data-apis/array-api-tests, with its submodule" >&2; \
+	  exit 1; }
+	cd $(ARRAY_API_TESTS) && PYTHONPATH=$(CURDIR):$(CURDIR)/$(SUITE) \
+	  ARRAY_API_TESTS_MODULE="exec('from tests.array_api.plugin import namespace; xp = namespace()')" \
+	  $(CURDIR)/$(PY) -m pytest -p tests.array_api.plugin -p no:cacheprovider --numprocesses 2 \
+	  --disable-warnings --xfails-file $(CURDIR)/tests/array_api/xfails.txt $(ARRAY_API) array_api_tests
 
 stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
 	@mkdir -p build

@@ -158,6 +158,9 @@ class ByColumns(NDArrayOperatorsMixin):
         return type(self)(found) if rank == 2 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, ByColumns) and np.ndim(value) == 0:
+            self.table[key.table] = value
+            return
         exchanged, rank = exchanged_key(key, self.shape)
         self.table[exchanged] = flipped(value) if rank == 2 else value
 

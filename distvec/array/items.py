@@ -188,7 +188,8 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
         return
     if _is_one_truth(key):
         if key:
-            set_item(x, Ellipsis, value)
+            has_new_axis = np.ndim(value) > x.ndim and np.shape(value)[0] == 1
+            set_item(x, Ellipsis, value[0] if has_new_axis else value)
         return
     parts = parse(x.shape, _masks_as_they_are(x, key))
     kept = [part for part in parts if not isinstance(part, NewAxis)]

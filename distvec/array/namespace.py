@@ -36,10 +36,10 @@ _MODULES = {
     "min prod std sum var",
     linalg: "matmul tensordot vecdot",
     creation: "empty_like full_like ones_like tril triu zeros_like",
-    data_types: "astype can_cast finfo iinfo isdtype result_type",
 }
 """What each module of the standard's functions gives to the namespace."""
 
+_DATA_TYPES = "astype can_cast finfo iinfo isdtype result_type"
 _OF_SESSION = "arange asarray empty eye from_dlpack full linspace ones zeros"
 
 
@@ -75,6 +75,8 @@ class Namespace:
             for name in names.split():
                 self._take(name, getattr(module, name))
         self._take("evaluate", functions.evaluate)
+        for name in _DATA_TYPES.split():
+            setattr(self, name, getattr(data_types, name))
         self.linalg = SimpleNamespace(
             **{name: of_either(name, getattr(linalg, name)) for name in linalg.__all__}
         )

@@ -112,7 +112,7 @@ def _held(x: Arithmetic, bins: Any) -> Any:
 def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
     """Where the first bin begins and the last one ends."""
     if range is not None:
-        first, last = range
+        first, last = map(_known, range)
         if first > last:
             raise ValueError("max must be larger than min in range parameter.")
         if not (np.isfinite(first) and np.isfinite(last)):
@@ -124,6 +124,12 @@ def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
         if not (np.isfinite(first) and np.isfinite(last)):
             raise ValueError(f"autodetected range of [{first}, {last}] is not finite")
     return (first - 0.5, last + 0.5) if first == last else (first, last)
+
+
+def _known(end: Any) -> Any:
+    """An end of a range: a lazy one is evaluated."""
+    is_lazy = isinstance(end, Arithmetic)
+    return end.session.evaluate_implicitly(end, "an end of a range") if is_lazy else end
 
 
 def _of_one_width(x: Arithmetic, first: Any, last: Any, count: int) -> Bins:
