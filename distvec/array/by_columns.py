@@ -24,6 +24,7 @@ class ByColumns(NDArrayOperatorsMixin):
     __iter__ = None
     ndim = 2
     device = "servers"
+    is_split_by_columns = True
 
     def __init__(self, table: Any) -> None:
         self.table = table

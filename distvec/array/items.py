@@ -24,12 +24,25 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     if _is_one_truth(key):
         all_of_it = reshape(x, (1, *x.shape))
         return all_of_it if key else get_item(all_of_it, slice(0))
-    parts = parse(x.shape, _masks_as_they_are(x, key))
+    parts = _parts(x, key)
     result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
     if any(isinstance(part, NewAxis) for part in parts):
         result = reshape(result, _with_new_axes(result.shape, parts))
     is_basic = not any(isinstance(part, Take | Mask) for part in parts)
     return x.session.window(result) if is_basic and result.ndim and result is not x else result
+
+
+def _parts(x: Arithmetic, key: Any) -> list[Part]:
+    """What ``key`` names, for each axis; a mask that the client keeps where ``x`` is."""
+    parts = parse(x.shape, _masks_as_they_are(x, key))
+    if x.node.on_client:
+        return parts
+    return [
+        Mask(x.session.array(part.mask))
+        if isinstance(part, Mask) and isinstance(part.mask, Handle) and part.mask.node.on_client
+        else part
+        for part in parts
+    ]
 
 
 def _is_one_truth(key: Any) -> bool:
@@ -171,7 +184,9 @@ def _is_all(x: Handle, key: Any) -> bool:
         return not key or _is_all(x, key[0])
     if key is Ellipsis:
         return True
-    return isinstance(key, slice) and key == slice(None) and x.ndim > 0
+    if not isinstance(key, slice) or x.ndim == 0:
+        return False
+    return all(one is None for one in (key.start, key.stop, key.step))  # some may be arrays
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -191,7 +206,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
             has_new_axis = np.ndim(value) > x.ndim and np.shape(value)[0] == 1
             set_item(x, Ellipsis, value[0] if has_new_axis else value)
         return
-    parts = parse(x.shape, _masks_as_they_are(x, key))
+    parts = _parts(x, key)
     kept = [part for part in parts if not isinstance(part, NewAxis)]
     if len(kept) < len(parts) and np.ndim(value):
         raise NotImplementedError(

@@ -100,6 +100,8 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
     """``x OP= other``: the handle stands for the result, in its own dtype."""
 
     def operator(self: H, other: Any) -> H:
+        if getattr(other, "is_split_by_columns", False):
+            other = self.session.array(other)
         with self.turn:
             return _updated(self, elementwise(self, name, self, other), name)
 

@@ -48,9 +48,9 @@ def expand_dims(x: Any, /, axis: Any) -> Any:
 
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:
-    """Backwards along ``axis``, or along all."""
+    """Backwards along ``axis``, or along all; an array of its own, that may be assigned to."""
     check_given("flip", x)
-    return np.flip(x, axis)
+    return np.flip(x, axis).copy()
 
 
 def meshgrid(*arrays: Any, indexing: Any = "xy") -> list[Any]:
