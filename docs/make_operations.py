@@ -60,16 +60,8 @@ own loops, never compiled ones: it takes less memory, not less time. Complex num
 
 ## The array API standard
 
-`x.__array_namespace__()` follows version {version}, as far as ranks 0 and 1 go, with the dtypes
-above: the functions named here, creation, `asarray`, `broadcast_arrays`, `broadcast_to`,
-`reshape` and `squeeze` (`()` and `(1,)`), `isdtype`, `result_type`, `can_cast`, `finfo`, `iinfo`,
-`linalg.vector_norm` and `__array_namespace_info__`. No indexing, sorting, set functions or
-`concat`. The only device is `"servers"`.
-
-`array-api-compat` takes it, and so do SciPy's functions for the array API where
-`SCIPY_ARRAY_API=1` is set before SciPy is imported. For most of `scipy.special` SciPy itself then
-pulls the values to the client, computes there and puts the result back on the servers:
-`ps.implicit_transfers` counts that, and `ps.strict()` refuses it.
+`x.__array_namespace__()` has every function of version {version}, for ranks 0 to 2:
+see [array_api.md](array_api.md).
 """
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.creation import reshape
+from distvec.array.creation import MOST_RANK, reshape
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
@@ -267,6 +267,9 @@ def tensordot(x: A, y: A, /, *, axes: Any = 2) -> Any:
         pairs = [int(k) % x.ndim for k in given[0]], [int(k) % y.ndim for k in given[1]]
     summed = tuple(sorted(zip(*pairs, strict=True)))
     if not summed:
+        if x.ndim + y.ndim > MOST_RANK:
+            rank = x.ndim + y.ndim
+            raise NotImplementedError(f"tensordot: the result has rank {rank}, at most 2; sum more")
         return outer(x, y) if x.ndim == y.ndim == 1 else elementwise(x, "multiply", x, y)
     if len(summed) == 2 or x.ndim == y.ndim == 1:
         return vdot(x, y)

@@ -180,6 +180,8 @@ class Selection(DistArray):
         copy: bool = True,
     ) -> Self:  # fmt: skip
         """The elements in another dtype; lazy."""
+        if not self.selects:
+            return self.made().astype(dtype, order, casting, subok, copy)  # type: ignore[no-any-return]
         return self.of(self.values.astype(dtype, order, casting, subok, copy))
 
     def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:

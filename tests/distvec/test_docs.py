@@ -86,3 +86,8 @@ def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> 
     assert fit == "[0 1 2 3 4 5 6 7] 8"
     assert solved == "0 [0 1 2 3 4 5 6 7] 1"
     assert white == "True"
+
+
+def test_the_page_on_the_array_api_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("array_api.md")
+    assert capsys.readouterr().out.splitlines() == ["[1. 2. 3.] [2 1 1]", "[1. 2. 4. 7.]", "2"]

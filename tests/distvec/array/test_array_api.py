@@ -184,10 +184,27 @@ def test_array_api_compat_knows_the_namespace(ps: dv.Session) -> None:
     assert array_api_compat.is_array_api_obj(x)
     assert array_api_compat.size(x) == 3
     assert array_api_compat.device(x) == "servers"
+    assert array_api_compat.to_device(x, "servers") is x
+
+
+def test_dlpack_exports_copies_that_are_counted(ps: dv.Session) -> None:
+    x = ps.array(FLOATS)
+    before = ps.implicit_transfers
+    np.testing.assert_array_equal(np.from_dlpack(x), FLOATS)
+    assert ps.implicit_transfers == before + 1
+    assert x.__dlpack_device__() == (1, 0)
+    for refused in ({"copy": False}, {"dl_device": (2, 0)}, {"stream": 1}):
+        with pytest.raises(BufferError):
+            x.__dlpack__(**refused)
+    xp = ps.namespace
+    np.testing.assert_array_equal(xp.from_dlpack(INTS).numpy(), INTS)
+    assert xp.from_dlpack(x) is xp.from_dlpack(x, copy=False) is x
+    with pytest.raises(BufferError, match="leave out copy=False"):
+        xp.from_dlpack(INTS, copy=False)
 
 
 SPECIAL = """
-import numpy as np, scipy.special as special
+import numpy as np, scipy.special as special, scipy.stats as stats
 import distvec as dv
 
 host = np.linspace(0.1, 0.9, 7)
@@ -202,6 +219,15 @@ with dv.local(2, in_process=True) as ps:
     before = ps.implicit_transfers
     special.gammaln(ps.array(host))
     assert ps.implicit_transfers == before + 1, "SciPy computes it on the client"
+    before = ps.implicit_transfers
+    table = np.random.default_rng(0).standard_normal((40, 3)) ** 2
+    for name in "gmean skew kurtosis sem tmean variation zscore iqr rankdata".split():
+        function, axis = getattr(stats, name), {} if name == "tmean" else {"axis": 0}
+        found = function(ps.array(table), **axis).numpy()
+        np.testing.assert_allclose(found, function(table, **axis), rtol=1e-12, err_msg=name)
+    found, expected = (stats.ttest_ind(x[:, 0], x[:, 1]) for x in (ps.array(table), table))
+    np.testing.assert_allclose(float(found.pvalue), expected.pvalue, rtol=1e-12)
+    assert ps.implicit_transfers == before, "computed on the servers"
 print("as NumPy")
 """
 

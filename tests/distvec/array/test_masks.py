@@ -265,3 +265,14 @@ def test_pieces(ps: dv.Session, call: Callable[[Any, Any], Any]) -> None:
     if theirs is not None:
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-13)
         assert ours.dtype == theirs.dtype
+
+
+def test_a_selection_changed_after_it_was_put_together_is_what_is_assigned(ps: dv.Session) -> None:
+    x, mask = ps.array([1.0, 2.0, 3.0]), ps.array([True, False, True])
+    added = x[mask] * 10
+    assert added.numpy().tolist() == [10.0, 30.0]
+    x[mask] += added
+    assert x.numpy().tolist() == [11.0, 2.0, 33.0]
+    chosen = x[mask]
+    chosen += added
+    assert chosen.astype(np.int64).numpy().tolist() == [21, 63]
