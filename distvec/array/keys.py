@@ -149,6 +149,11 @@ def _part(one: Any, shape: tuple[int, ...], axis: int) -> Part:
     if isinstance(one, int):
         return At(_in_range(one, length, axis))
     if one.dtype == np.bool_:
+        extents = shape[axis : axis + one.ndim]
+        fits = all(n in (0, k) for n, k in zip(one.shape, extents, strict=True))
+        if one.size == 0 and one.shape != extents and fits:
+            is_of_rows = one.ndim == 1  # as NumPy, a mask of nothing chooses nothing
+            return Take(np.empty(0, np.int64)) if is_of_rows else Mask(np.zeros(extents, np.bool_))
         for place, extent in enumerate(one.shape, axis):
             if extent != shape[place]:
                 raise IndexError(

@@ -276,3 +276,16 @@ def test_a_selection_changed_after_it_was_put_together_is_what_is_assigned(ps: d
     chosen = x[mask]
     chosen += added
     assert chosen.astype(np.int64).numpy().tolist() == [21, 63]
+
+
+def test_a_mask_of_nothing_chooses_nothing(ps: dv.Session) -> None:
+    host = np.arange(6.0).reshape(2, 3)
+    x, v = ps.array(host), ps.array(host[0])
+    none = ps.zeros(0, np.bool_)
+    assert v[none].shape == host[0][np.zeros(0, bool)].shape == (0,)
+    assert x[none].shape == (0, 3)
+    assert x[ps.zeros((0, 3), np.bool_)].shape == host[np.zeros((0, 3), bool)].shape == (0,)
+    v[none] = 7.0
+    np.testing.assert_array_equal(v.numpy(), host[0])
+    with pytest.raises(IndexError, match="did not match"):
+        v[ps.ones(2, np.bool_)]
