@@ -215,11 +215,8 @@ class Transposed(Methods, ByColumns):
         self, func: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any
     ) -> Any:
         """A function whose results along an axis are a table, and the transpose of that here."""
-        if axis is None:
-            raise TypeError(
-                f"numpy.{func.__name__} of a table that is split by columns takes an axis; of all "
-                f"elements in a row: x.numpy() and call it on that"
-            )
+        if axis is None:  # of all elements in a row
+            return func(_by_rows(self), dtype=dtype, out=out, **kwargs)
         (target,) = (None,) if out is None else out if isinstance(out, tuple) else (out,)
         if target is not None and not isinstance(target, Transposed):
             raise TypeError(f"numpy.{func.__name__}: out= must be split by columns as well")

@@ -52,7 +52,7 @@ def _numbers(session: Home, x: Any) -> Any:
     if given.ndim != 1:
         depth = "object of too small depth for" if given.ndim == 0 else "object too deep for"
         raise ValueError(f"{depth} desired array")
-    if not np.can_cast(given.dtype, np.int64, "safe") and given.size:
+    if given.dtype.kind not in "iub" and given.size:
         raise TypeError(
             f"Cannot cast array data from {given.dtype!r} to dtype('int64') according to the rule "
             f"'safe'; write x.astype('int64')"
@@ -73,7 +73,7 @@ def _length(numbers: Any) -> int:
     if numbers.size == 0:
         return 0
     least, greatest = extremes(numbers, "bincount()")
-    if least < 0:
+    if least < 0 or greatest > np.iinfo(np.int64).max:  # as what NumPy counts, that is negative
         raise ValueError("'list' argument must have no negative elements")
     return int(greatest) + 1
 

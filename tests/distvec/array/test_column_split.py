@@ -287,7 +287,7 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "iteration": (lambda ps, x: list(x), TypeError, "not iterable"),
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
     "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
-    "a running sum of all": (lambda ps, x: np.cumsum(x), TypeError, "takes an axis"),
+    "a running sum": (lambda ps, x: np.cumulative_sum(x), ValueError, "``axis`` argument"),
     "a vector": (lambda ps, x: ps.space(3, split="columns").zeros(3), ValueError, r"\(3, k\)"),
     "rows": (lambda ps, x: ps.space(2).zeros((3, 4)), ValueError, "2 rows have others than"),
     "split": (lambda ps, x: ps.space(2, split="column"), ValueError, "'rows' and 'columns'"),
@@ -300,3 +300,10 @@ def test_what_is_refused_says_what_to_type(ps: dv.Session, name: str) -> None:
     table = ps.space(3, split="columns").ones((3, 4))
     with pytest.raises(error, match=said):
         call(ps, table)
+
+
+def test_running_results_of_all_elements_in_a_row(ps: dv.Session) -> None:
+    host = np.arange(8000).reshape(2, 4000) % 13
+    table = ps.array(host.T).T
+    np.testing.assert_array_equal(np.cumsum(table).numpy(), np.cumsum(host))
+    np.testing.assert_array_equal(table.cumsum().numpy(), host.cumsum())

@@ -154,6 +154,11 @@ def test_many_numbers_are_counted_where_they_belong(ps: dv.Session) -> None:
     assert found.numpy().tobytes() == np.bincount(host, weights, 50_000).tobytes()
 
 
+def test_bincount_of_the_widest_integers(ps: dv.Session) -> None:
+    host = np.array([3, 1, 3], np.uint64)
+    np.testing.assert_array_equal(np.bincount(ps.array(host)).numpy(), np.bincount(host))
+
+
 def test_what_bincount_refuses(ps: dv.Session) -> None:
     with pytest.raises(ValueError, match="must have no negative elements"):
         np.bincount(ps.array([1, -1]))
@@ -165,5 +170,7 @@ def test_what_bincount_refuses(ps: dv.Session) -> None:
         np.bincount(ps.array([1, 2]), weights=ps.array([1.0]))
     with pytest.raises(ValueError, match="'minlength' must not be negative"):
         np.bincount(ps.array([1, 2]), minlength=-1)
+    with pytest.raises(ValueError, match="no negative"):
+        np.bincount(ps.array([2**63], dtype="uint64"))
     with ps.strict(), pytest.raises(RuntimeError, match=r"bincount\(\) at .* evaluates"):
         np.bincount(ps.array([3, 4]))
