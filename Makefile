@@ -83,7 +83,7 @@ array-api: env $(SUITE)  ## The conformance suite that ARRAY_API_TESTS=/path nam
 	cd $(ARRAY_API_TESTS) && PYTHONPATH=$(CURDIR):$(CURDIR)/$(SUITE) \
 	  ARRAY_API_TESTS_MODULE="exec('from tests.array_api.plugin import namespace; xp = namespace()')" \
 	  $(CURDIR)/$(PY) -m pytest -p tests.array_api.plugin -p no:cacheprovider --numprocesses 2 \
-	  --disable-warnings --xfails-file $(CURDIR)/tests/array_api/xfails.txt $(ARRAY_API) array_api_tests
+	  -c pytest.ini --rootdir=. --disable-warnings --xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARRAY_API) array_api_tests
 
 stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
 	@mkdir -p build
