@@ -156,11 +156,6 @@ class Template:
         return len(self.programs)
 
     @property
-    def has_views(self) -> bool:
-        """Whether servers read arrays at other slots, and so from each other."""
-        return any(view is not None for sweep in self._all for view in sweep.views)
-
-    @property
     def _all(self) -> list[PlannedSweep]:
         return [sweep for program in self.programs for sweep in program.sweeps]
 

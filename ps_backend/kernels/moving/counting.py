@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ps_backend.kernels.moving.compiler import has_compiler
 
 Array = npt.NDArray[Any]
 
@@ -18,7 +19,7 @@ _SORTED = 1 << 16
 
 def is_compiled(count: int) -> bool:
     """Whether an array of this length is counted by compiled loops."""
-    return count >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
+    return count >= COMPILED_FROM and has_compiler()
 
 
 def count(numbers: Array, counts: Array, *, compiled: bool) -> None:

@@ -7,11 +7,12 @@ registers, where floats would need care.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ps_backend.kernels.moving.compiler import has_compiler
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +22,7 @@ COMPILED_FROM = 1 << 16
 
 def is_worth_compiling(count: int) -> bool:
     """Whether loops over so many elements should be compiled, and can be."""
-    return count >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
+    return count >= COMPILED_FROM and has_compiler()
 
 
 def key_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

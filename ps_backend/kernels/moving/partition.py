@@ -5,13 +5,13 @@ By NumPy's functions for few; by loops compiled once for more, where numba is in
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.moving.compiler import has_compiler
 from ps_backend.kernels.pause import Pause, no_pause
 
 Array = npt.NDArray[Any]
@@ -26,7 +26,7 @@ _PLAIN = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 def is_worth_compiling(count: int) -> bool:
     """Whether compiled loops are used for so many indices."""
-    return count >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
+    return count >= COMPILED_FROM and has_compiler()
 
 
 def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:

@@ -6,9 +6,7 @@ they are written over. The results do not depend on how many blocks are computed
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.moving import scaled
+from ps_backend.kernels.moving.compiler import has_compiler
 from ps_backend.program import recurrences
 from ps_backend.program.scans import Scan
 
@@ -35,16 +34,11 @@ _SIDE_BY_SIDE = 1024
 """Elements of so many short rows are joined to each other side by side."""
 
 
-@cache
-def _has_compiler() -> bool:
-    return importlib.util.find_spec("numba") is not None
-
-
 def _loops(
     elements: int, *arrays: Array, dtypes: frozenset[str] = _FLOATS, least: int | None = None
 ) -> ModuleType | None:
     """The compiled loops, if they are used for such arrays of so many ``elements`` in all."""
-    if elements < (COMPILED_FROM if least is None else least) or not _has_compiler():
+    if elements < (COMPILED_FROM if least is None else least) or not has_compiler():
         return None
     if not dtypes.issuperset(one.dtype.name for one in arrays):
         return None
