@@ -50,7 +50,7 @@ def encode(x: Array, keys: Array, *, descending: bool = False, equal_zeros: bool
         compiled_sorting.encode(bits, keys, sign, infinity, flip, equal_zeros)
         return
     magnitude = bits & ~sign
-    number = np.where(magnitude > infinity, infinity + dtype.type(1), bits)
+    number = np.where(magnitude > infinity, infinity | (infinity >> dtype.type(1)), bits)
     if equal_zeros:
         number[magnitude == 0] = 0
     keys[...] = np.where(number & sign, ~number, number | sign) ^ flip

@@ -52,6 +52,15 @@ def test_keys_are_in_the_order_of_the_elements_and_give_them_back():
 
 
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_every_nan_has_the_bits_of_numpys(kind):
+    x = np.array([np.nan, -np.nan, np.inf - np.inf], kind)
+    back = np.empty_like(x)
+    ordered_keys.decode(encoded(x), back)
+    assert back.tobytes() == np.full(3, np.nan, kind).tobytes()
+
+
+@pytest.mark.usefixtures("engine")
 def test_a_column_of_a_table_has_keys_and_gets_elements():
     table = np.random.default_rng(0).standard_normal((50, 3))
     keys, back = encoded(table[:, 1]), np.empty((50, 2))
