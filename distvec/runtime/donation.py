@@ -39,6 +39,9 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     for position in program.scalars:
         if plan.nodes[position].direct is not None:
             return {}  # an expanded inner product may cancel, and then its vectors are needed
+    views = [view for sweep in program.sweeps for view in sweep.views if view is not None]
+    if any(view.index is not None for view in views):
+        return {}  # an index may be out of range, on one server only
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
     if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
         return {}
@@ -66,8 +69,6 @@ def _fetched(program: PlannedProgram) -> set[int]:
         for position, view in zip(sweep.inputs, sweep.views, strict=True):
             if view is not None:
                 found.add(position)
-                if view.index is not None:
-                    found.add(view.index)
     return found
 
 

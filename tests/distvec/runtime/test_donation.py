@@ -187,6 +187,19 @@ def test_not_where_an_inner_product_may_have_to_be_computed_anew(ps: dv.Session)
     np.testing.assert_allclose(a.numpy(), exact, atol=1e-12)
 
 
+def test_not_where_an_index_may_be_out_of_range(
+    ps: dv.Session, in_place: Callable[[], int]
+) -> None:
+    x, y = make(ps, 2)
+    host_x, host_y, order = x.numpy(), y.numpy(), np.arange(LARGE)[::-1]
+    index = ps.array(order)
+    in_place()
+    y = x[index] + y
+    y.persist()
+    assert in_place() == 0
+    assert (y.numpy() == host_x[order] + host_y).all()
+
+
 def test_small_vectors_are_not_worth_it(ps: dv.Session, in_place: Callable[[], int]) -> None:
     x = ps.array(np.ones(1000))
     x += 1.0
