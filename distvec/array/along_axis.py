@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import broadcast_to, expand_dims, reshape
 from distvec.array.functions import array_among
+from distvec.array.handle import refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping.joining import column_stack
@@ -40,7 +41,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """``numpy.put_along_axis``: the handle stands for another array; lazy."""
-    array_among("put_along_axis", (arr,))
+    refuse_window(array_among("put_along_axis", (arr,)))
     with arr.turn:
         whole, places, over = _aligned(arr, indices, axis)
         given = arr.session.namespace.asarray(values).astype(arr.dtype)

@@ -70,5 +70,5 @@ def _of_numpy(name: str) -> str:
     if isinstance(value, type) and issubclass(value, np.generic):
         return f"dtypes are NumPy's: numpy.{name}"
     if callable(value):
-        return f"the servers do not have it; pull the values: numpy.{name}(x.numpy())"
+        return f"write numpy.{name}(x), which works, or says what to write"
     return f"write numpy.{name}"

@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import filled, reshape
 from distvec.array.functions import array_among
+from distvec.array.handle import refuse_window
 from distvec.array.items import get_item
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic
@@ -47,7 +48,11 @@ def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool
 def sort_in_place(
     x: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
-    """As ``numpy.ndarray.sort``: the array stands for the sorted one."""
+    """As ``numpy.ndarray.sort``: the array stands for the sorted one.
+
+    ``ValueError`` for a slice, as what it is of would not be sorted.
+    """
+    refuse_window(x)
     _check_kind(kind, order, stable)
     if axis is None:
         raise TypeError("'NoneType' object cannot be interpreted as an integer")
