@@ -17,7 +17,7 @@ from distvec.array.exchanged import redistributed
 from distvec.array.functions import apply, where
 from distvec.array.handle import Home, check_session
 from distvec.array.looks import summary
-from distvec.array.moving.scatter import ASSIGN, scattered
+from distvec.array.moving.scatter import ASSIGN, changed
 from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
 from distvec.array.selection import Selection
@@ -109,8 +109,8 @@ class Session(Home):
 
     def scatter(self, x: DistArray, indices: DistArray, values: Any) -> DistArray:
         """As ``Home.scatter``."""
-        changed: DistArray = scattered(x, ASSIGN, indices, values)
-        return changed
+        result: DistArray = changed(x, ASSIGN, indices, values)
+        return result
 
     def window(self, values: DistArray) -> Window:
         """As ``Home.window``."""

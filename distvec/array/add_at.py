@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distvec.array.handle import refuse_window
 from distvec.array.indexing import as_indices, pull, push
 from distvec.array.items import get_item, set_item
-from distvec.array.moving.scatter import WAYS, scattered
+from distvec.array.moving.scatter import WAYS, changed
 from distvec.array.operators import Arithmetic
 
 
@@ -58,7 +58,7 @@ def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any)
     refuse_window(x)
     with x.turn:
         (given,) = values
-        x.assign(scattered(x, function.__name__, indices, given))
+        x.assign(changed(x, function.__name__, indices, given))
 
 
 def _spread(x: Arithmetic, where: npt.NDArray[Any], values: Any) -> npt.NDArray[Any]:

@@ -28,7 +28,7 @@ class Home(Evaluator):
         raise NotImplementedError
 
     def scatter(self, x: Any, indices: Any, values: Any) -> Any:
-        """``x`` with ``values`` at ``indices``, an array on the servers; lazy."""
+        """``x`` with ``values`` at ``indices``, an array on the servers; lazy but for errors."""
         raise NotImplementedError
 
     def window(self, values: Any) -> Any:

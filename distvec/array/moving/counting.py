@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import reductions
 from distvec.array.creation import reshape
 from distvec.array.handle import Home, check_session
 from distvec.array.moving.core import move
+from distvec.array.moving.extremes import extremes
 from distvec.array.moving.scatter import scattered
 from distvec.array.operators import Arithmetic
 from ps_backend.program.counts import COUNT
@@ -76,22 +76,6 @@ def _length(numbers: Any) -> int:
     if least < 0 or greatest > np.iinfo(np.int64).max:  # as what NumPy counts, that is negative
         raise ValueError("'list' argument must have no negative elements")
     return int(greatest) + 1
-
-
-def extremes(x: Any, what: str) -> tuple[Any, Any]:
-    """The least and the greatest element, which ``what`` needs: an implicit evaluation.
-
-    Those of a stored array are known from then on.
-    """
-    session = x.session
-    found: tuple[Any, Any] | None = session.extremes.get(x.node)
-    if found is None:
-        least, greatest = reductions.min(x), reductions.max(x)
-        last = session.evaluate_implicitly(greatest, what)
-        found = session.compute(least)[0].value, last
-        if x.node.known:
-            session.extremes[x.node] = found
-    return found
 
 
 def session_of(first: Any, second: Any, name: str) -> Any:

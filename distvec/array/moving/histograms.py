@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from distvec.array.handle import check_session
 from distvec.array.moving.core import move
-from distvec.array.moving.counting import as_vector, extremes, session_of
+from distvec.array.moving.counting import as_vector, session_of
+from distvec.array.moving.extremes import extremes
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.statistics import std
 from ps_backend.program.counts import HISTOGRAM

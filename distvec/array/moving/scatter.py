@@ -13,11 +13,22 @@ import numpy as np
 from distvec.array.creation import broadcast_to, on_servers, reshape
 from distvec.array.handle import broadcasts, check_session
 from distvec.array.moving.core import move
+from distvec.array.moving.extremes import are_places
 from distvec.array.operators import Arithmetic
 from distvec.graph import shapes
 from ps_backend.program.scatters import ASSIGN, KIND, WAYS
 
-__all__ = ["ASSIGN", "WAYS", "scattered"]
+__all__ = ["ASSIGN", "WAYS", "changed", "scattered"]
+
+
+def changed(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
+    """As ``scattered``, for who changes ``x``: where an index is out of range, which is looked up
+    in one message the first time that ``indices`` are used, the ``IndexError`` comes at once, and
+    ``x`` is what it was."""
+    result = scattered(x, way, indices, values)
+    if not are_places(indices, len(x)):
+        x.session.compute(result)
+    return result
 
 
 def scattered(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:

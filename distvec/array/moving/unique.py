@@ -14,9 +14,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import reshape
 from distvec.array.functions import zeros_like
-from distvec.array.items import get_item, set_item
+from distvec.array.items import get_item
 from distvec.array.moving.counting import as_vector
 from distvec.array.moving.scans import cumulative_sum
+from distvec.array.moving.scatter import ASSIGN, scattered
 from distvec.array.moving.sorting import lexsort, moved
 from distvec.array.operators import elementwise
 from distvec.array.reductions import any as any_of
@@ -102,9 +103,8 @@ def _rows_in_order(x: Any) -> tuple[Any, Any, Any]:
 
 def _inverse(order: Any, starts: Any) -> Any:
     """Of each element the number of what it is."""
-    inverse = zeros_like(order)
-    set_item(inverse, order, cumulative_sum(starts.astype(_INDEX)) - 1)
-    return inverse
+    numbers = cumulative_sum(starts.astype(_INDEX)) - 1
+    return scattered(zeros_like(order), ASSIGN, order, numbers)
 
 
 def _counts(starts: Any) -> Any:
