@@ -69,7 +69,8 @@ class Planner:
         pending = [node for node in pending if node.op not in MOVES]
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
-        if siblings := _siblings(walk.below(goals), pending, goals):
+        if [node for node in walk.nodes if node.op == MOVEMENT]:
+            siblings = _siblings(walk.below(goals), pending, goals)
             walk.add(siblings)
             goals += siblings
         notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)

@@ -171,7 +171,7 @@ def _run(
     def phases(planned: Sequence[PlannedPhase]) -> tuple[MovementCall, ...]:
         return tuple([_phase(executor, plan, one, values, workspaces) for one in planned])
 
-    before, calls = phases(program.before), []
+    before, calls = phases(program.before) if program.before else (), []
     for sweep in program.sweeps:
         for position in sweep.stores:
             node = plan.nodes[position]
@@ -189,7 +189,9 @@ def _run(
                 else (),
             )
         )
-    sent = Program(tuple(calls), before=before, after=phases(program.after))
+    sent = Program(
+        tuple(calls), before=before, after=phases(program.after) if program.after else ()
+    )
     answers = executor.client.run(sent, wait=wait, ended=ended)
     if answers is not None:
         partials, kept = answers[: len(calls)], answers[len(calls) :]
