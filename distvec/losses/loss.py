@@ -1,0 +1,137 @@
+"""What a loss is: parameters, and sums over rows of one process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.rows import Floats, Rows
+
+Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
+"""An array for each parameter, in the order of ``Loss.parameters``."""
+
+
+class Parameter(NamedTuple):
+    """An array that a loss is a function of: one row a feature.
+
+    ``name`` is empty where there is one parameter only, which users then see as a bare array; else
+    they see a dict by names.
+    """
+
+    name: str = ""
+    row: tuple[int, ...] = ()
+    """Shape of what belongs to one feature: () in a vector, (k,) in a table."""
+    takes_intercept: bool = True
+    """Has one more row, the last, in an objective with an intercept."""
+    spread: float = 0.0
+    """Standard deviation of the random values it starts from; 0: it starts from zeros."""
+
+
+class Sums(NamedTuple):
+    """What rows contribute to an objective; the objective is the sum of the values divided by that
+    of the weights."""
+
+    value: float
+    weight: float
+    gradients: Arrays
+    """Of ``value``, by parameter; ``(columns [+ 1], *row)``."""
+
+
+class Loss(ABC):
+    """A loss: a frozen dataclass that pickles. All methods are pure."""
+
+    labels: ClassVar[str] = "real"
+    """Which labels there may be: a key of ``labels.RULES``."""
+    order: ClassVar[str] = ""
+    """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
+    has_products: ClassVar[bool] = False
+    """Whether ``products`` is there."""
+
+    def bind(self, labels: Sequence[float]) -> Loss:
+        """This loss for data with these distinct labels (known for "classes" and "signs")."""
+        return self
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What it is a function of."""
+        return (Parameter(),)
+
+    @abstractmethod
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        """Weighted sums over ``rows``; arrays are ``(columns [+ 1], *row)`` each."""
+
+    def products(
+        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
+    ) -> Arrays:
+        """The Hessian of ``sums(...).value`` at ``arrays`` times ``directions``."""
+        raise NotImplementedError(f"{type(self).__name__} has no products with its Hessian")
+
+    def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
+        """What the model says of each row: ``(rows,)``, or ``(rows, k)`` for k classes."""
+        return rows.margins(arrays[0], intercept=intercept)
+
+
+class PhasedLoss(Loss):
+    """A loss that needs to know something of all rows before it can sum over some of them.
+
+    In each phase every partition (rows that lie together, in the order of ``order``) tells a small
+    array, and is told another one. What it was told in all phases so far goes along.
+    """
+
+    phases: ClassVar[int] = 1
+
+    @abstractmethod
+    def summary(
+        self, phase: int, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+    ) -> Floats:
+        """What these rows tell: a small vector, always of one length."""
+
+    @abstractmethod
+    def merge(self, phase: int, summaries: Sequence[Floats]) -> list[Floats]:
+        """What each partition is told, from the summaries in the order of the partitions."""
+
+    @abstractmethod
+    def sums_told(
+        self, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+    ) -> Sums:
+        """``sums``, given what was told in each phase."""
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        """Over rows that are all there are."""
+        told: list[Floats] = []
+        for phase in range(self.phases):
+            mine = self.summary(phase, rows, arrays, told, intercept=intercept)
+            told.append(self.merge(phase, [mine])[0])
+        return self.sums_told(rows, arrays, told, intercept=intercept)
+
+
+def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:
+    """A bare array, or a dict by names, as arrays in the order of ``parameters``. TypeError."""
+    if len(parameters) == 1 and not parameters[0].name:
+        return (given,)
+    names = [one.name for one in parameters]
+    if not hasattr(given, "keys") or set(given.keys()) != set(names):
+        what = sorted(given.keys()) if hasattr(given, "keys") else type(given).__name__
+        raise TypeError(f"the parameters are a dict with {names}; {what} was given")
+    return tuple(given[name] for name in names)
+
+
+def as_given(arrays: Sequence[Any], parameters: Sequence[Parameter]) -> Any:
+    """The opposite: what users see."""
+    if len(parameters) == 1 and not parameters[0].name:
+        return arrays[0]
+    return {one.name: array for one, array in zip(parameters, arrays, strict=True)}
+
+
+def shape_of(parameter: Parameter, features: int, *, intercept: bool) -> tuple[int, ...]:
+    """The shape of the whole array over so many features."""
+    return (features + (intercept and parameter.takes_intercept), *parameter.row)
+
+
+def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
+    """NumPy zeros for each parameter."""
+    return tuple(np.zeros(shape_of(one, features, intercept=intercept)) for one in loss.parameters)

@@ -1,0 +1,104 @@
+"""Rows in the memory of one process, and the two passes over them that every loss makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Matrix: TypeAlias = "sp.csr_array | npt.NDArray[Any]"
+
+BLOCK_ROWS = 8192
+"""So many rows at a time go through a function of rows: its temporaries stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of features with what goes along; arrays of one element a row, or None.
+
+    ``matrix`` is CSR, or dense (C-contiguous), float64 or float32; all else is float64, ``groups``
+    int64.
+    """
+
+    matrix: Matrix
+    labels: Floats
+    weights: Floats | None = None
+    """None: all 1."""
+    offsets: Floats | None = None
+    """Added to each margin."""
+    groups: Ints | None = None
+    """Rows of a group have one number, and lie together."""
+    events: Floats | None = None
+    """1 where what is waited for came, 0 where it was not seen (survival)."""
+
+    def __len__(self) -> int:
+        return self.labels.size
+
+    def __getitem__(self, part: slice) -> Rows:
+        """Contiguous rows, over the same columns; nothing is copied but CSR's ``indptr``."""
+        return replace(
+            self,
+            matrix=_rows_of(self.matrix, part),
+            labels=self.labels[part],
+            weights=None if self.weights is None else self.weights[part],
+            offsets=None if self.offsets is None else self.offsets[part],
+            groups=None if self.groups is None else self.groups[part],
+            events=None if self.events is None else self.events[part],
+        )
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of the matrix."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the row weights; the number of rows if there are none."""
+        return float(len(self) if self.weights is None else self.weights.sum())
+
+    def margins(self, coefficients: npt.NDArray[Any], *, intercept: bool) -> Floats:
+        """``X w``, with an intercept ``X w[:-1] + w[-1]``, and the offsets.
+
+        ``coefficients``: ``(columns [+ 1],)``, or ``(columns [+ 1], k)`` for k margins a row.
+        Products are in the dtype of the matrix, the result is float64.
+        """
+        local = coefficients.astype(self.matrix.dtype, copy=False)
+        found = self.matrix @ (local[:-1] if intercept else local)
+        margins = np.asarray(found, dtype=np.float64)
+        if intercept:
+            margins += local[-1]
+        if self.offsets is not None:
+            margins += self.offsets if margins.ndim == 1 else self.offsets[:, None]
+        return margins
+
+    def gradient(self, slopes: Floats, *, intercept: bool) -> npt.NDArray[Any]:
+        """``X^T s``, and behind it with an intercept the sum of ``s``: what ``margins`` carries
+        back of the slopes ``(rows,)`` or ``(rows, k)``; in the dtype of the matrix."""
+        dtype = self.matrix.dtype
+        gradient = np.empty((self.columns + intercept, *slopes.shape[1:]), dtype)
+        gradient[: self.columns] = self.matrix.T @ slopes.astype(dtype, copy=False)
+        if intercept:
+            gradient[-1] = slopes.sum(axis=0)
+        return gradient
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """``range(count)`` in slices of ``BLOCK_ROWS``."""
+    for start in range(0, count, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, count))
+
+
+def _rows_of(matrix: Matrix, part: slice) -> Matrix:
+    if isinstance(matrix, np.ndarray):
+        return matrix[part]
+    start, stop, _ = part.indices(matrix.shape[0])
+    ends = matrix.indptr[start : stop + 1]
+    low, high = ends[0], ends[-1]
+    arrays = (matrix.data[low:high], matrix.indices[low:high], ends - low)
+    return sp.csr_array(arrays, shape=(stop - start, matrix.shape[1]), copy=False)
