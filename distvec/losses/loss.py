@@ -48,8 +48,11 @@ class Loss(ABC):
     """Which labels there may be: a key of ``labels.RULES``."""
     order: ClassVar[str] = ""
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
-    has_products: ClassVar[bool] = False
-    """Whether ``products`` is there."""
+
+    @property
+    def has_products(self) -> bool:
+        """Whether ``products`` is there."""
+        return False
 
     def bind(self, labels: Sequence[float]) -> Loss:
         """This loss for data with these distinct labels (known for "classes" and "signs")."""

@@ -1,0 +1,80 @@
+"""A function of margins and labels, block by block of rows; what it gives is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.errors import LossError, raised, row_block
+from distvec.losses.rows import Floats, Rows, blocks
+
+RowFunction: TypeAlias = Callable[[Floats, Floats], tuple[Any, ...]]
+"""Of margins and labels, ``(rows,)`` each, to columns of as many numbers."""
+
+
+def evaluate(
+    function: RowFunction, loss: str, names: Sequence[str], rows: Rows, margins: Floats
+) -> Iterator[tuple[slice, list[Floats]]]:
+    """For each block of rows its columns, times the row weights; ``names`` says what they are.
+
+    Raises LossError, in the name of ``loss``.
+    """
+    for number, part in enumerate(blocks(len(rows))):
+        arguments = _read_only(margins[part]), _read_only(rows.labels[part])
+        try:
+            given = function(*arguments)
+        except Exception as error:
+            raise LossError(loss, row_block(number, part), raised(error)) from error
+        wrong = _why_not(given, names, *arguments, part.start)
+        if wrong:
+            raise LossError(loss, row_block(number, part), wrong)
+        columns = [np.asarray(column, np.float64) for column in given]
+        if rows.weights is not None:
+            columns = [_weighted(column, rows.weights[part]) for column in columns]
+        yield part, columns
+
+
+def _read_only(array: Floats) -> Floats:
+    view = array[:]
+    view.flags.writeable = False
+    return view
+
+
+def _weighted(column: Floats, weights: Floats) -> Floats:
+    """Their products. A row of weight 0 has no say, whatever is there."""
+    products = column * weights
+    if not math.isfinite(products.sum()):
+        products[weights == 0.0] = 0.0
+    return products
+
+
+def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats, start: int) -> str:
+    """Why these cannot be the columns; "" if they can."""
+    wanted = f"it must return ({', '.join(names)}), each of the margins' shape {margins.shape}"
+    if not isinstance(given, tuple) or len(given) != len(names):
+        what = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
+        return f"it returned {what}, but {wanted}"
+    for name, column in zip(names, map(np.asarray, given), strict=True):
+        if column.shape != margins.shape:
+            return f"the {name} have the shape {column.shape}, but {wanted}"
+        if column.dtype.kind not in "fiub":
+            return f"the {name} have the dtype {column.dtype}, but must be real numbers"
+        nan = _first_nan(column, margins)
+        if nan is not None:
+            return (
+                f"the {name} are NaN in row {start + nan:,}, where the margin is "
+                f"{float(margins[nan])!r} and the label {float(labels[nan])!r}"
+            )
+    return ""
+
+
+def _first_nan(column: npt.NDArray[Any], margins: Floats) -> int | None:
+    """Where the first NaN is that a finite margin gave. Infinities are for the solver to judge."""
+    if math.isfinite(column.sum()):
+        return None
+    found = np.flatnonzero(np.isnan(column) & np.isfinite(margins))
+    return int(found[0]) if found.size else None
