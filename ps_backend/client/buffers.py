@@ -1,0 +1,153 @@
+"""What is done with buffers: values that come from the client or go to it, wholly or in part."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.client.programs import Ended
+from ps_backend.client.requests import Messages
+from ps_backend.client.rounds import Rounds
+from ps_backend.client.selection import check_indices
+from ps_backend.limits import MOST_FORCED_BYTES
+from ps_backend.program.spaces import RaggedSpace, Space
+from ps_backend.program.types import ArrayType
+
+
+class Buffers(Rounds):
+    """What a client can ask that concerns arrays by the numbers of their buffers.
+
+    (It stands on rounds: a large push is staged in one.)
+    """
+
+    # --- dense ------------------------------------------------------------------------------------
+
+    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
+        """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
+        self._send(self._requests.write(buffer, space, values), made=[buffer])
+        self.counters.count_vectors(written=1)
+
+    def read(self, buffer: int, type: ArrayType, out: np.ndarray | None = None) -> np.ndarray:
+        """All values of ``buffer``, of shape ``type.shape``. One message a server.
+
+        ``out``: C-contiguous array of that dtype and shape to read into. Raises ``BufferLost``.
+        """
+        kind, shape = type.dtype, type.shape
+        target = np.empty(shape, kind) if out is None else out
+        if target.dtype != kind or target.shape != shape or not target.flags.c_contiguous:
+            raise ValueError(
+                f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
+                f"shape {target.shape}"
+            )
+        self._send(self._requests.read(buffer, type, target), recorded=False)
+        self.counters.count_vectors(read=1)
+        return target
+
+    def read_rows(self, buffer: int, type: ArrayType, start: int, stop: int) -> np.ndarray:
+        """The rows ``start:stop`` of ``buffer``, ``0 <= start <= stop <= length``.
+
+        One message to each server that holds some. Raises ``BufferLost``.
+        """
+        if not 0 <= start <= stop <= type.space.length:
+            raise IndexError(f"rows {start}:{stop} are not within 0:{type.space.length}")
+        found = np.empty((stop - start, *type.row), type.dtype)
+        self._send(self._requests.read_rows(buffer, type, start, stop, found), recorded=False)
+        return found
+
+    # --- sparse -----------------------------------------------------------------------------------
+
+    def gather(self, buffer: int, type: ArrayType, indices: npt.ArrayLike) -> np.ndarray:
+        """The rows of ``buffer`` at ``indices``, shape ``(k, *type.row)``, in their order.
+
+        ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
+        server that holds one of them. Raises ``IndexError``, ``BufferLost``.
+        """
+        return self._gather(buffer, type, indices)
+
+    def _gather(
+        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, *, shared: bool = False
+    ) -> np.ndarray:
+        wanted = check_indices(indices, type.space.length)
+        found = np.empty((len(wanted), *type.row), type.dtype)
+        messages, scattered = self._requests.gather(buffer, type, wanted, found, shared=shared)
+        self._send(messages, recorded=False)
+        for selection, values in scattered:
+            found[selection] = values
+        return found
+
+    def scatter_add(
+        self,
+        source: int,
+        target: int,
+        type: ArrayType,
+        indices: npt.ArrayLike,
+        values: npt.ArrayLike,
+        *,
+        donate: bool,
+        ended: Ended | None = None,
+    ) -> None:
+        """Make ``target``: ``source`` with ``values`` added at ``indices``. One message a server.
+
+        ``indices``: shape ``(k,)``; ``values``: ``(k, *type.row)``; duplicates add up in the order
+        given. ``donate``: the memory of ``source`` is reused and ``source`` ceases to exist; nobody
+        else may be using it. More than 1 MiB for a server then takes two messages, so that one that
+        lacks the memory for it refuses before another has given anything away. ``ended``: as in
+        ``run``.
+        """
+        messages = self._requests.scatter_add(source, target, type, indices, values, donate)
+        large = max(sum(map(len, message.payload)) for message in messages.values())
+        if donate and large > MOST_FORCED_BYTES:
+            messages = self._staged(f"push {target}", messages)
+        self._send(messages, made=[target], ended=ended)
+
+    def _staged(self, round: str, messages: Messages) -> Messages:
+        """Stage the pairs, which a server may refuse; returns the messages without them."""
+        staged, bare = self._requests.in_two_steps(round, messages)
+        try:
+            self._send(staged)
+        except Exception:
+            self.drop_round(round)
+            raise
+        return bare
+
+    # --- masks ------------------------------------------------------------------------------------
+
+    def compress(
+        self,
+        source: int,
+        type: ArrayType,
+        mask: int,
+        target: int,
+        chosen: RaggedSpace,
+        single: bool = False,
+    ) -> None:
+        """Make ``target``, over ``chosen``: the rows of ``source`` where ``mask`` is true.
+
+        ``mask``: a buffer of booleans over the space of ``type``; ``single``: with rows of the same
+        shape, so that it chooses single elements. One message to each server that holds some of it.
+        ``InvalidProgram`` where another number of them is true.
+        """
+        messages = self._requests.by_mask(
+            "compress", source, type, mask, chosen, target=target, single=single
+        )
+        self._send(messages, made=[target])
+        self.counters.count_vectors(read=2, written=1)
+
+    def expand(
+        self,
+        source: int,
+        type: ArrayType,
+        mask: int,
+        values: int,
+        target: int,
+        chosen: RaggedSpace,
+        single: bool = False,
+    ) -> None:
+        """Make ``target``: ``source`` with the rows of ``values``, over ``chosen``, put in order
+        where ``mask`` is true. Messages and errors as of ``compress``.
+        """
+        messages = self._requests.by_mask(
+            "expand", source, type, mask, chosen, values=values, target=target, single=single
+        )
+        self._send(messages, made=[target])
+        self.counters.count_vectors(read=3, written=1)
