@@ -22,8 +22,10 @@ from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from benchmarks.harness import Ratio, Report, Timing, main
-from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
+from benchmarks.logistic import SERVERS, SLOTS
+from benchmarks.logistic_fits import PENALTY
 from benchmarks.spark import start_spark
+from benchmarks.sparse_rows import NONZEROS, synthetic
 from distvec.spark import LogisticLoss, PSContext, run
 from distvec.spark.loops.worker import LoopArray, Worker
 from distvec.spark.objectives.kernels import logistic

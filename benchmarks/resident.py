@@ -14,8 +14,9 @@ from itertools import cycle
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Case, Ratio, Report, Timing, interleaved, main
-from benchmarks.logistic import NONZEROS, SERVERS, synthetic
+from benchmarks.logistic import SERVERS
 from benchmarks.spark import start_spark
+from benchmarks.sparse_rows import NONZEROS, synthetic
 from distvec import DistArray
 from distvec.spark import LogisticLoss, PSContext
 

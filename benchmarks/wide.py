@@ -21,8 +21,10 @@ from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, Table, main
-from benchmarks.logistic import NONZEROS, PENALTY, SERVERS, SLOTS, synthetic
+from benchmarks.logistic import SERVERS, SLOTS
+from benchmarks.logistic_fits import PENALTY
 from benchmarks.spark import start_spark
+from benchmarks.sparse_rows import NONZEROS, synthetic
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS
 
