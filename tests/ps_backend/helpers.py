@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
+import hypothesis.strategies as st
 import numpy as np
 
 from ps_backend.client import Client, SharedArray
@@ -114,6 +115,18 @@ class Faulty:
 
     def close(self) -> None:
         self.inner.close()
+
+
+FAULTS = st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8)
+
+
+def losing(servers: int, faults: list[str]) -> list[Faulty]:
+    """Transports of so many servers, whose next requests with a number meet ``faults``."""
+    left = list(faults)
+    return [
+        Faulty(inner, lambda request: left.pop() if left and request.sequence else "ok")
+        for inner in in_process(servers)
+    ]
 
 
 def ended(pid: int, timeout: float) -> bool:

@@ -20,12 +20,14 @@ from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from tests.ps_backend.helpers import (
+    FAULTS,
     QUICK,
     TOKEN,
     Faulty,
     axpy,
     dot,
     in_process,
+    losing,
     put,
     served,
 )
@@ -60,16 +62,9 @@ def test_a_repeated_addition_counts_once(fault, donate):
         assert sent[0].sequence == sent[1].sequence
 
 
-@given(
-    st.integers(1, 3), st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8)
-)
+@given(st.integers(1, 3), FAULTS)
 def test_any_faults_leave_the_result_right(servers, faults):
-    left = list(faults)
-    transports = [
-        Faulty(t, lambda r: left.pop() if left and r.sequence else "ok")
-        for t in in_process(servers)
-    ]
-    with Client(transports, retry=QUICK) as client:
+    with Client(losing(servers, faults), retry=QUICK) as client:
         x = put(client, SPACE, X)
         expected = X
         for k in range(3):

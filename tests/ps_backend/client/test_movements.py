@@ -20,7 +20,7 @@ from ps_backend.program.types import ValueType, array_type, client_type
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.movements import encode_movement
-from tests.ps_backend.helpers import AXPY, QUICK, Faulty, in_process, put
+from tests.ps_backend.helpers import AXPY, FAULTS, QUICK, losing, put
 from tests.ps_backend.requests import Sender
 
 SPACE = DenseSpace(5000)
@@ -43,16 +43,9 @@ def running_sum(client: Client, x: int) -> int:
     return out
 
 
-@given(
-    st.integers(1, 3), st.lists(st.sampled_from(["ok", "lose request", "lose reply"]), min_size=8)
-)
+@given(st.integers(1, 3), FAULTS)
 def test_each_phase_runs_once_whatever_is_lost(servers, faults):
-    left = list(faults)
-    transports = [
-        Faulty(t, lambda r: left.pop() if left and r.sequence else "ok")
-        for t in in_process(servers)
-    ]
-    with Client(transports, retry=QUICK) as client:
+    with Client(losing(servers, faults), retry=QUICK) as client:
         x = put(client, SPACE, X)
         out = running_sum(client, x)
         assert client.read(out, INTS).tolist() == X.cumsum().tolist()

@@ -8,35 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 
 from ps_backend import kernels
-from ps_backend.client import Client
-from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.in_process import connect_in_process
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.sweep import Program, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.program.views import View
-from tests.ps_backend.helpers import in_process, put
+from tests.ps_backend.helpers import put
 from tests.ps_backend.rows import Rows
-
-F8, BOOL = ValueType("float64"), ValueType("bool")
-DIFFERENCE = Sweep(
-    (F8, F8),
-    (),
-    (Step("subtract", (0, 1), F8),),
-    (2,),
-    (Reduction("sum", (2,)), Reduction("argmax", (2,))),
-)
-"""``a - b``, its sum and the place of its largest element."""
-
-COMBINED = Sweep(
-    (F8, F8),
-    (F8,),
-    (Combination((Link("start", 0), Link("scale", scalar=2), Link("add", 1)), F8),),
-    (3,),
-    (Reduction("sum", (3,)), Reduction("dot", (0, 3))),
-)
-"""``c * a + b``, its sum and its inner product with ``a``."""
+from tests.ps_backend.views import COMBINED, agrees, difference, values, view
 
 LENGTHS = st.one_of(
     st.sampled_from([1023, 1024, 1025, 1026, 2048, 2049, 3073, 5000, 10_000]), st.integers(1, 6000)
@@ -51,33 +30,6 @@ def clients():
     yield made
     for client in made.values():
         client.close()
-
-
-def values(length: int, seed: int = 0, row=()) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((length, *row))
-
-
-def difference(client: Client, a: int, b: int, space: DenseSpace, *views: View | None):
-    """``a - b`` of views, with what its reductions leave."""
-    out = client.new_id()
-    call = SweepCall(DIFFERENCE, space, (a, b), (), (out,), views=views)
-    (partials,) = client.run(Program((call,)))
-    found = client.read(out, array_type(space, float))
-    client.free([out])
-    return found, partials
-
-
-def agrees(client: Client, expected: np.ndarray, found: np.ndarray, partials) -> None:
-    """Same bits, and partial results of all blocks in their order."""
-    assert found.tobytes() == expected.tobytes()
-    sums, best, where = partials
-    space = DenseSpace(len(expected))
-    assert len(sums) == len(best) == space.blocks
-    for block in range(space.blocks):
-        part = expected[block * space.block_size : (block + 1) * space.block_size]
-        assert best[block] == part.max()
-        assert where[block] == block * space.block_size + part.argmax()
-        assert sums[block] == pytest.approx(part.sum(), abs=1e-9)
 
 
 @st.composite
@@ -95,10 +47,6 @@ def slices(draw) -> tuple[int, slice, slice]:
         stop = start + step * count
         cuts.append(slice(start, None if stop < 0 else stop, step))
     return length, *cuts
-
-
-def view(space: DenseSpace, cut: slice) -> View:
-    return View(space, (), cut.start, cut.step)
 
 
 @settings(max_examples=60, deadline=None)
@@ -234,57 +182,6 @@ def test_nothing(clients):
         agrees(client, -values(5000), *difference(client, e, a, space, spread, None))
 
 
-def test_neighbours_exchange_one_element_at_a_border(clients):
-    x = values(10_240)
-    space, over = DenseSpace(len(x)), DenseSpace(len(x) - 1)
-    for servers in (1, 2, 3, 7):
-        client = clients[servers]
-        a = put(client, space, x)
-        client.counters.reset()
-        difference(client, a, a, over, view(space, slice(1, None, 1)), view(space, slice(0, -1, 1)))
-        assert client.counters.peer_messages == servers - 1
-        assert client.counters.peer_bytes == 8 * (servers - 1)
-        client.counters.reset()
-        difference(client, a, a, space, None, None)
-        assert client.counters.peer_messages == 0
-
-
-def test_one_message_to_each_neighbour_for_all_views(clients):
-    """Second differences of two vectors, in two sweeps."""
-    client, space, over = clients[3], DenseSpace(10_240), DenseSpace(10_238)
-    a, b = put(client, space, values(10_240)), put(client, space, values(10_240, 1))
-    calls = tuple(
-        SweepCall(
-            DIFFERENCE,
-            over,
-            (one, one),
-            (),
-            (client.new_id(),),
-            views=(View(space, (), 2), View(space, (), 1)),
-        )
-        for one in (a, b)
-    )
-    client.counters.reset()
-    client.run(Program(calls))
-    assert (client.counters.peer_messages, client.counters.peer_bytes) == (2, 2 * 2 * 24)
-
-
-def test_far_slices_come_piece_by_piece_within_the_budget(clients):
-    """Half of a vector from the other server, by far more than is fetched at once."""
-    length = 3_000_000
-    x = values(length)
-    space, over = DenseSpace(length), DenseSpace(length // 2)
-    with connect_in_process(2, memory=40 << 20) as client:
-        a = put(client, space, x)
-        expected = x[length // 2 :] - x[: length // 2]
-        cuts = view(space, slice(length // 2, None, 1)), view(space, slice(0, length // 2, 1))
-        found, _ = difference(client, a, a, over, *cuts)
-        assert found.tobytes() == expected.tobytes()
-        assert client.counters.peer_messages >= 4
-        peak = max(server.peak for server in client.status())
-        assert peak < 8 * length // 2 + 8 * length // 4 + (16 << 20)
-
-
 @pytest.mark.parametrize("kind", ["slice", "strided", "spread", "index", "reshape"])
 def test_over_grpc(connect, kind):
     """Bulk and single elements, on servers that fetch from each other at once."""
@@ -315,93 +212,6 @@ def test_over_grpc(connect, kind):
     assert client.counters.peer_bytes > 0
 
 
-def test_what_is_refused():
-    with connect_in_process(2) as client:
-        space, small = DenseSpace(5000), DenseSpace(100)
-        a, b = put(client, space, values(5000)), put(client, small, values(100))
-        i = put(client, small, np.arange(100))
-        out = client.new_id()
-
-        def refused(match, first, *, over=small, inputs=(a, b), kind=InvalidProgram, **more):
-            call = SweepCall(DIFFERENCE, over, inputs, (), (out,), views=(first, None), **more)
-            with pytest.raises(kind, match=match):
-                client.run(Program((call,)))
-
-        for one in (
-            View(space, (), 4901),
-            View(space, (), -1),
-            View(space, (), 98, -1),
-            View(space, (), 0, 51),
-            View(space, (), 0, 0),
-            View(space, (3,), 0),
-            View(space, (), 0, 0, spread=True),
-            View(DenseSpace(0)),
-            View(space, (), 1, index=i),
-        ):
-            if one.row == (3,):
-                refused("not float64", one)
-            else:
-                refused("views stay within their buffers", one)
-        refused("float64 over .* length 5000", View(DenseSpace(5000, 1)))
-        refused("float64 over .* length 5000", View(DenseSpace(4000)))
-        refused("not here", View(space), inputs=(77, b), kind=BufferLost)
-        refused("not here", View(space, index=77), kind=BufferLost)
-        refused("not int64", View(space, index=b))
-        refused("made or given away", View(space), donors=(a,), inputs=(a, a), over=space)
-        refused("indices where memory", View(space, index=i), donors=(b,))
-        program = Program(
-            (
-                SweepCall(DIFFERENCE, space, (a, a), (), (out,)),
-                SweepCall(
-                    DIFFERENCE, small, (out, b), (), (client.new_id(),), views=(View(space), None)
-                ),
-            )
-        )
-        with pytest.raises(InvalidProgram, match=f"buffer {out} is read through a view, and made"):
-            client.run(program)
-        far = put(client, small, np.where(np.arange(100) == 7, 5000, 3))
-        refused(
-            "index 5000 is out of range for length 5000", View(space, index=far), kind=IndexError
-        )
-        found, _ = difference(client, a, b, small, View(space, (), 50), None)
-        assert found.tobytes() == (values(5000)[50:150] - values(100)).tobytes()
-        assert sum(server.buffers for server in client.status()) == 2 * 1 + 3
-
-
-def test_a_program_with_views_is_awaited():
-    """Also where nobody asks for it; what went before has ended when it begins."""
-    with connect_in_process(2) as client:
-        space, over = DenseSpace(5000), DenseSpace(4999)
-        a, heard = put(client, space, values(5000)), []
-        call = SweepCall(
-            DIFFERENCE,
-            over,
-            (a, a),
-            (),
-            (client.new_id(),),
-            views=(View(space, (), 1), View(space)),
-        )
-        client.run(Program((call,), frees=(a,)), wait=False, ended=heard.append)
-        assert heard == [None]
-        client.run(Program((call,)), wait=False, ended=heard.append)
-        assert isinstance(heard[1], InvalidProgram | BufferLost)
-        with pytest.raises((InvalidProgram, BufferLost)):
-            client.run(Program((call,)), wait=False)
-
-
-def test_a_source_lost_on_another_server():
-    transports = in_process(2)
-    with Client(transports) as client:
-        space, over = DenseSpace(5000), DenseSpace(4999)
-        a = put(client, space, values(5000))
-        transports[1].service.sessions.get(client.session).store.free([a])
-        views = View(space, (), 1), View(space)
-        call = SweepCall(DIFFERENCE, over, (a, a), (), (client.new_id(),), views=views)
-        with pytest.raises(BufferLost, match=f"buffer {a} is not here.*in-process:1"):
-            client.run(Program((call,)))
-        assert [server.buffers for server in client.status()] == [1, 0]
-
-
 @pytest.mark.parametrize("engine", ["numba", "mixed"])
 def test_compiled_kernels_over_runs_of_blocks(monkeypatch, engine):
     """Bits of their sums as over stored arrays: slices that begin anywhere, and batches."""
@@ -427,30 +237,3 @@ def test_compiled_kernels_over_runs_of_blocks(monkeypatch, engine):
                 assert first == second
                 found.append(first)
     assert found[:3] == found[3:6] == found[6:]
-
-
-def test_an_assignment_takes_over_the_memory_of_the_array():
-    """``x[1::2] = v`` where nobody else holds ``x``, in batches and over the border."""
-    length = 400_001
-    x, v, where = values(length), values(length // 2, 1), np.zeros(length, bool)
-    where[1::2] = True
-    sweep = Sweep((BOOL, F8, F8), (), (Step("where", (0, 1, 2), F8),), (3,), ())
-    space, source = DenseSpace(length), DenseSpace(len(v))
-    with connect_in_process(3, memory=1 << 26) as client:
-        m, a, b = (
-            put(client, over, one) for over, one in ((space, where), (space, x), (source, v))
-        )
-        call = SweepCall(
-            sweep,
-            space,
-            (m, b, a),
-            (),
-            (out := client.new_id(),),
-            (a,),
-            (None, View(source, (), 1, 2, spread=True), None),
-        )
-        used = sum(server.used for server in client.status())
-        client.run(Program((call,)))
-        assert sum(server.used for server in client.status()) < used + 65536
-        x[1::2] = v
-        assert client.read(out, array_type(space, float)).tobytes() == x.tobytes()
