@@ -1,2 +1,40 @@
 """What an objective sums over rows: losses as small values, on NumPy and SciPy arrays of one
 process. Which rows there are, and where the parameters live, is the business of the objectives."""
+
+from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
+from distvec.losses.counts import Gamma, Poisson, Tweedie
+from distvec.losses.errors import LossError
+from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
+from distvec.losses.regression import (
+    Absolute,
+    EpsilonInsensitive,
+    Huber,
+    Quantile,
+    Squared,
+    SquaredEpsilonInsensitive,
+)
+from distvec.losses.row_loss import RowLoss
+from distvec.losses.rows import Rows
+
+__all__ = [
+    "Absolute",
+    "EpsilonInsensitive",
+    "Gamma",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "LossError",
+    "ModifiedHuber",
+    "Parameter",
+    "PhasedLoss",
+    "Poisson",
+    "Quantile",
+    "RowLoss",
+    "Rows",
+    "Squared",
+    "SquaredEpsilonInsensitive",
+    "SquaredHinge",
+    "Sums",
+    "Tweedie",
+]

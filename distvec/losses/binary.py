@@ -1,4 +1,4 @@
-"""Losses of two classes: labels are +1 and -1, a margin is how sure the model is of +1."""
+"""Losses of two classes: a label ``y`` is +1 or -1, a margin ``m`` how sure the model is of +1."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from distvec.losses.checks import check_smoothing
+from distvec.losses.kink import kink_curvature, kinked
 from distvec.losses.row_loss import RowLoss
 from distvec.losses.rows import Floats
 
@@ -22,7 +24,7 @@ class Logistic(RowLoss):
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes; relative errors are a few units of rounding, however far out."""
+        """Values and slopes; a few roundings off, however far out."""
         against = -labels * margins
         decay = np.exp(-np.abs(against))
         values = np.maximum(against, 0.0)
@@ -37,3 +39,67 @@ class Logistic(RowLoss):
         """``p (1 - p)`` with the probability ``p`` of a class."""
         decay = np.exp(-np.abs(margins))
         return decay / np.square(1.0 + decay)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hinge(RowLoss):
+    """``max(0, 1 - y m)``: support vector machines. Convex; the subgradient at ``y m = 1`` is 0.
+
+    With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(1 - y m)^2 / (2 g)`` for
+    ``1 - g < y m < 1`` and linear with slope -1 beyond (Shalev-Shwartz and Zhang 2013, section 4).
+    """
+
+    labels: ClassVar[str] = "signs"
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_smoothing(self)
+
+    @property
+    def has_products(self) -> bool:
+        """Where it is smooth."""
+        return self.smoothing > 0.0
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Values and slopes."""
+        short = np.maximum(1.0 - labels * margins, 0.0)
+        values, slopes = kinked(short, 0.0, 1.0, self.smoothing)
+        return values, -labels * slopes
+
+    def curvature(self, margins: Floats, labels: Floats) -> Floats:
+        """1/g where it is quadratic, else 0."""
+        return kink_curvature(1.0 - labels * margins, 0.0, 1.0, self.smoothing)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(RowLoss):
+    """``max(0, 1 - y m)^2``. Convex; its gradient is continuous, its curvature is not."""
+
+    labels: ClassVar[str] = "signs"
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Values and slopes."""
+        short = np.maximum(1.0 - labels * margins, 0.0)
+        return np.square(short), -2.0 * labels * short
+
+    def curvature(self, margins: Floats, labels: Floats) -> Floats:
+        """2 where ``y m < 1``, else 0: a generalised second derivative."""
+        return np.where(labels * margins < 1.0, 2.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ModifiedHuber(RowLoss):
+    """``max(0, 1 - y m)^2`` where ``y m >= -1``, and ``-4 y m`` below. Convex; its gradient is
+    continuous, and bounded: wrong labels weigh less than in the squared hinge (Zhang 2004)."""
+
+    labels: ClassVar[str] = "signs"
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Values and slopes."""
+        short = np.maximum(1.0 - labels * margins, 0.0)
+        near = np.minimum(short, 2.0)
+        return near * (2.0 * short - near), -2.0 * labels * near
+
+    def curvature(self, margins: Floats, labels: Floats) -> Floats:
+        """2 where ``-1 < y m < 1``, else 0: a generalised second derivative."""
+        return np.where(np.abs(margins) < 1.0, 2.0, 0.0)

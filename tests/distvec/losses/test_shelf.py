@@ -1,0 +1,123 @@
+"""Each loss against its formula in 60 digits: rows however far out, and sums over rows."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distvec import losses
+from tests.distvec.losses.sixty_digits import DIGITS, exact
+
+SHELF = [
+    losses.Logistic(),
+    losses.Hinge(),
+    losses.Hinge(smoothing=0.5),
+    losses.SquaredHinge(),
+    losses.ModifiedHuber(),
+    losses.Squared(),
+    losses.Absolute(),
+    losses.Absolute(smoothing=0.1),
+    losses.Huber(threshold=1.35),
+    losses.Quantile(quantile=0.9),
+    losses.Quantile(quantile=0.25, smoothing=0.01),
+    losses.EpsilonInsensitive(epsilon=0.25),
+    losses.EpsilonInsensitive(epsilon=0.5, smoothing=2.0),
+    losses.SquaredEpsilonInsensitive(epsilon=0.25),
+    losses.Poisson(),
+    losses.Gamma(),
+    losses.Tweedie(power=1.5),
+    losses.Tweedie(power=1.0625),
+]
+
+LABELS = {
+    "signs": st.sampled_from([-1.0, 1.0]),
+    "real": st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -0.5]),
+    "counts": st.sampled_from([0.0, 1.0, 3.0]) | st.floats(0.0, 1e6),
+    "positive": st.floats(1e-6, 1e6),
+}
+
+EPSILON = Decimal(2.0**-53)
+LARGEST = Decimal(np.finfo(float).max)
+
+every_loss = pytest.mark.parametrize("loss", SHELF, ids=repr)
+
+
+@st.composite
+def rows(draw, loss, farthest=1e300):
+    """A margin and a label, often near where something bends."""
+    label = draw(LABELS[loss.labels])
+    near = [float(kink) for kink in exact(loss, 0.0, label).kinks] or [label, 0.0]
+    places = st.sampled_from(near).flatmap(lambda at: st.just(at) | st.floats(at - 1e-3, at + 1e-3))
+    return draw(places | st.floats(-50, 50) | st.floats(-farthest, farthest)), label
+
+
+def agrees(found, expected, allowed):
+    """Whether a float is within ``allowed``; of what floats cannot hold, infinity is right."""
+    if abs(expected) > LARGEST / 4 and math.isinf(found):
+        return (found > 0) == (expected > 0)
+    return abs(Decimal(found) - expected) <= allowed + Decimal("5e-324")
+
+
+@every_loss
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_a_row(loss, data):
+    margin, label = data.draw(rows(loss))
+    expected = exact(loss, margin, label)
+    with np.errstate(all="ignore"):
+        (value,), (slope,) = loss.row(np.array([margin]), np.array([label]))
+    with localcontext(DIGITS):
+        # Margins, labels and residuals are rounded, to these units; the logistic loss has none.
+        moved = EPSILON * (1 + abs(Decimal(margin)) + abs(Decimal(label)))
+        moved = 4 * moved if loss.labels == "real" or expected.kinks else Decimal(0)
+        terms = [EPSILON * term for term in expected.terms]
+        in_value = 8 * (EPSILON * abs(expected.value) + terms[0]) + moved * abs(expected.slope)
+        assert agrees(value, expected.value, in_value + moved**2)
+        is_near = any(abs(Decimal(margin) - kink) <= moved for kink in expected.kinks)
+        if Decimal(margin) in expected.kinks and not loss.has_products:
+            assert slope == expected.slope  # the subgradient that is documented
+        elif not is_near:
+            in_slope = 8 * (EPSILON * abs(expected.slope) + terms[1])
+            assert agrees(slope, expected.slope, in_slope + moved * expected.curvature)
+        if loss.has_products and not is_near:
+            with np.errstate(all="ignore"):
+                (curvature,) = loss.curvature(np.array([margin]), np.array([label]))
+            assert agrees(curvature, expected.curvature, 8 * EPSILON * expected.curvature)
+
+
+@every_loss
+def test_no_value_is_nan_however_far_out(loss):
+    labels = {"signs": [-1.0, 1.0], "real": [-1e12, 0.0, 1.0], "positive": [1e-12, 1e12]}
+    for label in labels.get(loss.labels, [0.0, 1.0, 1e12]):
+        margins = np.array([-np.inf, -1e300, 1e300, np.inf])
+        with np.errstate(all="ignore"):
+            values, slopes = loss.row(margins, np.full(4, label))
+        assert not np.isnan(values).any() and not np.isnan(slopes).any()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: losses.Huber(threshold=0.0), r"Huber\(threshold=0\.0\): must be a number above 0"),
+        (lambda: losses.Hinge(smoothing=-1.0), r"Hinge\(smoothing=-1\.0\): must be .* at least 0"),
+        (lambda: losses.Quantile(quantile=1.0), "above 0 and below 1"),
+        (lambda: losses.EpsilonInsensitive(epsilon=math.nan), "of at least 0"),
+        (lambda: losses.SquaredEpsilonInsensitive(epsilon=-0.5), "of at least 0"),
+        (lambda: losses.Tweedie(power=2.0), r"for 1 write Poisson\(\), for 2 Gamma\(\)"),
+    ],
+)
+def test_what_a_loss_cannot_be_made_with(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.Absolute(), losses.Quantile()], ids=repr)
+def test_a_kink_has_no_curvature(loss):
+    assert not loss.has_products
+    with pytest.raises(NotImplementedError, match="give it smoothing="):
+        loss.curvature(np.zeros(1), np.ones(1))
