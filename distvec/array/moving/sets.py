@@ -38,7 +38,7 @@ def isin(
     if tested.size == 0:
         found = full_like(x, False, _BOOL)
     elif isinstance(tested, Arithmetic) and not tested.node.on_client:
-        found = _among_sorted(x, tested)
+        found = _in_one_dtype(x, tested, _among_sorted)
     else:
         found = _among_few(x, np.unique(small(tested)))
     return elementwise(x, "logical_not", found) if invert else found
@@ -46,8 +46,7 @@ def isin(
 
 def _among_few(x: Any, values: Any) -> Any:
     if len(values) > _FEW:
-        common = check_dtype(np.result_type(x.dtype, values.dtype))
-        return looked_up(x.astype(common), "is_member", _BOOL, [values.astype(common)])
+        return _in_one_dtype(x, values, _among_listed)
     found = None
     for value in values:
         equal = elementwise(x, "equal", x, value)
@@ -55,10 +54,26 @@ def _among_few(x: Any, values: Any) -> Any:
     return found
 
 
+def _in_one_dtype(x: Any, tested: Any, among: Callable[[Any, Any], Any]) -> Any:
+    """``among`` of both in the dtype that they have in common.
+
+    Of signed and unsigned integers NumPy says that this is float64, which does not tell the large
+    ones apart. They are compared as unsigned ones, where ``x`` is what both dtypes have.
+    """
+    common = np.result_type(x.dtype, tested.dtype)
+    if common.kind != "f" or x.dtype.kind + tested.dtype.kind not in ("iu", "ui"):
+        kind = check_dtype(common)
+        return among(x.astype(kind), tested.astype(kind))
+    in_both = x >= 0 if x.dtype.kind == "i" else x <= np.iinfo(tested.dtype).max
+    return in_both & among(x.astype(np.uint64), tested.astype(np.uint64))
+
+
+def _among_listed(x: Any, values: Any) -> Any:
+    return looked_up(x, "is_member", _BOOL, [np.sort(values)])
+
+
 def _among_sorted(x: Any, tested: Any) -> Any:
-    common = check_dtype(np.result_type(x.dtype, tested.dtype))
-    flat = as_vector(x.session, x).astype(common)
-    ordered = sort(as_vector(x.session, tested).astype(common))
+    flat, ordered = as_vector(x.session, x), sort(as_vector(x.session, tested))
     place = elementwise(flat, "minimum", searchsorted(ordered, flat), len(ordered) - 1)
     found = apply("equal", get_item(ordered, place), flat)
     return found if x.ndim == 1 else reshape(found, x.shape)
@@ -69,14 +84,17 @@ def intersect1d(
 ) -> Any:
     """What both have, sorted, each once; with ``return_indices`` where it is first in each."""
     ar1, ar2 = _vector(ar1, ar2), _vector(ar2, ar1)
+    kind = check_dtype(np.result_type(ar1.dtype, ar2.dtype))
     if not return_indices:
         first, second = _once(ar1), _once(ar2)
-        return get_item(first, isin(first, second))
+        return get_item(first, isin(first, second)).astype(kind)
     first, where = _once(ar1, return_index=True)
     second, there = _once(ar2, return_index=True)
     mask = isin(first, second)
     common = get_item(first, mask)
-    return common, get_item(where, mask), get_item(there, searchsorted(second, common))
+    wanted = common if common.dtype.kind == "f" else common.astype(second.dtype)
+    places = get_item(there, searchsorted(second, wanted))
+    return common.astype(kind), get_item(where, mask), places
 
 
 def union1d(ar1: Any, ar2: Any) -> Any:

@@ -42,6 +42,44 @@ def test_as_numpy(
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
+@pytest.mark.parametrize(
+    "dtypes", [("i4", "i8"), ("f4", "f8"), ("i8", "f4"), ("?", "i8"), ("u8", "i8")]
+)
+@pytest.mark.parametrize("also", [False, True])
+def test_what_both_have_is_of_their_common_dtype(
+    ps: dv.Session, dtypes: tuple[str, str], also: bool
+) -> None:
+    a, b = np.array([0, 1, 5]).astype(dtypes[0]), np.array([1, 5, 9]).astype(dtypes[1])
+    found = np.intersect1d(ps.array(a), ps.array(b), return_indices=also)
+    expected = np.intersect1d(a, b, return_indices=also)
+    common, of_numpy = (found[0], expected[0]) if also else (found, expected)
+    assert common.dtype == of_numpy.dtype
+    np.testing.assert_array_equal(common.numpy(), of_numpy)
+
+
+SIGNED = np.array([0, -1, 1 - 2**63, 2**53, 2**53 + 1, 2**53 + 2, 2**63 - 1], np.int64)
+UNSIGNED = np.array([0, 2**53 + 1, 2**63, 2**64 - 1, 2**64 - 2, 2**63 + 1], np.uint64)
+
+
+@pytest.mark.parametrize("tested_on_client", [False, True])
+@pytest.mark.parametrize("more", [0, 20])
+@pytest.mark.parametrize(("a", "b"), [(SIGNED, UNSIGNED), (UNSIGNED, SIGNED)])
+def test_large_integers_are_compared_as_integers(
+    ps: dv.Session, a: Any, b: Any, more: int, tested_on_client: bool
+) -> None:
+    """Signed and unsigned ones have float64 in common, which does not tell them apart."""
+    b = np.concatenate((b, np.arange(100, 100 + more, dtype=b.dtype)))
+    expected = [one in set(b.tolist()) for one in a.tolist()]
+    found = np.isin(ps.array(a), b if tested_on_client else ps.array(b))
+    assert found.tolist() == expected
+    _, ours, theirs = np.intersect1d(ps.array(a), ps.array(b), return_indices=True)
+    assert a[ours.numpy()].tolist() == sorted(one for one in a.tolist() if one in b.tolist())
+    assert b[theirs.numpy()].tolist() == a[ours.numpy()].tolist()
+    assert np.setdiff1d(ps.array(a), ps.array(b)).tolist() == sorted(
+        one for one, among in zip(a.tolist(), expected, strict=True) if not among
+    )
+
+
 def test_where_what_both_have_is_first(ps: dv.Session) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 90, 3000), rng.integers(50, 200, 2000)
