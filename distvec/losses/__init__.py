@@ -15,6 +15,7 @@ from distvec.losses.regression import (
 )
 from distvec.losses.row_loss import RowLoss
 from distvec.losses.rows import Rows
+from distvec.losses.softmax import Softmax
 
 __all__ = [
     "Absolute",
@@ -32,6 +33,7 @@ __all__ = [
     "Quantile",
     "RowLoss",
     "Rows",
+    "Softmax",
     "Squared",
     "SquaredEpsilonInsensitive",
     "SquaredHinge",

@@ -33,23 +33,28 @@ def evaluate(
         if wrong:
             raise LossError(loss, row_block(number, part), wrong)
         columns = [np.asarray(column, np.float64) for column in given]
-        if rows.weights is not None:
-            columns = [_weighted(column, rows.weights[part]) for column in columns]
-        yield part, columns
+        yield part, [weighted(column, weights_of(rows, part)) for column in columns]
+
+
+def weights_of(rows: Rows, part: slice) -> Floats | None:
+    """Of some of the rows; None: all 1."""
+    return None if rows.weights is None else rows.weights[part]
+
+
+def weighted(values: Floats, weights: Floats | None) -> Floats:
+    """Their products, ``(..., rows)``. A row of weight 0 has no say, whatever is there."""
+    if weights is None:
+        return values
+    products = values * weights
+    if not math.isfinite(products.sum()):
+        products[..., weights == 0.0] = 0.0
+    return products
 
 
 def _read_only(array: Floats) -> Floats:
     view = array[:]
     view.flags.writeable = False
     return view
-
-
-def _weighted(column: Floats, weights: Floats) -> Floats:
-    """Their products. A row of weight 0 has no say, whatever is there."""
-    products = column * weights
-    if not math.isfinite(products.sum()):
-        products[weights == 0.0] = 0.0
-    return products
 
 
 def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats, start: int) -> str:

@@ -1,0 +1,161 @@
+"""Multinomial logistic regression: a table of one column a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums
+from distvec.losses.row_blocks import weighted, weights_of
+from distvec.losses.row_loss import total
+from distvec.losses.rows import Floats, Rows, blocks
+
+_Places: TypeAlias = npt.NDArray[np.intp]
+
+_LARGEST_PIECE = 1 << 24
+"""So many margins (128 MiB) are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """``sum c (ln sum_k exp(m_k) - m_y)``: the negative log-likelihood of one class out of K.
+
+    Labels ``y`` are the numbers of classes, 0 to ``classes - 1``; a row has a margin for each,
+    ``m = x W [+ intercepts]``. The parameter is the table ``W``, ``(features [+ 1], K)``. Convex
+    and smooth, and the same for ``W`` plus any column in all its columns: of the optima, an l2
+    penalty takes the one whose rows have the sum 0. An offset, the same for all classes, cancels
+    out.
+
+    ``classes`` may be left out where the labels of all rows are known: it is the largest, plus 1.
+    """
+
+    classes: int | None = None
+    labels: ClassVar[str] = "classes"
+
+    def __post_init__(self) -> None:
+        if self.classes is not None and self.classes < 1:
+            raise ValueError(f"classes={self.classes}; there must be at least one")
+
+    def bind(self, labels: Sequence[float]) -> Softmax:
+        """With as many classes as the largest of ``labels`` says, unless it has been told.
+
+        ValueError for labels that are none, or too large.
+        """
+        found = np.asarray(labels, dtype=np.float64)
+        _checked(found, np.inf if self.classes is None else self.classes)
+        if self.classes is not None:
+            return self
+        return replace(self, classes=int(found.max(initial=0.0)) + 1)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """One table of a column a class."""
+        return (Parameter(row=(self._count,)),)
+
+    @property
+    def has_products(self) -> bool:
+        """There are."""
+        return True
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        """Two passes over the matrix, and over ``(rows, K)`` margins by blocks of rows."""
+        values: list[float] = []
+        gradient = np.zeros_like(arrays[0], dtype=rows.matrix.dtype)
+        with np.errstate(all="ignore"):
+            for piece in self._pieces(rows):
+                slopes = piece.margins(arrays[0], intercept=intercept)
+                classes = _checked(piece.labels, self._count)
+                for part in blocks(len(piece)):
+                    weights = weights_of(piece, part)
+                    values.append(_to_slopes(slopes[part], classes[part], weights))
+                gradient += piece.gradient(slopes, intercept=intercept)
+        return Sums(total(values), rows.weight_sum, (gradient,))
+
+    def products(
+        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
+    ) -> Arrays:
+        """``X^T (c P (D - sum_k P D))`` with probabilities ``P`` and ``D = X V``: three passes."""
+        product = np.zeros_like(arrays[0], dtype=rows.matrix.dtype)
+        with np.errstate(all="ignore"):
+            for piece in self._pieces(rows):
+                margins = piece.margins(arrays[0], intercept=intercept)
+                changes = replace(piece, offsets=None).margins(directions[0], intercept=intercept)
+                for part in blocks(len(piece)):
+                    _to_changes(margins[part], changes[part], weights_of(piece, part))
+                product += piece.gradient(changes, intercept=intercept)
+        return (product,)
+
+    @property
+    def _count(self) -> int:
+        if self.classes is None:
+            raise ValueError(
+                "Softmax() does not know how many classes there are: Softmax(classes=...), or "
+                ".bind(labels) with those of all rows"
+            )
+        return self.classes
+
+    def _pieces(self, rows: Rows) -> Iterator[Rows]:
+        size = max(_LARGEST_PIECE // self._count, 1)
+        if len(rows) <= size:
+            yield rows
+            return
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
+
+
+def _to_slopes(margins: Floats, classes: _Places, weights: Floats | None) -> float:
+    """The weighted sum of the values of a block; its slopes take the place of ``margins``.
+
+    Classes come first here, ``(K, rows)``, for sums over short axes are slow. With ``s`` the sum
+    over all classes but the row's own, relative to the largest margin, the slope of the own is
+    ``-s / (s + e)``, and the value of a row whose own is largest ``log1p(s)``: both keep their
+    digits where a row is told right with certainty.
+    """
+    terms = _relative(margins)
+    own = classes, np.arange(classes.size)
+    height = terms[own]
+    np.exp(terms, out=terms)
+    mine = terms[own]
+    terms[own] = 0.0
+    others = terms.sum(axis=0)
+    mine += others
+    values = np.log1p(np.where(height == 0.0, others, mine - 1.0))
+    values -= height
+    terms /= mine
+    others /= mine
+    terms[own] = -others
+    margins[:] = weighted(terms, weights).T
+    return float(weighted(values, weights).sum())
+
+
+def _to_changes(margins: Floats, changes: Floats, weights: Floats | None) -> None:
+    """How much the slopes of a block change, where the margins change by ``changes``: in place."""
+    probabilities = _relative(margins)
+    np.exp(probabilities, out=probabilities)
+    probabilities /= probabilities.sum(axis=0)
+    moved = np.ascontiguousarray(changes.T)
+    moved -= (probabilities * moved).sum(axis=0)
+    moved *= probabilities
+    changes[:] = weighted(moved, weights).T
+
+
+def _relative(margins: Floats) -> Floats:
+    """``(K, rows)``: margins minus the largest of the row."""
+    turned = margins.T.copy()
+    turned -= turned.max(axis=0)
+    return turned
+
+
+def _checked(labels: Floats, count: float) -> _Places:
+    """Labels as indices. ValueError."""
+    wrong = ~((labels >= 0.0) & (labels < count) & (labels == np.floor(labels)))
+    if wrong.any():
+        most = "" if count == np.inf else f", to {count - 1}: there are {count} classes"
+        raise ValueError(
+            f"the label is {float(labels[wrong][0])!r}; it must be a whole number from 0{most}"
+        )
+    return labels.astype(np.intp)
