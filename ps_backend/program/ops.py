@@ -14,7 +14,7 @@ is a ufunc whose own inner loop every engine calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +23,8 @@ import numpy as np
 # The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
 from scipy.special import _ufuncs as special
 
-from ps_backend.program import permutation, philox
+from ps_backend.program import derivatives, permutation, philox
+from ps_backend.program.derivatives import Derivatives
 
 _LIBM_ULPS = 4
 
@@ -75,6 +76,11 @@ class Op:
     """How far the text may be from NumPy's result, in units of the last place."""
     internal: bool = False
     """Not a function of its own: other rows, or the planner, use it."""
+    derivatives: Derivatives = ()
+    """By argument: see ``derivatives``, which has those of the rows below. Without any, what
+    uses the op cannot be differentiated, and the error names it."""
+    no_derivative: str = ""
+    """Why there are none, where there cannot be any."""
 
     @property
     def has_loops(self) -> bool:
@@ -238,9 +244,13 @@ _ROWS = (
     _loop("log_expit", special.log_expit),
     _loop("erf", special.erf),
     _loop("erfc", special.erfc),
+    _loop("erfcx", special.erfcx),
+    _loop("ndtr", special.ndtr),
+    _loop("log_ndtr", special.log_ndtr),
     _loop("gammaln", special.gammaln),
     _loop("digamma", special.psi),
     _loop("i0", special.i0),
+    _loop("i1", special.i1),
     _loop("xlogy", special.xlogy),
     _loop("xlog1py", special.xlog1py),
     _loop("entr", special.entr),
@@ -337,7 +347,14 @@ def register(row: Op) -> None:
 
 
 for _row in _ROWS:
-    register(_row)
+    _name = _row.name
+    register(
+        replace(
+            _row,
+            derivatives=derivatives.COLUMN.get(_name, ()),
+            no_derivative=derivatives.REASONS.get(_name, ""),
+        )
+    )
 
 PARTS: Mapping[Any, tuple[str, ...]] = MappingProxyType(
     {

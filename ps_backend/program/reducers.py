@@ -17,12 +17,14 @@ import numpy as np
 
 from ps_backend.errors import NothingToReduce
 from ps_backend.program import householder, ops, row_ops
+from ps_backend.program.derivatives import Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest
 
 Partial = tuple[Any, ...]
 """A partial result: an array, or two of those that locate."""
 
+_OF_SOME: Derivatives = (lambda t, y, result, count: t, None)
 _TOGETHER = 1024
 """Elements of so many short rows are reduced along axis 0 side by side."""
 _COMPARISONS = {"<": np.less, ">": np.greater}
@@ -292,7 +294,8 @@ def register(row: Reducer) -> None:
         raise ValueError(f"{row.name!r} is there already; give the new reduction another name")
     REDUCERS[row.name] = row
     if row.identity is None and not row.layout:
-        ops.register(ops.Op(row.of_some, 2, row._of_some, internal=True))
+        of_some = ops.Op(row.of_some, 2, row._of_some, internal=True, derivatives=_OF_SOME)
+        ops.register(of_some)
     if not row.layout:
         NAMES.setdefault(row.numpy, row.name)
     if row.is_public:

@@ -24,7 +24,14 @@ def signed_square(x):
 
 
 BY_ITS_UFUNC = ops.Op("erfinv", 1, special.erfinv, loop=True, costly=True)
-BY_A_TEXT = ops.Op("signed_square", 1, signed_square, "{0} * abs({0})", "({0} * abs({0}))")
+BY_A_TEXT = ops.Op(
+    "signed_square",
+    1,
+    signed_square,
+    "{0} * abs({0})",
+    "({0} * abs({0}))",
+    derivatives=(lambda t, y, x: t * (2 * abs(x)),),
+)
 
 
 def register() -> None:
