@@ -47,6 +47,7 @@ from optim.proximal.operators import Huber as Huber
 from optim.proximal.operators import L1Norm as L1Norm
 from optim.proximal.operators import L2Norm as L2Norm
 from optim.proximal.operators import Proximal as Proximal
+from optim.proximal.operators import SquaredL2Norm as SquaredL2Norm
 from optim.proximal.projections import Box as Box
 from optim.proximal.projections import ConvexSet as ConvexSet
 from optim.proximal.projections import Hyperplane as Hyperplane

@@ -48,6 +48,8 @@ class Loss(ABC):
     """Which labels there may be: a key of ``labels.RULES``."""
     order: ClassVar[str] = ""
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
+    has_kinks: ClassVar[bool] = False
+    """Whether the gradient jumps somewhere, as that of the hinge loss."""
 
     @property
     def has_products(self) -> bool:

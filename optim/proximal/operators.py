@@ -74,6 +74,27 @@ class L2Norm(Proximal):
 
 
 @dataclass(frozen=True)
+class SquaredL2Norm(Proximal):
+    """sum(weight * x^2) / 2, as of ridge regression; weight is a number >= 0, or an array like x.
+
+    Solvers for smooth objectives take it as part of the objective: `with_l2(fun, weight)`.
+    """
+
+    weight: Any = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        return 0.5 * vdot(self.weight * x, x)
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Shrinkage (Parikh and Boyd, section 6.1.1)."""
+        return x / (1.0 + step * self.weight)
+
+
+@dataclass(frozen=True)
 class ElasticNet(Proximal):
     """sum(l1 * |x|) + sum(l2 * x^2) / 2; weights are numbers >= 0, or arrays like x."""
 

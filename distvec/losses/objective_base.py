@@ -1,0 +1,228 @@
+"""What objectives share, wherever their rows and parameters are: penalties, standardization, and
+the choice of a solver."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from distvec.losses.bounds import box_of, by_name, scaled_box
+from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
+from distvec.losses.penalties import Penalty, Term, by_parameter, term_of
+from distvec.losses.scales import Scales, Standardized
+from distvec.losses.solver_choice import Task
+from optim import Box, Outcome, Result, State
+from optim.core.arrays import Array, Scalar
+
+Arrays = tuple[Array, ...]
+
+
+class ObjectiveBase(ABC):
+    """``objective(x) -> (value, gradient)``: the weighted mean of a loss over rows, and a penalty.
+
+    Value and gradient hold the smooth part of the penalty; the rest is for the solver, which
+    ``minimize`` chooses. Intercepts are never penalised. With ``standardization`` the penalty is of
+    the coefficients times the standard deviations of their features, as in MLlib; features that are
+    the same in all rows have no part then. Data is never rewritten.
+
+    Subclasses say what the mean is. They set ``loss`` and ``intercept``, and then call
+    ``_set_penalty``.
+    """
+
+    loss: Loss
+    intercept: bool
+    penalty: Penalty | None
+    """As it was given."""
+    _terms: tuple[Term, ...]
+    _scales: Scales | None
+
+    @abstractmethod
+    def _mean(self, arrays: Arrays) -> tuple[Scalar, Arrays]:
+        """The mean loss and its gradients at an array for each parameter, which it checks."""
+
+    @abstractmethod
+    def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
+        """The Hessian of the mean loss at ``arrays`` times ``directions``."""
+
+    @abstractmethod
+    def _zeros(self, parameter: Parameter) -> Array:
+        """As many as the parameter has elements, in its shape."""
+
+    @abstractmethod
+    def _is_penalised(self, parameter: Parameter) -> Array | None:
+        """A mask like the parameter, False in the intercept's row; None: it has no intercept."""
+
+    @abstractmethod
+    def _deviations(self, parameter: Parameter) -> Array:
+        """The standard deviations of the features, and 1 for the intercept; ``(rows,)``, for a
+        table ``(rows, 1)``."""
+
+    def _start(self, parameter: Parameter) -> Array:
+        """Where ``minimize`` starts."""
+        return self._zeros(parameter)
+
+    def _set_penalty(self, penalty: Penalty | None, *, standardization: bool = False) -> None:
+        """TypeError or ValueError for what is no penalty of these parameters."""
+        self.penalty = penalty
+        self._terms = self._terms_of(penalty)
+        self._scales = None
+        if standardization:
+            self._scales = Scales.of([self._deviations(one) for one in self._parameters])
+
+    @property
+    def standardization(self) -> bool:
+        """Whether the penalty is of the coefficients of standardized features."""
+        return self._scales is not None
+
+    def with_penalty(self, penalty: Penalty | None) -> Self:
+        """The same rows, and what is known of them, under another penalty."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.penalty, other._terms = penalty, self._terms_of(penalty)
+        return other
+
+    def start(self) -> Any:
+        """Where ``minimize`` starts: zeros, or small random values where zeros are a saddle."""
+        return self._given([self._start(one) for one in self._parameters])
+
+    def __call__(self, x: Any) -> tuple[Scalar, Any]:
+        """The mean loss and the smooth part of the penalty, and their gradient, in the form of
+        ``x``. The penalty adds operators, and no message."""
+        arrays = self._arrays(x)
+        value, gradients = self._mean(self._used(arrays))
+        return self._with_quadratic(arrays, value, self._used(gradients))
+
+    def hessp(self, x: Any, v: Any) -> Any:
+        """The Hessian of what a call gives at ``x``, times ``v``; NotImplementedError for losses
+        that have none."""
+        if not self.loss.has_products:
+            raise NotImplementedError(
+                f"{type(self.loss).__name__} has no products with its Hessian; "
+                "minimize(method='trust-ncg') takes differences of gradients instead"
+            )
+        directions = self._arrays(v)
+        found = self._mean_product(self._used(self._arrays(x)), self._used(directions))
+        bent = [
+            term.quadratic_product(direction)
+            for term, direction in zip(self._terms, self._scaled(directions), strict=True)
+        ]
+        return self._given(self._sums(self._used(found), bent))
+
+    def penalty_value(self, x: Any) -> Scalar:
+        """All of the penalty at ``x``."""
+        pairs = list(zip(self._terms, self._scaled(self._arrays(x)), strict=True))
+        smooth = (found[0] for term, y in pairs if (found := term.quadratic(y)) is not None)
+        return sum(smooth) + sum(term.kinked().value(y) for term, y in pairs)
+
+    def total(self, x: Any) -> Scalar:
+        """What is minimised: the mean loss and all of the penalty, at ``x``."""
+        return self._mean(self._used(self._arrays(x)))[0] + self.penalty_value(x)
+
+    def minimize(
+        self,
+        x0: Any = None,
+        method: str | None = None,
+        *,
+        bounds: Any = None,
+        callback: Callable[[State], Any] | None = None,
+        progress: bool | Callable[[State], Any] = False,
+        **options: Any,
+    ) -> Result:
+        """The minimum of mean loss and penalty, from ``x0`` or ``start()``.
+
+        method      a name as of ``optim.minimize``. None: "L-BFGS"; "OWL-QN" with an l1 norm;
+                    "L-BFGS-B" with bounds; "proximal-gradient" with both or any other penalty
+        bounds      as for "L-BFGS-B", in a dict where the parameters are one. Numbers, as in
+                    ``Box(0.0, inf)``, bound the features and leave an intercept free
+        callback    called as callback(state) after each iteration; True ends the run
+        progress    True for a progress bar, or a callable(state)
+        options     those of the solver: ``max_iterations=100``, ``gradient_tolerance=1e-6``
+
+        Returns ``optim``'s result. With standardization the solver sees the coefficients times the
+        deviations, as in MLlib, and its tolerances are of gradients by these; the result is in the
+        coefficients themselves. Of a loss with kinks, the smooth solvers come near a minimum only:
+        a RuntimeWarning says where they stopped for that.
+        """
+        x0 = self.start() if x0 is None else x0
+        boxes = None if bounds is None else self._boxes(bounds)
+        scales = self._scales
+        seen: Any = self if scales is None else Standardized.over(self, scales, self._parameters)
+        hessp = seen.hessp if self.loss.has_products else None
+        solver = Task(self._parameters, self._terms, boxes, hessp).solver(method, options)
+        if scales is None:
+            found = solver.minimize(self, x0, callback=callback, progress=progress)
+        else:
+            found = seen.minimized_by(solver, x0, callback, progress)
+        if self.loss.has_kinks and found.outcome is Outcome.STALLED:
+            warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
+        return found
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        return self.loss.parameters
+
+    def _arrays(self, given: Any) -> Arrays:
+        return as_arrays(given, self._parameters)
+
+    def _given(self, arrays: Sequence[Any]) -> Any:
+        return as_given(arrays, self._parameters)
+
+    def _used(self, arrays: Arrays) -> Arrays:
+        """With 0 for features that have no part."""
+        return arrays if self._scales is None else self._scales.used(arrays)
+
+    def _scaled(self, arrays: Arrays) -> Arrays:
+        """What is penalised."""
+        return arrays if self._scales is None else self._scales.scaled(arrays)
+
+    def _with_quadratic(
+        self, arrays: Arrays, value: Scalar, gradients: Arrays
+    ) -> tuple[Scalar, Any]:
+        """Value and gradients with those of the smooth part of the penalty at ``arrays``."""
+        slopes: list[Array | None] = []
+        for term, y in zip(self._terms, self._scaled(arrays), strict=True):
+            smooth = term.quadratic(y)
+            slopes.append(None if smooth is None else smooth[1])
+            value = value if smooth is None else value + smooth[0]
+        return value, self._given(self._sums(gradients, slopes))
+
+    def _sums(self, arrays: Arrays, by_scaled: Sequence[Array | None]) -> list[Array]:
+        """``arrays`` and gradients by what is penalised, of which some are 0."""
+        factors = [1.0] * len(arrays) if self._scales is None else self._scales.factors
+        return [
+            array if more is None else array + factor * more
+            for array, factor, more in zip(arrays, factors, by_scaled, strict=True)
+        ]
+
+    def _terms_of(self, penalty: Penalty | None) -> tuple[Term, ...]:
+        given = by_parameter(penalty, self._parameters)
+        return tuple(
+            term_of(one, self._zeros(parameter), self._is_penalised(parameter), parameter.name)
+            for one, parameter in zip(given, self._parameters, strict=True)
+        )
+
+    def _boxes(self, bounds: Any) -> list[Box]:
+        """Of what the solver sees."""
+        found = [
+            box_of(one, self._zeros(parameter), self._is_penalised(parameter))
+            for one, parameter in zip(
+                by_name(bounds, self._parameters), self._parameters, strict=True
+            )
+        ]
+        scales = self._scales
+        if scales is None:
+            return found
+        parts = scales.parts or [None] * len(found)
+        return [
+            scaled_box(box, factor, part)
+            for box, factor, part in zip(found, scales.factors, parts, strict=True)
+        ]
+
+
+def _kinks(loss: Loss) -> str:
+    return (
+        f"{type(loss).__name__} has kinks, where a solver for smooth functions may stop early; the "
+        "result is the best point seen. Take a smooth loss beside it, or a stochastic method"
+    )

@@ -1,0 +1,243 @@
+"""Penalties on objectives over NumPy arrays: values, derivatives, minima."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, shape_of
+from distvec.losses.objective_base import ObjectiveBase
+from distvec.losses.rows import Floats, Rows
+from optim import (
+    Box,
+    ElasticNet,
+    GroupLasso,
+    L1Norm,
+    Outcome,
+    SquaredL2Norm,
+    check_gradient,
+)
+
+FEATURES = 5
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    @property
+    def has_products(self) -> bool:
+        return True
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        margins = rows.margins(arrays[0], intercept=intercept)
+        values = np.logaddexp(0.0, -rows.labels * margins)
+        slopes = -rows.labels / (1.0 + np.exp(rows.labels * margins))
+        gradient = rows.gradient(slopes, intercept=intercept)
+        return Sums(float(values.sum()), rows.weight_sum, (gradient,))
+
+    def products(
+        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
+    ) -> Arrays:
+        chance = 1.0 / (1.0 + np.exp(-rows.margins(arrays[0], intercept=intercept)))
+        changes = rows.margins(directions[0], intercept=intercept)
+        return (rows.gradient(chance * (1.0 - chance) * changes, intercept=intercept),)
+
+
+@dataclass(frozen=True)
+class SoftmaxOfTwo(Loss):
+    """A table of weights."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter(row=(2,)),)
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        margins = rows.margins(arrays[0], intercept=intercept)
+        chances = np.exp(margins - np.logaddexp.reduce(margins, axis=1, keepdims=True))
+        first = rows.labels > 0
+        value = -np.log(np.where(first, chances[:, 0], chances[:, 1])).sum()
+        slopes = chances - np.stack([first, ~first], axis=1)
+        return Sums(float(value), rows.weight_sum, (rows.gradient(slopes, intercept=intercept),))
+
+
+@dataclass(frozen=True)
+class Two(Loss):
+    """A vector with an intercept, and one without whose margins add up with the others."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return Parameter("w"), Parameter("v", takes_intercept=False)
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        w, v = arrays
+        both = w.copy()
+        both[:FEATURES] += np.tanh(v)
+        value, weight, (gradient,) = Logistic().sums(rows, (both,), intercept=intercept)
+        return Sums(value, weight, (gradient, gradient[:FEATURES] / np.cosh(v) ** 2))
+
+
+class Local(ObjectiveBase):
+    """An objective over rows in memory, as plain as can be."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Loss,
+        penalty: Any = None,
+        *,
+        intercept: bool = True,
+        standardization: bool = False,
+    ) -> None:
+        self.rows, self.loss, self.intercept = rows, loss, intercept
+        self._set_penalty(penalty, standardization=standardization)
+
+    def _mean(self, arrays: Arrays) -> tuple[float, Arrays]:
+        sums = self.loss.sums(self.rows, arrays, intercept=self.intercept)
+        return sums.value / sums.weight, tuple(one / sums.weight for one in sums.gradients)
+
+    def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
+        found = self.loss.products(self.rows, arrays, directions, intercept=self.intercept)
+        return tuple(one / self.rows.weight_sum for one in found)
+
+    def _zeros(self, parameter: Parameter) -> Floats:
+        return np.zeros(shape_of(parameter, self.rows.columns, intercept=self.intercept))
+
+    def _is_penalised(self, parameter: Parameter) -> Any:
+        if not (self.intercept and parameter.takes_intercept):
+            return None
+        mask = np.ones(self._zeros(parameter).shape, bool)
+        mask[-1] = False
+        return mask
+
+    def _deviations(self, parameter: Parameter) -> Floats:
+        found = self.rows.matrix.std(axis=0, ddof=1)
+        if self.intercept and parameter.takes_intercept:
+            found = np.append(found, 1.0)
+        return found[:, None] if parameter.row else found
+
+
+def some_rows(seed: int = 0, count: int = 40) -> Rows:
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(count, FEATURES)) * [1.0, 0.3, 3.0, 1.0, 0.5] + [0, 1, 0, -1, 0]
+    margins = matrix @ [1.0, -2.0, 0.5, 0.0, 0.0] + 0.7 + rng.logistic(size=count)
+    return Rows(matrix, np.where(margins > 0, 1.0, -1.0))
+
+
+LOSSES = [Logistic(), SoftmaxOfTwo(), Two()]
+ROWS = some_rows()
+weights = st.sampled_from([0.0, 1e-3, 0.05, 0.3])
+points = st.integers(0, 2**32 - 1)
+
+
+def point(objective: Local, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(size=one.shape) for one in objective._arrays(objective.start())]
+    return objective._given(arrays)
+
+
+def flat(objective: Local, x: Any) -> Floats:
+    return np.concatenate([np.ravel(array) for array in objective._arrays(x)])
+
+
+@given(st.sampled_from(LOSSES), weights, weights, st.booleans(), st.booleans(), points)
+@settings(deadline=None, max_examples=60)
+def test_elastic_net_is_what_its_formula_says(
+    loss: Loss, l1: float, l2: float, intercept: bool, standard: bool, seed: int
+) -> None:
+    bare = Local(ROWS, loss, intercept=intercept)
+    objective = Local(ROWS, loss, ElasticNet(l1, l2), intercept=intercept, standardization=standard)
+    x = point(objective, seed)
+    smooth, whole = 0.0, 0.0
+    for array in objective._arrays(x):
+        kept = array[:FEATURES]
+        sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
+        kept = (kept.T * sigma).T
+        smooth += 0.5 * l2 * (kept**2).sum()
+        whole += l1 * np.abs(kept).sum()
+    np.testing.assert_allclose(objective(x)[0], bare(x)[0] + smooth, rtol=1e-13)
+    np.testing.assert_allclose(objective.penalty_value(x), smooth + whole, rtol=1e-13)
+    np.testing.assert_allclose(objective.total(x), bare(x)[0] + smooth + whole, rtol=1e-13)
+    if not isinstance(x, dict):
+        assert (check := check_gradient(objective, x, seed=seed)), check
+
+
+@given(weights, st.booleans(), st.booleans(), points)
+@settings(deadline=None, max_examples=30)
+def test_products_with_the_hessian_are_differences_of_gradients(
+    l2: float, intercept: bool, standard: bool, seed: int
+) -> None:
+    penalty = SquaredL2Norm(l2)
+    objective = Local(ROWS, Logistic(), penalty, intercept=intercept, standardization=standard)
+    x, v = point(objective, seed), point(objective, seed + 1)
+    step = 1e-5
+    differences = (objective(x + step * v)[1] - objective(x - step * v)[1]) / (2.0 * step)
+    np.testing.assert_allclose(objective.hessp(x, v), differences, atol=1e-8)
+
+
+@given(weights, weights, st.booleans(), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=25)
+def test_minima_meet_the_conditions_of_l1(
+    l1: float, l2: float, intercept: bool, standard: bool, table: bool
+) -> None:
+    """Where a coefficient is 0 the gradient is at most the weight; else it is -weight * sign."""
+    loss = SoftmaxOfTwo() if table else Logistic()
+    objective = Local(
+        ROWS, loss, ElasticNet(l1, l2 + 0.01), intercept=intercept, standardization=standard
+    )
+    result = objective.minimize(gradient_tolerance=1e-9)
+    assert result.outcome is Outcome.CONVERGED_GRADIENT
+    x, (_, gradient) = result.x, objective(result.x)
+    sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
+    allowed = np.zeros(x.shape)
+    allowed[:FEATURES] = (l1 * sigma)[:, None] if table else l1 * sigma
+    zero = x == 0.0
+    assert np.all(np.abs(gradient[zero]) <= allowed[zero] + 1e-7)
+    np.testing.assert_allclose(gradient[~zero], (-allowed * np.sign(x))[~zero], atol=1e-7)
+    np.testing.assert_allclose(result.fun, objective.total(x), rtol=1e-12)
+
+
+@given(st.sampled_from([0.01, 0.1, 0.2, 1.0]), weights, st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=20)
+def test_minima_meet_the_conditions_of_group_lasso(
+    weight: float, l1: float, intercept: bool, standard: bool
+) -> None:
+    """The gradient by the scaled coefficients is -weight * u / |u|, or at most weight where a group
+    is 0, beside what soft thresholding takes."""
+    labels = np.array([0, 0, 1, 1, -1])
+    penalty = [L1Norm(l1), GroupLasso(labels, groups=2, weight=weight)]
+    objective = Local(ROWS, Logistic(), penalty, intercept=intercept, standardization=standard)
+    result = objective.minimize(gradient_tolerance=1e-10, max_iterations=5000)
+    sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
+    u = result.x[:FEATURES] * sigma
+    g = objective(result.x)[1]
+    if intercept:
+        assert abs(g[-1]) < 1e-8
+    g = g[:FEATURES] / sigma
+    rest = np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
+    for group in range(2):
+        of, own = labels == group, u[labels == group]
+        if not own.any():
+            assert np.linalg.norm(rest[of]) <= weight + 1e-7
+        else:
+            expected = -weight * own / np.linalg.norm(own) - l1 * np.sign(own)
+            np.testing.assert_allclose(g[of][own != 0], expected[own != 0], atol=1e-7)
+            assert np.all(np.abs(g[of][own == 0]) <= l1 + 1e-7)
+
+
+@given(weights, weights, st.booleans())
+@settings(deadline=None, max_examples=15)
+def test_bounds_hold_in_the_coefficients_themselves(l1: float, l2: float, standard: bool) -> None:
+    """Numbers bound the features alone."""
+    objective = Local(ROWS, Logistic(), ElasticNet(l1, l2), standardization=standard)
+    result = objective.minimize(bounds=Box(-0.2, 0.1), gradient_tolerance=1e-9)
+    x, g = result.x, objective(result.x)[1]
+    w = x[:FEATURES]
+    assert np.all((w >= -0.2 - 1e-15) & (w <= 0.1 + 1e-15))
+    assert abs(g[-1]) < 1e-8 and x[-1] < -0.2
+    sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
+    low, high = g[:FEATURES] - l1 * sigma, g[:FEATURES] + l1 * sigma
+    low, high = np.where(w > 0, high, low), np.where(w < 0, low, high)
+    inside = (w > -0.2 + 1e-12) & (w < 0.1 - 1e-12)
+    assert np.all(low[inside] < 1e-7) and np.all(high[inside] > -1e-7)
+    assert np.all(high[w <= -0.2 + 1e-12] > -1e-7) and np.all(low[w >= 0.1 - 1e-12] < 1e-7)
