@@ -40,7 +40,8 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
         if plan.nodes[position].direct is not None:
             return {}  # an expanded inner product may cancel, and then its vectors are needed
     views = [view for sweep in program.sweeps for view in sweep.views if view is not None]
-    if any(view.index is not None for view in views):
+    by_index = any(view.index is not None for view in views)
+    if by_index or any(sweep.structure.may_fail for sweep in program.sweeps):
         return {}  # an index may be out of range, on one server only
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
     if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:

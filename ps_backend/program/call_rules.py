@@ -34,8 +34,8 @@ def _views_fit(call: SweepCall) -> bool:
     )
 
 
-def _has_index(call: SweepCall) -> bool:
-    return any(view is not None and view.index for view in call.views)
+def _may_fail(call: SweepCall) -> bool:
+    return call.sweep.may_fail or any(view is not None and view.index for view in call.views)
 
 
 def _held(call: SweepCall, value: int) -> Any:
@@ -90,7 +90,7 @@ _CALL_RULES: tuple[tuple[str, Callable[[SweepCall], bool]], ...] = (
     ("views stay within their buffers", _views_fit),
     (
         "no indices where memory is given away: they may be out of range on one server only",
-        lambda c: not (c.donors and _has_index(c)),
+        lambda c: not (c.donors and _may_fail(c)),
     ),
     ("scalars with rows are arrays of their shape", _operands_have_shapes),
     ("lists of slots are of slots of the space", _slots_exist),

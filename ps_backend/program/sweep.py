@@ -142,6 +142,11 @@ class Sweep:
         )
 
     @cached_property
+    def may_fail(self) -> bool:
+        """Whether its values alone may make it fail: what is taken of rows may not be there."""
+        return any(row_ops.TABLE[step.op].may_fail for step in self.row_steps)
+
+    @cached_property
     def takes_rows(self) -> bool:
         """Whether some of its scalars are arrays."""
         return any(value.row for value in self.scalars)

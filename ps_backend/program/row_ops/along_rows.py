@@ -87,6 +87,6 @@ ROWS = (
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
     *(RowOp(scan.along_rows, 1, _running(scan), _accumulate(scan)) for scan in SCANS.values()),
-    RowOp("row_take", 2, _taken, _row_take),
-    RowOp("row_put", 3, _row_changed, _row_put),
+    RowOp("row_take", 2, _taken, _row_take, may_fail=True),
+    RowOp("row_put", 3, _row_changed, _row_put, may_fail=True),
 )

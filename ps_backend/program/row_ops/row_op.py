@@ -67,6 +67,8 @@ class RowOp:
     """Which argument is a list of columns of the first one."""
     whole: bool = False
     """Its one argument is a value for each slot of the space."""
+    may_fail: bool = False
+    """Of some values it raises an error, on one server only: no memory is given away with it."""
     products: bool = False
     """It multiplies by a matrix: worth chunks of many rows."""
 

@@ -200,6 +200,27 @@ def test_not_where_an_index_may_be_out_of_range(
     assert (y.numpy() == host_x[order] + host_y).all()
 
 
+@pytest.mark.parametrize("puts", [False, True])
+def test_not_where_a_place_in_a_row_may_be_out_of_range(
+    ps: dv.Session, in_place: Callable[[], int], puts: bool
+) -> None:
+    host = np.random.default_rng(0).standard_normal((LARGE, 2))
+    places = np.zeros((LARGE, 2), np.int64)
+    places[-1, 1] = 2
+    table, where = ps.array(host).persist(), ps.array(places)
+    taken = table.copy()
+    if puts:
+        np.put_along_axis(taken, where, 0.0, 1)
+    else:
+        taken = np.take_along_axis(table, where, 1)
+    least = table.min()
+    del table
+    with pytest.raises(IndexError, match="index 2 is out of bounds for axis 1 with size 2"):
+        taken.persist()
+    assert float(least) == host.min()
+    assert in_place() == 0
+
+
 def test_small_vectors_are_not_worth_it(ps: dv.Session, in_place: Callable[[], int]) -> None:
     x = ps.array(np.ones(1000))
     x += 1.0

@@ -26,6 +26,8 @@ _STORES_A_TRUTH = dataclasses.replace(
     GOOD, steps=(*GOOD.steps, Step("isnan", (4,), B)), outputs=(5,)
 )
 _STORES_TWO = dataclasses.replace(GOOD, outputs=(3, 4))
+_ROWS, _PLACES = ValueType("float64", (2,)), ValueType("int64", (2,))
+_TAKES = Sweep((_ROWS, _PLACES), (), (Step("row_take", (0, 1), _ROWS),), (2,), ())
 CALL = SweepCall(GOOD, DenseSpace(10), (1, 2), (0.5,), (3,))
 
 
@@ -76,6 +78,7 @@ def test_each_rule_of_a_sweep(change: dict[str, Any], rule: str) -> None:
         ({"donors": (1,), "inputs": (1, 2), "sweep": _STORES_AN_INPUT}, "donors are inputs"),
         ({"donors": (1,), "sweep": _STORES_A_TRUTH}, "donors are inputs"),
         ({"donors": (1, 1), "outputs": (3, 4), "sweep": _STORES_TWO}, "no donor gives twice"),
+        ({"donors": (1,), "scalars": (), "sweep": _TAKES}, "no indices where memory is given away"),
     ],
 )
 def test_each_rule_of_a_call(change: dict[str, Any], rule: str) -> None:
