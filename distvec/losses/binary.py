@@ -60,6 +60,11 @@ class Hinge(RowLoss):
         """Where it is smooth."""
         return self.smoothing > 0.0
 
+    @property
+    def has_kinks(self) -> bool:
+        """Without smoothing."""
+        return self.smoothing == 0.0
+
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
         short = np.maximum(1.0 - labels * margins, 0.0)

@@ -48,12 +48,15 @@ class Loss(ABC):
     """Which labels there may be: a key of ``labels.RULES``."""
     order: ClassVar[str] = ""
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
-    has_kinks: ClassVar[bool] = False
-    """Whether the gradient jumps somewhere, as that of the hinge loss."""
 
     @property
     def has_products(self) -> bool:
         """Whether ``products`` is there."""
+        return False
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether its gradient jumps somewhere, as that of the hinge loss."""
         return False
 
     def bind(self, labels: Sequence[float]) -> Loss:

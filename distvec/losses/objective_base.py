@@ -142,8 +142,8 @@ class ObjectiveBase(ABC):
 
         Returns ``optim``'s result. With standardization the solver sees the coefficients times the
         deviations, as in MLlib, and its tolerances are of gradients by these; the result is in the
-        coefficients themselves. Of a loss with kinks, the smooth solvers come near a minimum only:
-        a RuntimeWarning says where they stopped for that.
+        coefficients themselves. At the kinks of a loss solvers stop near a minimum only, which a
+        RuntimeWarning says: smoothing helps.
         """
         x0 = self.start() if x0 is None else x0
         boxes = None if bounds is None else self._boxes(bounds)
@@ -223,6 +223,7 @@ class ObjectiveBase(ABC):
 
 def _kinks(loss: Loss) -> str:
     return (
-        f"{type(loss).__name__} has kinks, where a solver for smooth functions may stop early; the "
-        "result is the best point seen. Take a smooth loss beside it, or a stochastic method"
+        f"{loss} has kinks, where a solver for smooth functions stops without knowing whether it "
+        "is at a minimum; the result is the best point seen. It does know with a little smoothing, "
+        f"as of {type(loss).__name__}(smoothing=1e-3)"
     )

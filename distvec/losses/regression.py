@@ -45,6 +45,11 @@ class Absolute(RowLoss):
         """Where it is smooth."""
         return self.smoothing > 0.0
 
+    @property
+    def has_kinks(self) -> bool:
+        """Without smoothing."""
+        return self.smoothing == 0.0
+
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
         return kinked(margins - labels, -1.0, 1.0, self.smoothing)
@@ -94,6 +99,11 @@ class Quantile(RowLoss):
         """Where it is smooth."""
         return self.smoothing > 0.0
 
+    @property
+    def has_kinks(self) -> bool:
+        """Without smoothing."""
+        return self.smoothing == 0.0
+
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
         return kinked(margins - labels, -self.quantile, 1.0 - self.quantile, self.smoothing)
@@ -124,6 +134,11 @@ class EpsilonInsensitive(RowLoss):
     def has_products(self) -> bool:
         """Where it is smooth."""
         return self.smoothing > 0.0
+
+    @property
+    def has_kinks(self) -> bool:
+        """Without smoothing."""
+        return self.smoothing == 0.0
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""

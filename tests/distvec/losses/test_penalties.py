@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distvec.losses.binary import Hinge
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, shape_of
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.rows import Floats, Rows
@@ -14,8 +16,11 @@ from optim import (
     Box,
     ElasticNet,
     GroupLasso,
+    Huber,
     L1Norm,
+    L2Norm,
     Outcome,
+    Simplex,
     SquaredL2Norm,
     check_gradient,
 )
@@ -241,3 +246,50 @@ def test_bounds_hold_in_the_coefficients_themselves(l1: float, l2: float, standa
     inside = (w > -0.2 + 1e-12) & (w < 0.1 - 1e-12)
     assert np.all(low[inside] < 1e-7) and np.all(high[inside] > -1e-7)
     assert np.all(high[w <= -0.2 + 1e-12] > -1e-7) and np.all(low[w >= 0.1 - 1e-12] < 1e-7)
+
+
+def test_at_the_kinks_of_a_loss_a_solver_stops_with_a_warning() -> None:
+    with pytest.warns(RuntimeWarning, match=r"Hinge\(smoothing=1e-3\)"):
+        result = Local(ROWS, Hinge(), SquaredL2Norm(0.1)).minimize()
+    smoothed = Local(ROWS, Hinge(smoothing=1e-4), SquaredL2Norm(0.1)).minimize()
+    assert smoothed.outcome is Outcome.CONVERGED_GRADIENT
+    np.testing.assert_allclose(result.fun, smoothed.fun, atol=1e-4)
+
+
+MISTAKES = {
+    "a number": (0.1, TypeError, r"penalty=0.1: must be a penalty of optim; type for instance"),
+    "a set": (Simplex(), TypeError, r"is a set; bounds go to objective.minimize\(bounds=...\)"),
+    "names": ({"w": L1Norm()}, TypeError, "there is one array of parameters only"),
+    "length": (L1Norm(np.ones(4)), ValueError, r"weight has shape \(4,\).*has \(6,\)"),
+    "labels": (GroupLasso(np.zeros(4, int), 1), ValueError, r"labels has shape \(4,\)"),
+    "two groups": ([GroupLasso(np.zeros(5), 1), L2Norm()], NotImplementedError, "the sum of"),
+    "no order": ([Huber(), L1Norm()], NotImplementedError, "the sum of Huber and an l1 norm"),
+}
+
+
+@pytest.mark.parametrize(("penalty", "error", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_what_is_no_penalty_is_refused(penalty: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Local(ROWS, Logistic(), penalty)
+    with pytest.raises(error, match=message):
+        Local(ROWS, Logistic()).with_penalty(penalty)
+
+
+def test_solvers_that_do_not_fit_are_refused() -> None:
+    groups = Local(ROWS, Logistic(), GroupLasso(np.zeros(5), 1))
+    kinked = groups.with_penalty(L1Norm(0.1))
+    with pytest.raises(ValueError, match=r"takes no penalty with kinks.*or OWL-QN"):
+        kinked.minimize(method="L-BFGS")
+    with pytest.raises(ValueError, match=r"takes no penalty with kinks.*'proximal-gradient'$"):
+        groups.minimize(method="OWL-QN")
+    with pytest.raises(ValueError, match="takes no bounds"):
+        groups.with_penalty(None).minimize(method="CG", bounds=Box(0.0, 1.0))
+    with pytest.raises(NotImplementedError, match=r"optim\.ADMM"):
+        groups.minimize(bounds=Box(0.0, 1.0))
+    with pytest.raises(ValueError, match="method='Newton' is not one of L-BFGS"):
+        groups.minimize(method="Newton")
+    with pytest.raises(ValueError, match="unknown option 'steps' for OWLQN; allowed are"):
+        kinked.minimize(steps=3)
+    softmax = Local(ROWS, SoftmaxOfTwo())
+    with pytest.raises(NotImplementedError, match="SoftmaxOfTwo has no products"):
+        softmax.hessp(softmax.start(), softmax.start())

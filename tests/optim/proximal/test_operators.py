@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 
-from optim import ElasticNet, GroupLasso, Huber, L1Norm, L2Norm
+from optim import ElasticNet, GroupLasso, Huber, L1Norm, L2Norm, SquaredL2Norm
 from tests.optim.lazy_array import LazyNamespace
 
 LABELS = np.array([0, 0, 1, -1, 1, 2])
@@ -21,6 +21,8 @@ PENALTIES = [
     L2Norm(2.0),
     L2Norm(0.0),
     ElasticNet(0.5, 3.0),
+    SquaredL2Norm(3.0),
+    SquaredL2Norm(np.arange(6.0)),
     ElasticNet(0.0, np.arange(6.0)),
     Huber(2.0, threshold=0.5),
     Huber(),
