@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.keys import At, Part, Slice, Take, positions
-from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.operators import Arithmetic
 from distvec.graph import moves
 from distvec.graph.client_values import item_shape
 from distvec.graph.shapes import collected, on_client
@@ -92,20 +92,20 @@ def gathered(x: A, indices: A) -> A:
 def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
     """Where the elements that index arrays of rows and columns name are among all of a table.
 
-    A vector on the servers; of a pair that is not there it says a place that is not there.
+    A vector on the servers. Who evaluates it gets the ``IndexError`` for what is out of range.
     """
     shape = np.broadcast_shapes(rows.shape, columns.shape)
-    n, k = x.shape
-    first, second = _in_vector(x, rows, shape, n), _in_vector(x, columns, shape, k)
-    outside = (first < 0) | (first >= n) | (second < 0) | (second >= k)
-    return elementwise(x, "where", outside, x.size, first * k + second)
+    first, second = _of_axis(x, rows, shape, 0), _of_axis(x, columns, shape, 1)
+    return first * x.shape[1] + second
 
 
-def _in_vector(x: Arithmetic, indices: Any, shape: tuple[int, ...], length: int) -> Any:
-    """Indices of an axis in a vector on the servers; negative ones count from the end."""
+def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
     there = x.session.array(indices).astype(np.int64)
-    flat = reshape(broadcast_to(there, shape), (prod(shape),))
-    return elementwise(x, "where", flat < 0, flat + length, flat)
+    flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).made()
+    with x.session.holders.lock:
+        made = x.session.graph.make("along_axis", (flat.node,), flat.type, (axis, x.shape[axis]))
+        return flat.like(made)
 
 
 def sliced(x: A, part: Slice) -> A:

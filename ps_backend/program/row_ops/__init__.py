@@ -8,13 +8,13 @@ reductions along each row (``row_sum``, ...) come from the table of reductions.
 from __future__ import annotations
 
 from ps_backend.program import ops
-from ps_backend.program.row_ops import along_rows, held, products, shapes
+from ps_backend.program.row_ops import along_rows, held, indices, products, shapes
 from ps_backend.program.row_ops.row_op import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType
 
 __all__ = ["FAMILIES", "TABLE", "Params", "Place", "RowOp", "Values", "fits", "register", "width"]
 
-FAMILIES = (shapes, products, along_rows, held)
+FAMILIES = (shapes, products, along_rows, held, indices)
 
 # What this process knows: a state of the process for the reason that ``ops`` gives.
 TABLE: dict[str, RowOp] = {}

@@ -226,6 +226,32 @@ def test_functions(ps: dv.Session, call: Callable[[Any, Any, Any], Any]) -> None
         np.testing.assert_array_equal(mine.numpy(), host)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "named"),
+    [
+        ([1, 5000], [0, 2], "index 5000 is out of bounds for axis 0 with size 2000"),
+        ([1, -2001], [0, 2], "index -2001 is out of bounds for axis 0 with size 2000"),
+        ([1, 1999], [3, 2], "index 3 is out of bounds for axis 1 with size 3"),
+        ([-2000, 0], [0, -4], "index -4 is out of bounds for axis 1 with size 3"),
+    ],
+)
+@pytest.mark.parametrize("known", ["neither", "rows", "columns"])
+def test_the_axis_is_named_of_which_an_index_is_out_of_range(
+    ps: dv.Session, rows: list[int], columns: list[int], named: str, known: str
+) -> None:
+    host = np.arange(6000.0).reshape(2000, 3)
+    table = ps.array(host)
+    key = (
+        np.array(rows) if known == "rows" else ps.array(rows),
+        np.array(columns) if known == "columns" else ps.array(columns),
+    )
+    with pytest.raises(IndexError, match=named):
+        table[key].numpy()
+    with pytest.raises(IndexError, match=named):
+        table[key] = 1.0
+    np.testing.assert_array_equal(table.numpy(), host)
+
+
 def test_indices_out_of_range_are_heard_by_who_asks(ps: dv.Session) -> None:
     x = ps.arange(2000.0).persist()
     bad = x[ps.array([1, 5000])] + 1
