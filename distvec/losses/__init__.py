@@ -3,6 +3,7 @@ process. Which rows there are, and where the parameters live, is the business of
 
 from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
 from distvec.losses.counts import Gamma, Poisson, Tweedie
+from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
 from distvec.losses.regression import (
@@ -19,6 +20,7 @@ from distvec.losses.softmax import Softmax
 
 __all__ = [
     "Absolute",
+    "Cox",
     "EpsilonInsensitive",
     "Gamma",
     "Hinge",

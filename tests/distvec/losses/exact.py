@@ -105,9 +105,8 @@ def _assert_close(
 ) -> None:
     for mine, right, array in zip(found, expected, arrays, strict=True):
         assert mine.shape == array.shape
-        slack = 1e-14 * scale * _size(rows, arrays) ** 2 * float(1 + weights(rows).sum())
-        error = np.abs(mine - right).astype(float)
-        assert (error <= slack + 1e-13 * np.abs(right).astype(float)).all(), (mine, right)
+        slack = 1e-14 * scale * mp.mpf(_size(rows, arrays)) ** 2 * (1 + weights(rows).sum())
+        assert (np.abs(mine - right) <= slack + 1e-13 * np.abs(right)).all(), (mine, right)
 
 
 def _size(rows: Rows, arrays: Arrays) -> float:
