@@ -6,6 +6,7 @@ from distvec.losses.counts import Gamma, Poisson, Tweedie
 from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
+from distvec.losses.one_margin import RowLoss
 from distvec.losses.regression import (
     Absolute,
     EpsilonInsensitive,
@@ -14,9 +15,10 @@ from distvec.losses.regression import (
     Squared,
     SquaredEpsilonInsensitive,
 )
-from distvec.losses.row_loss import RowLoss
 from distvec.losses.rows import Rows
 from distvec.losses.softmax import Softmax
+from distvec.losses.user_block_loss import block_loss
+from distvec.losses.user_row_loss import row_loss
 
 __all__ = [
     "Absolute",
@@ -41,4 +43,6 @@ __all__ = [
     "SquaredHinge",
     "Sums",
     "Tweedie",
+    "block_loss",
+    "row_loss",
 ]

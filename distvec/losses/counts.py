@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from distvec.losses.checks import check_number
-from distvec.losses.row_loss import RowLoss
+from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
 
 _LARGEST = float(np.finfo(np.float64).max)

@@ -8,7 +8,7 @@ import numpy as np
 
 from distvec.losses.checks import check_number, check_smoothing
 from distvec.losses.kink import kink_curvature, kinked
-from distvec.losses.row_loss import RowLoss
+from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.losses.errors import LossError, raised, row_block
-from distvec.losses.rows import Floats, Rows, blocks
+from distvec.losses.rows import Floats, Rows, blocks, read_only
 
 RowFunction: TypeAlias = Callable[[Floats, Floats], tuple[Any, ...]]
 """Of margins and labels, ``(rows,)`` each, to columns of as many numbers."""
@@ -24,7 +24,7 @@ def evaluate(
     Raises LossError, in the name of ``loss``.
     """
     for number, part in enumerate(blocks(len(rows))):
-        arguments = _read_only(margins[part]), _read_only(rows.labels[part])
+        arguments = read_only(margins[part]), read_only(rows.labels[part])
         try:
             given = function(*arguments)
         except Exception as error:
@@ -49,12 +49,6 @@ def weighted(values: Floats, weights: Floats | None) -> Floats:
     if not math.isfinite(products.sum()):
         products[..., weights == 0.0] = 0.0
     return products
-
-
-def _read_only(array: Floats) -> Floats:
-    view = array[:]
-    view.flags.writeable = False
-    return view
 
 
 def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats, start: int) -> str:

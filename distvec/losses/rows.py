@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,6 +58,14 @@ class Rows:
         """Number of columns of the matrix."""
         return int(self.matrix.shape[1])
 
+    @cached_property
+    def with_ones(self) -> Matrix:
+        """The matrix with a column of ones behind the others. A copy, which is kept."""
+        ones = np.ones((len(self), 1), self.matrix.dtype)
+        if isinstance(self.matrix, np.ndarray):
+            return np.hstack([self.matrix, ones])
+        return sp.csr_array(sp.hstack([self.matrix, sp.csr_array(ones)]))
+
     @property
     def weight_sum(self) -> float:
         """Sum of the row weights; the number of rows if there are none."""
@@ -92,6 +101,13 @@ def blocks(count: int) -> Iterator[slice]:
     """``range(count)`` in slices of ``BLOCK_ROWS``."""
     for start in range(0, count, BLOCK_ROWS):
         yield slice(start, min(start + BLOCK_ROWS, count))
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view that cannot be written to."""
+    view = array[:]
+    view.flags.writeable = False
+    return view
 
 
 def _rows_of(matrix: Matrix, part: slice) -> Matrix:

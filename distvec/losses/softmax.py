@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
+from distvec.losses.one_margin import total
 from distvec.losses.row_blocks import weighted, weights_of
-from distvec.losses.row_loss import total
 from distvec.losses.rows import Floats, Rows, blocks
 
 _Places: TypeAlias = npt.NDArray[np.intp]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from distvec.losses.binary import Logistic
 from distvec.losses.errors import LossError
-from distvec.losses.row_loss import RowLoss, total
+from distvec.losses.one_margin import RowLoss, total
 from distvec.losses.rows import BLOCK_ROWS, Rows
 
 

@@ -1,0 +1,162 @@
+"""A user's loss of anything: a function of rows and parameters that gives value and gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from distvec.losses.errors import LossError, raised, row_block
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, as_arrays, as_given
+from distvec.losses.rows import Rows, read_only
+
+Parameters: TypeAlias = "Mapping[str, tuple[int, ...]] | Sequence[Parameter] | None"
+
+
+@dataclass(frozen=True)
+class UserBlockLoss(Loss):
+    """What ``block_loss`` makes of a function."""
+
+    function: Callable[..., Any]
+    of: tuple[Parameter, ...] = (Parameter(),)
+    labels: str = "real"  # type: ignore[misc]  # of each object, where other losses have it by class
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.function.__doc__)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """As they were named."""
+        return self.of
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        """One call of the function. LossError if it raises, or gives other shapes, or NaN where all
+        parameters are finite; ValueError for rows with offsets, of which it knows nothing."""
+        if rows.offsets is not None:
+            raise ValueError(f"{self} sees no offsets: give them as a feature, or take a row_loss")
+        matrix = rows.with_ones if intercept else rows.matrix
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        seen = as_given([read_only(array) for array in arrays], self.of)
+        place = row_block(0, slice(0, len(rows)))
+        try:
+            with np.errstate(all="ignore"):
+                given = self.function(matrix, read_only(rows.labels), read_only(weights), seen)
+        except Exception as error:
+            raise LossError(str(self), place, raised(error)) from error
+        try:
+            value, gradients = self._checked(given, arrays)
+        except (TypeError, ValueError) as error:
+            raise LossError(str(self), place, str(error)) from None
+        return Sums(value, rows.weight_sum, gradients)
+
+    def _checked(self, given: Any, arrays: Arrays) -> tuple[float, Arrays]:
+        """Value and gradients. TypeError or ValueError if they cannot be those."""
+        if not isinstance(given, tuple) or len(given) != 2:
+            what = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
+            raise TypeError(f"it returned {what}, but it must return (value, gradient)")
+        value = float(given[0])
+        gradients = tuple(map(np.asarray, as_arrays(given[1], self.of)))
+        for one, gradient, array in zip(self.of, gradients, arrays, strict=True):
+            of = f" by {one.name!r}" if one.name else ""
+            if gradient.shape != array.shape:
+                raise ValueError(
+                    f"the gradient{of} has the shape {gradient.shape}, the parameter {array.shape}"
+                )
+            if gradient.dtype.kind not in "fiub":
+                raise TypeError(f"the gradient{of} has the dtype {gradient.dtype}, not of floats")
+        if not math.isfinite(value) or not all(np.isfinite(one).all() for one in gradients):
+            self._refuse_nan(value, gradients, arrays)
+        return value, gradients
+
+    def _refuse_nan(self, value: float, gradients: Arrays, arrays: Arrays) -> None:
+        """ValueError for NaN at finite parameters. Infinities are for the solver to judge."""
+        if not all(np.isfinite(array).all() for array in arrays):
+            return
+        if math.isnan(value):
+            raise ValueError("the value is NaN, where all parameters are finite")
+        for one, gradient in zip(self.of, gradients, strict=True):
+            if np.isnan(gradient).any():
+                of, at = f" by {one.name!r}" if one.name else "", np.argwhere(np.isnan(gradient))[0]
+                raise ValueError(
+                    f"the gradient{of} is NaN at {at.tolist()}, where all parameters are finite"
+                )
+
+    def __str__(self) -> str:
+        return getattr(self.function, "__name__", None) or repr(self.function)
+
+    __repr__ = __str__
+
+
+@overload
+def block_loss(function: Callable[..., Any], /) -> UserBlockLoss: ...
+@overload
+def block_loss(
+    *, parameters: Parameters = None, labels: str = "real"
+) -> Callable[[Callable[..., Any]], UserBlockLoss]: ...
+def block_loss(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    parameters: Parameters = None,
+    labels: str = "real",
+) -> Any:
+    """A loss of your own that is no function of one margin: ``function(X, y, weights, params) ->
+    (value, gradient)``, both sums over the rows, times their weights.
+
+        @block_loss(parameters={"location": (), "scale": ()})
+        def gaussian(X, y, weights, params):
+            residuals = y - X @ params["location"]
+            log_scales = X @ params["scale"]
+            scaled = residuals * np.exp(-log_scales)
+            value = weights @ (log_scales + 0.5 * scaled**2)
+            location = X.T @ (-weights * scaled * np.exp(-log_scales))
+            return value, {"location": location, "scale": X.T @ (weights * (1.0 - scaled**2))}
+
+    ``X`` is a ``scipy.sparse.csr_array`` or an array, ``(rows, columns)``, with ones in a further
+    column, the last, in an objective with an intercept. ``y`` and ``weights`` are ``(rows,)``. In
+    Spark the rows are those of a partition, and the columns those that occur in it; so the rows of
+    ``params`` are the columns' of ``X``, whatever their number.
+
+    parameters  a dict of names to the shape of what belongs to one feature: () in a vector, (k,) in
+                a table of k columns. ``params`` and the gradient are dicts by these names then.
+                Without it, they are one vector. Or a list of ``Parameter``, which can have no row
+                for the intercept, and random values to start from
+    labels      as in ``row_loss``
+
+    What it raises, and wrong shapes, become a LossError. ``optim.check_gradient`` compares the
+    gradient of an objective with differences.
+    """
+    if function is None:
+        return partial(UserBlockLoss, of=_as_parameters(parameters), labels=labels)
+    return UserBlockLoss(function)
+
+
+def _as_parameters(given: Parameters) -> tuple[Parameter, ...]:
+    """TypeError or ValueError for what is none."""
+    if given is None:
+        return (Parameter(),)
+    if isinstance(given, Mapping):
+        given = [Parameter(name, _row(name, row)) for name, row in given.items()]
+    found = tuple(given)
+    names = [one.name for one in found if isinstance(one, Parameter)]
+    if not found or len(names) < len(found):
+        raise TypeError(
+            f"parameters={given!r}: must be a dict of names to shapes, such as "
+            '{"weights": (), "factors": (8,)}, or a list of Parameter'
+        )
+    if len(set(names)) < len(names) or ("" in names and len(names) > 1):
+        raise ValueError(f"parameters have the names {names}; each must have its own")
+    return found
+
+
+def _row(name: str, row: Any) -> tuple[int, ...]:
+    if not isinstance(row, tuple) or len(row) > 1 or not all(isinstance(k, int) for k in row):
+        raise TypeError(
+            f"parameters[{name!r}]={row!r}: must be (), of a vector, or (k,), of a table with k "
+            "columns"
+        )
+    return row
