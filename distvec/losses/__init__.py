@@ -5,6 +5,7 @@ from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
 from distvec.losses.counts import Gamma, Poisson, Tweedie
 from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
+from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.regression import (
@@ -24,6 +25,7 @@ __all__ = [
     "Absolute",
     "Cox",
     "EpsilonInsensitive",
+    "FactorizationMachine",
     "Gamma",
     "Hinge",
     "Huber",

@@ -1,0 +1,189 @@
+"""Factorization machines: a margin with a term for each pair of features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from distvec.losses.binary import Logistic
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums
+from distvec.losses.one_margin import RowLoss, total
+from distvec.losses.row_blocks import evaluate
+from distvec.losses.rows import Floats, Matrix, Rows
+
+_Values: TypeAlias = npt.NDArray[Any]
+
+_SQUARED_AT_ONCE = 1 << 21
+"""So many elements of the matrix are squared at a time (16 MiB)."""
+
+
+@dataclass(frozen=True)
+class FactorizationMachine(Loss):
+    """A loss of one margin a row, ``m = x w [+ intercept] [+ offset] + sum over i < j of x_i x_j
+    <V_i, V_j>`` (Rendle 2010).
+
+    The parameters are a dict: ``"w"``, ``(features [+ 1],)``, and the table ``"V"`` of a row of
+    ``factors`` numbers a feature, ``(features, factors)``. The sum over pairs is half of
+    ``|x V|^2 - x^2 |V|^2`` (squares by element, ``|V|^2`` by row), so it costs as a matrix of
+    ``factors + 1`` columns does. Not convex: at ``V = 0`` the gradient by ``V`` is 0, so ``V``
+    starts from random values of standard deviation ``spread``.
+
+    ``row`` is the loss of margin and label: ``Logistic()``, ``Squared()``, one of your own. It has
+    products with its Hessian if ``row`` has a curvature.
+    """
+
+    factors: int = 8
+    row: RowLoss = field(default_factory=Logistic)
+    spread: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.factors < 1:
+            raise ValueError(f"factors={self.factors}; there must be at least one")
+        if not isinstance(self.row, RowLoss):
+            raise TypeError(f"row={self.row!r}; it must be a loss of one margin, as Logistic()")
+        if not (np.isfinite(self.spread) and self.spread >= 0.0):
+            raise ValueError(f"spread={self.spread!r}; it must be a number of 0 or more")
+
+    @property
+    def labels(self) -> str:  # type: ignore[override]  # others have it by class
+        """Those of ``row``."""
+        return self.row.labels
+
+    @property
+    def has_products(self) -> bool:
+        """Where ``row`` has a curvature."""
+        return self.row.has_products
+
+    @property
+    def has_kinks(self) -> bool:
+        """Where ``row`` has some."""
+        return self.row.has_kinks
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """``"w"``, and ``"V"``, which has no row for the intercept."""
+        spread = self.spread
+        return Parameter("w"), Parameter("V", (self.factors,), takes_intercept=False, spread=spread)
+
+    def bind(self, labels: Sequence[float]) -> FactorizationMachine:
+        """With the loss of the row bound."""
+        row: Any = self.row.bind(labels)
+        return self if row is self.row else replace(self, row=row)
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        """Two passes over the matrix with each of ``w``, ``V`` and ``|V|^2``; ``(rows, factors)``
+        numbers are in memory. LossError as of a ``RowLoss``."""
+        table = arrays[1]
+        with np.errstate(all="ignore"):
+            plain = _summed(replace(rows, offsets=None))
+            projected = plain.margins(table, intercept=False)
+            margins = self._margins(rows, plain, projected, arrays, intercept=intercept)
+            values, all_slopes = [], np.empty(len(rows))
+            found = evaluate(self.row.row, str(self), ("values", "slopes"), rows, margins)
+            for part, (of_block, slopes) in found:
+                values.append(float(of_block.sum()))
+                all_slopes[part] = slopes
+            projected *= all_slopes[:, None]
+            pairs = plain.gradient(projected, intercept=False)
+            pairs -= _squares_gradient(plain, all_slopes)[:, None] * table
+            gradient = plain.gradient(all_slopes, intercept=intercept)
+        return Sums(total(values), rows.weight_sum, (gradient, pairs))
+
+    def products(
+        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
+    ) -> Arrays:
+        """Three passes over the matrix with each: ``f''`` times how the margins change, and ``f'``
+        times how their gradient does."""
+        if not self.has_products:
+            return super().products(rows, arrays, directions, intercept=intercept)
+        table, way = arrays[1], directions[1]
+        with np.errstate(all="ignore"):
+            plain = _summed(replace(rows, offsets=None))
+            projected = plain.margins(table, intercept=False)
+            margins = self._margins(rows, plain, projected, arrays, intercept=intercept)
+            moved = plain.margins(way, intercept=False)
+            changes = plain.margins(directions[0], intercept=intercept)
+            changes += _dots(projected, moved) - _squares_margins(plain, _dots(table, way))
+            all_slopes = np.empty(len(rows))
+            found = evaluate(self._bends, str(self), ("slopes", "curvatures"), rows, margins)
+            for part, (slopes, curvatures) in found:
+                all_slopes[part] = slopes
+                changes[part] *= curvatures
+            projected *= changes[:, None]
+            projected += all_slopes[:, None] * moved
+            pairs = plain.gradient(projected, intercept=False)
+            pairs -= _squares_gradient(plain, changes)[:, None] * table
+            pairs -= _squares_gradient(plain, all_slopes)[:, None] * way
+            return plain.gradient(changes, intercept=intercept), pairs
+
+    def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
+        """The margins, ``(rows,)``."""
+        plain = _summed(replace(rows, offsets=None))
+        projected = plain.margins(arrays[1], intercept=False)
+        return self._margins(rows, plain, projected, arrays, intercept=intercept)
+
+    def _margins(
+        self, rows: Rows, plain: Rows, projected: Floats, arrays: Arrays, *, intercept: bool
+    ) -> Floats:
+        margins = rows.margins(arrays[0], intercept=intercept)
+        squares = _squares_margins(plain, _dots(arrays[1], arrays[1]))
+        margins += 0.5 * (_dots(projected, projected) - squares)
+        return margins
+
+    def _bends(self, margins: Floats, labels: Floats) -> tuple[Any, Any]:
+        _, slopes = self.row.row(margins, labels)
+        return slopes, self.row.curvature(margins, labels)
+
+
+def _dots(left: _Values, right: _Values) -> _Values:
+    """Row by row."""
+    found: _Values = np.einsum("ij,ij->i", left, right)
+    return found
+
+
+def _squares_margins(rows: Rows, vector: _Values) -> Floats:
+    """``X^2 v``, squares by element."""
+    margins = np.empty(len(rows))
+    for part, squares in _squares(rows):
+        margins[part] = squares.margins(vector, intercept=False)
+    return margins
+
+
+def _squares_gradient(rows: Rows, slopes: Floats) -> _Values:
+    """``(X^2)^T s``."""
+    gradient = np.zeros(rows.columns, rows.matrix.dtype)
+    for part, squares in _squares(rows):
+        gradient += squares.gradient(slopes[part], intercept=False)
+    return gradient
+
+
+def _squares(rows: Rows) -> Iterator[tuple[slice, Rows]]:
+    matrix = rows.matrix
+    elements = matrix.size if isinstance(matrix, np.ndarray) else matrix.nnz
+    count = max(1, len(rows) * _SQUARED_AT_ONCE // max(elements, 1))
+    for start in range(0, len(rows), count):
+        part = slice(start, start + count)
+        piece = rows[part]
+        yield part, replace(piece, matrix=_squared(piece.matrix))
+
+
+def _squared(matrix: Matrix) -> Matrix:
+    if isinstance(matrix, np.ndarray):
+        return np.square(matrix)
+    arrays = np.square(matrix.data), matrix.indices, matrix.indptr
+    return sp.csr_array(arrays, shape=matrix.shape, copy=False)
+
+
+def _summed(rows: Rows) -> Rows:
+    """With each element of the matrix in one place, as a square of a sum is no sum of squares."""
+    matrix = rows.matrix
+    if isinstance(matrix, np.ndarray) or matrix.has_canonical_format:
+        return rows
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    return replace(rows, matrix=matrix)
