@@ -56,6 +56,7 @@ from optim.proximal.projections import L2Ball as L2Ball
 from optim.proximal.projections import NonNegative as NonNegative
 from optim.proximal.projections import Simplex as Simplex
 from optim.proximal.proximal_gradient import ProximalGradient as ProximalGradient
+from optim.proximal.separable import Separable as Separable
 from optim.proximal.smooth_term import SmoothTerm as SmoothTerm
 from optim.quasi_newton.lbfgs import LBFGS as LBFGS
 from optim.quasi_newton.lbfgsb import LBFGSB as LBFGSB

@@ -45,14 +45,22 @@ def _namespace_of_torch() -> Namespace:
 def _materialise(values: Iterable[Any]) -> None:
     """Evaluate lazy values: one call per array library that has `evaluate`, no cost elsewhere."""
     pending: dict[int, tuple[Namespace, list[Any]]] = {}
+    _sort_out(values, pending)
+    for xp, group in pending.values():
+        xp.evaluate(*group)
+
+
+def _sort_out(values: Iterable[Any], pending: dict[int, tuple[Namespace, list[Any]]]) -> None:
+    """Put lazy values into `pending`, by library; trees (`optim.core.trees`) array by array."""
     for value in values:
+        if hasattr(value, "leaves"):
+            _sort_out(value.leaves, pending)
+            continue
         xp = namespace(value)
         if hasattr(xp, "evaluate"):
             pending.setdefault(id(xp), (xp, []))[1].append(value)
         elif hasattr(value, "persist"):
             value.persist()
-    for xp, group in pending.values():
-        xp.evaluate(*group)
 
 
 def persist(*arrays: Array) -> tuple[Array, ...]:
@@ -124,32 +132,51 @@ def quiet() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
-def as_start(x0: Any) -> Array:
+def as_start(x0: Any, name: str = "x0") -> Array:
     """`x0` as a floating array of rank 1 or more that no caller's later write can change.
 
-    Sequences become NumPy arrays; integers become float64; anything else is refused.
+    Sequences become NumPy arrays; integers become float64; anything else is refused, by `name`.
     """
     known = hasattr(x0, "__array_namespace__") or _is_tensor(x0)
     x: Any = x0 if known else np.asarray(x0)
     xp = namespace(x)
     if len(x.shape) == 0 or size(x) == 0:
         raise ValueError(
-            f"x0 must be an array with at least one element, but has shape {tuple(x.shape)}; "
+            f"{name} must be an array with at least one element, but has shape {tuple(x.shape)}; "
             "give a number as [number]"
         )
     if isinstance(x, np.ndarray) and x.dtype.kind not in "fiub":
-        raise _wrong_dtype(x)
+        raise _wrong_dtype(x, name)
     if xp.isdtype(x.dtype, ("integral", "bool")):
         return xp.astype(x, xp.float64)
     if not xp.isdtype(x.dtype, "real floating"):
-        raise _wrong_dtype(x)
+        raise _wrong_dtype(x, name)
     if _is_tensor(x):
         return x.detach().clone()
     return np.array(x) if isinstance(x, np.ndarray) else x
 
 
-def _wrong_dtype(x: Array) -> TypeError:
+def own(given: Any, x: Array, name: str, of: str = "x") -> Array:
+    """`given`, checked to be an array shaped as `x`; a NumPy array is copied.
+
+    Errors call the two `name` and `of`. An objective may fill the same buffer each time, and a
+    history must not change with it.
+    """
+    if not hasattr(given, "shape") or not hasattr(given, "dtype"):
+        raise TypeError(
+            f"{name} must be an array like {of}, but is {type(given).__name__}; "
+            f"return for instance np.asarray(gradient, dtype={of}.dtype)"
+        )
+    if tuple(given.shape) != tuple(x.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(given.shape)}, but {of} has {tuple(x.shape)}; return one "
+            f"partial derivative per element of {of}, e.g. gradient.reshape({of}.shape)"
+        )
+    return np.array(given) if isinstance(given, np.ndarray) else given
+
+
+def _wrong_dtype(x: Array, name: str) -> TypeError:
     return TypeError(
-        f"x0 must hold real numbers, but has dtype {x.dtype}; give floats, "
+        f"{name} must hold real numbers, but has dtype {x.dtype}; give floats, "
         "and split complex numbers into real and imaginary parts"
     )

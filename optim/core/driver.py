@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from optim.core.arrays import Array, as_start, machine_epsilon
+from optim.core.arrays import Array, machine_epsilon
+from optim.core.boundary import as_start
 from optim.core.outcome import Outcome
 from optim.core.plateau import rounding_of
 from optim.core.problem import Problem
 from optim.core.result import Records, Result, record_of
 from optim.core.state import State
+from optim.core.trees import arranged, as_tree
 
 # A fall of the value by so many times the value and the gradient at the start, and 1: about the
 # inverse of the precision, squared. No minimum that is so far away could be found.
@@ -46,6 +48,21 @@ class Method(Protocol):
 def states(solver: Method, problem: Problem, start: Array | State) -> Iterator[State]:
     """Run `solver` lazily; ends after the first state with an outcome.
 
+    States are as users see them.
+    """
+    return (_as_seen(problem, state) for state in _states(solver, problem, start))
+
+
+def _as_seen(problem: Problem, state: State) -> State:
+    """`state` with x and gradient in the user's structure."""
+    if not problem.structured:
+        return state
+    return replace(state, x=arranged(state.x), gradient=arranged(state.gradient))
+
+
+def _states(solver: Method, problem: Problem, start: Array | State) -> Iterator[State]:
+    """As solvers see them.
+
     From a state, the run goes on as if it had never been interrupted: the same steps bit for bit,
     and iterations, evaluations and seconds count from the run's first start.
     """
@@ -71,7 +88,7 @@ def _begun(solver: Method, problem: Problem, start: Array | State) -> State:
             f"it with {start.solver}(...), or start {name} at state.x"
         )
     problem.evaluations += start.evaluations
-    return replace(start, outcome=None)
+    return replace(start, x=as_tree(start.x), gradient=as_tree(start.gradient), outcome=None)
 
 
 def _outcome(solver: Method, problem: Problem, state: State) -> Outcome | None:
@@ -112,13 +129,14 @@ def run(
     best: State | None = None
     reached: int | None = None
     with _shown(progress, solver.max_iterations) as show:
-        for last in states(solver, problem, start):
+        for last in _states(solver, problem, start):
             if last.iteration == reached:
                 break  # the same point again, now with the reason why no step could be made
-            show(last)
+            seen = _as_seen(problem, last)
+            show(seen)
             history.append(record_of(last))
             best = last if best is None or _better(last, best) else best
-            stop = reached is not None and _wants_stop(callback, last)
+            stop = reached is not None and _wants_stop(callback, seen)
             reached = last.iteration
             if stop and last.outcome is None:
                 break
@@ -130,7 +148,7 @@ def run(
         elif not solver.done(_ended(best, outcome)):
             # The values are so noisy that the stationary point is not the lowest seen.
             outcome = Outcome.STALLED
-    chosen = solver.finish(problem, best, last)
+    chosen = _as_seen(problem, solver.finish(problem, best, last))
     return Result.of(chosen, last, outcome, problem.evaluations, history)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet
+from optim.core.boundary import like
+from optim.core.trees import arranged
 
 _HOW_TO_GIVE_A_GRADIENT = (
     "return (value, gradient) from fun with jac=True, or give the gradient's function as jac"
@@ -36,6 +36,7 @@ class Problem:
 
     `jac=True`: fun returns (value, gradient). A callable `jac(x, *args)`: fun returns the value.
     `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
+    `structured`: x are trees, and fun and jac know them as the user's structure of arrays.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class Problem:
         args: Sequence[Any] = (),
         jac: bool | Callable[..., Array] = True,
         max_evaluations: int | None = None,
+        *,
+        structured: bool = False,
     ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be callable, but is {type(fun).__name__}")
@@ -56,6 +59,7 @@ class Problem:
         self.args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         self.jac = jac
         self._max_evaluations = math.inf if max_evaluations is None else max_evaluations
+        self.structured = structured
         self.evaluations = 0
 
     @property
@@ -66,19 +70,25 @@ class Problem:
     def __call__(self, x: Array) -> tuple[Scalar, Array]:
         """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
         self.evaluations += 1
+        given = arranged(x) if self.structured else x
         if callable(self.jac):
-            value, gradient = self.fun(x, *self.args), self.jac(x, *self.args)
+            value, gradient = self.fun(given, *self.args), self.jac(given, *self.args)
         else:
-            value, gradient = _pair(self.fun(x, *self.args))
+            value, gradient = _pair(self.fun(given, *self.args))
         _check_value(value)
-        return value, _own(gradient, x)
+        return value, like(gradient, x, "gradient")
 
     def gradient(self, x: Array) -> Array:
         """The gradient alone; an evaluation all the same."""
         if not callable(self.jac):
             return self(x)[1]
         self.evaluations += 1
-        return _own(self.jac(x, *self.args), x)
+        given = arranged(x) if self.structured else x
+        return like(self.jac(given, *self.args), x, "gradient")
+
+    def part(self, fun: Callable[..., Any]) -> Problem:
+        """The same for a part of the objective, which returns (value, gradient)."""
+        return Problem(fun, self.args, structured=self.structured)
 
     def at(self, x: Array) -> Point:
         """The objective at `x`, read with the max norm of its gradient in one message."""
@@ -101,13 +111,6 @@ def _pair(returned: Any) -> tuple[Scalar, Array]:
     return value, gradient
 
 
-def _own(gradient: Array, x: Array) -> Array:
-    """`gradient`, checked, and copied where an objective may fill the same buffer each time."""
-    _check_gradient(gradient, x)
-    # A history must not change with the buffer.
-    return np.array(gradient) if isinstance(gradient, np.ndarray) else gradient
-
-
 def _check_value(value: Scalar) -> None:
     shape = getattr(value, "shape", ())
     if tuple(shape) != () or not hasattr(value, "__float__"):
@@ -115,17 +118,4 @@ def _check_value(value: Scalar) -> None:
         raise TypeError(
             f"the objective's value must be one number, but has {what}; return for instance "
             "float(value), or the sum or mean over its elements"
-        )
-
-
-def _check_gradient(gradient: Array, x: Array) -> None:
-    if not hasattr(gradient, "shape") or not hasattr(gradient, "dtype"):
-        raise TypeError(
-            f"the gradient must be an array like x, but is {type(gradient).__name__}; "
-            "return for instance np.asarray(gradient, dtype=x.dtype)"
-        )
-    if tuple(gradient.shape) != tuple(x.shape):
-        raise ValueError(
-            f"the gradient has shape {tuple(gradient.shape)}, but x has {tuple(x.shape)}; "
-            "return one partial derivative per element of x, e.g. gradient.reshape(x.shape)"
         )

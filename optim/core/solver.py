@@ -14,6 +14,7 @@ from optim.core.outcome import Outcome
 from optim.core.problem import Problem
 from optim.core.result import Result
 from optim.core.state import State
+from optim.core.structure import is_structure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +77,13 @@ class Solver(ABC):
         `outcome` (an `Outcome`), `history` (one `Record` per state) and `plot()`. A run ends in an
         outcome, never in an exception, unless the objective itself raises or returns nonsense.
         """
-        problem = Problem(fun, args, jac, self.max_evaluations)
         if (x0 is None) is (resume is None):
             raise ValueError(
                 "minimize: give either x0, or resume=state to go on from a state, "
                 f"but {'neither' if x0 is None else 'both'} was given"
             )
         start = x0 if resume is None else resume
+        problem = self._problem(fun, args, jac, start)
         return _driver.run(self, problem, start, callback, progress)
 
     def iterations(
@@ -97,7 +98,17 @@ class Solver(ABC):
 
         Given a state instead of `x0`, the run goes on from it.
         """
-        return _driver.states(self, Problem(fun, args, jac, self.max_evaluations), x0)
+        return _driver.states(self, self._problem(fun, args, jac, x0), x0)
+
+    def _problem(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any],
+        jac: bool | Callable[..., Array],
+        start: Array | State,
+    ) -> Problem:
+        x = start.x if isinstance(start, State) else start
+        return Problem(fun, args, jac, self.max_evaluations, structured=is_structure(x))
 
 
 # The gradient tolerance where none is asked for.

@@ -15,6 +15,7 @@ from optim.core.problem import Point, Problem
 from optim.core.state import State
 from optim.gradient.spectral import PATIENCE, SpectralSolver, measured_ray
 from optim.line_search import Reference
+from optim.proximal.separable import adopt_projection
 
 Projection: TypeAlias = Callable[[Array], Array]
 
@@ -46,7 +47,8 @@ class SpectralProjectedGradient(SpectralSolver):
     """Minimises a smooth objective over a closed convex set.
 
     projection  maps a vector to the nearest one in the set: Box(0.0, 1.0), Simplex(), ... or any
-                function. The start is projected first, and all iterates lie in the set
+                function. The start is projected first, and all iterates lie in the set. Of
+                parameters in several arrays each may have its own: {"w": Simplex(), "V": None}
     search      the step-size search along the way to the projected point
     step_bounds the range of the spectral steps
 
@@ -60,7 +62,7 @@ class SpectralProjectedGradient(SpectralSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_projection(self, self.projection)
+        adopt_projection(self)
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start, moved into the set."""
@@ -121,12 +123,3 @@ class SpectralProjectedGradient(SpectralSolver):
             )
         way = Direction(d, slope, d_norm, x_norm, first=1.0)
         return replace(point, gradient_norm=norm), Approach(target, way, squared, size)
-
-
-def check_projection(owner: object, given: object) -> None:
-    """Refuse what is not a function of a vector."""
-    if not callable(given) or isinstance(given, type):
-        raise TypeError(
-            f"{type(owner).__name__}(projection={given!r}): must be a function of a vector; give "
-            "for instance Box(0.0, 1.0), Simplex(), or lambda x: x for no constraint"
-        )

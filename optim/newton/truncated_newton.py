@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, quiet, vdot
+from optim.core.boundary import lifted
 from optim.core.outcome import Outcome
 from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
@@ -108,7 +109,7 @@ class TruncatedNewton(ToleranceSolver):
     def _hessian(self, problem: Problem, state: State) -> Callable[[Array], Array]:
         if self.hessp is None:
             return difference_hessian(problem.gradient, state.x, state.gradient)
-        hessp, x = self.hessp, state.x
+        hessp, x = lifted(self.hessp, "hessp(x, v)"), state.x
         return lambda v: hessp(x, v)
 
 

@@ -6,8 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from optim.core.arrays import Array, as_start, machine_epsilon, namespace, vdot
+from optim.core.arrays import Array, machine_epsilon, namespace, vdot
+from optim.core.boundary import as_start, like
 from optim.core.problem import Problem
+from optim.core.structure import is_structure
+from optim.core.trees import arranged
 
 
 def hessian_product(
@@ -22,9 +25,10 @@ def hessian_product(
     `fun`, `args` and `jac` are as for `minimize`. One evaluation now, and one for each product,
     which has about half of the digits of the gradients.
     """
-    problem = Problem(fun, args, jac)
+    problem = Problem(fun, args, jac, structured=is_structure(x))
     x = as_start(x)
-    return difference_hessian(problem.gradient, x, problem.gradient(x))
+    product = difference_hessian(problem.gradient, x, problem.gradient(x))
+    return lambda v: arranged(product(like(v, x, "v"))) if problem.structured else product(v)
 
 
 def difference_hessian(

@@ -11,16 +11,17 @@ import numpy as np
 
 from optim.core.arrays import (
     Array,
-    as_start,
     fetch,
     machine_epsilon,
     max_norm,
-    namespace,
     quiet,
+    size,
     vdot,
 )
+from optim.core.boundary import array_of, as_start, coordinate
 from optim.core.plateau import rounding_of
 from optim.core.problem import Problem
+from optim.core.structure import is_structure
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def check_gradient(
 
         assert check_gradient(fun, x), check_gradient(fun, x)
     """
-    problem = Problem(fun, args, jac)
+    problem = Problem(fun, args, jac, structured=is_structure(x))
     x = as_start(x)
     rng = np.random.default_rng(seed)
     with quiet():
@@ -103,9 +104,8 @@ def check_gradient(
         step = epsilon ** (1.0 / 3.0) * max(x_norm, 1.0)
         noise = rounding_of(number, epsilon) / step
         found = []
-        for name, values in _directions(tuple(x.shape), coordinates, directions, rng):
-            xp = namespace(x)
-            v = xp.astype(xp.asarray(values), x.dtype)
+        for name, values in _directions(x, coordinates, directions, rng):
+            v = array_of(values, x)
             above, below = problem(x + step * v)[0], problem(x - step * v)[0]
             slope, high, low = fetch(vdot(gradient, v), above, below)
             difference = (high - low) / (2.0 * step)
@@ -115,13 +115,13 @@ def check_gradient(
 
 
 def _directions(
-    shape: tuple[int, ...], coordinates: int, directions: int, rng: np.random.Generator
+    x: Array, coordinates: int, directions: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and arrays of the derivatives to check."""
-    n = math.prod(shape)
+    """Names and elements of the derivatives to check."""
+    n = size(x)
     for i in np.sort(rng.choice(n, min(n, coordinates), replace=False)):
-        unit = np.zeros(shape)
-        unit.flat[i] = 1.0
-        yield f"x[{', '.join(map(str, np.unravel_index(i, shape)))}]", unit
+        unit = np.zeros(n)
+        unit[i] = 1.0
+        yield f"x{coordinate(x, i)}", unit
     for k in range(directions):
-        yield f"random {k}", rng.choice([-1.0, 1.0], shape)
+        yield f"random {k}", rng.choice([-1.0, 1.0], n)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from optim.core.arrays import Array, Scalar, vdot
+from optim.core.structure import is_structure
+from optim.core.trees import arranged, as_tree, named_leaves
 from optim.quasi_newton.l1 import L1
 
 Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
@@ -14,14 +17,16 @@ Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
 def with_l2(fun: Objective, weight: Any) -> Objective:
     """fun(x) + sum(weight * x^2) / 2, with its gradient.
 
-    weight  a number, or an array like x: 0 for an intercept
+    weight  a number, or an array like x: 0 for an intercept. Of parameters in several arrays each
+            has its weight: {"w": 1.0, "V": 0.1}
     """
-    _check_weight("with_l2", weight)
+    weights = _weights("with_l2", weight)
 
     def penalised(x: Array, *args: Any) -> tuple[Scalar, Array]:
         value, gradient = fun(x, *args)
-        slope = weight * x
-        return value + 0.5 * vdot(slope, x), gradient + slope
+        whole = as_tree(x)
+        slope = weights * whole
+        return value + 0.5 * vdot(slope, whole), arranged(as_tree(gradient) + slope)
 
     return penalised
 
@@ -29,30 +34,35 @@ def with_l2(fun: Objective, weight: Any) -> Objective:
 def with_l1(fun: Objective, weight: Any) -> Objective:
     """fun(x) + sum(weight * |x|), with the element of least norm in its subdifferential.
 
-    weight  a number, or an array like x: 0 for an intercept
+    weight  as for `with_l2`
 
     For subgradient methods and to evaluate a result. Solvers for smooth objectives do not see the
     kinks: `OWLQN(l1=weight)` takes the objective without the penalty.
     """
-    _check_weight("with_l1", weight)
+    penalty = L1(_weights("with_l1", weight), free=False)
 
     def penalised(x: Array, *args: Any) -> tuple[Scalar, Array]:
         value, gradient = fun(x, *args)
-        penalty = L1(weight, free=False)
-        return value + penalty.value(x), penalty.pseudo_gradient(x, gradient)
+        whole = as_tree(x)
+        penalised_gradient = penalty.pseudo_gradient(whole, as_tree(gradient))
+        return value + penalty.value(whole), arranged(penalised_gradient)
 
     return penalised
 
 
-def _check_weight(name: str, weight: Any) -> None:
-    if isinstance(weight, (int, float)):
-        if not weight >= 0.0:
-            raise ValueError(f"{name}(weight={weight!r}): must be 0 or more")
-    elif not hasattr(weight, "dtype"):
-        raise TypeError(
-            f"{name}: weight must be a number or an array like x, but is {type(weight).__name__}; "
-            "give for instance numpy.asarray(weight)"
-        )
+def _weights(name: str, weight: Any) -> Any:
+    """A number, an array or a tree of them, checked."""
+    weights = as_tree(weight)
+    for place, own in named_leaves(weights):
+        if isinstance(own, (int, float)):
+            if not own >= 0.0:
+                raise ValueError(f"{name}(weight{place}={own!r}): must be 0 or more")
+        elif not hasattr(own, "dtype"):
+            raise TypeError(
+                f"{name}: weight{place} must be a number or an array like x{place}, but is "
+                f"{type(own).__name__}; give for instance numpy.asarray(weight{place})"
+            )
+    return weights
 
 
 class Cached:
@@ -72,9 +82,7 @@ class Cached:
     def __call__(self, x: Array, *args: Any) -> tuple[Scalar, Array]:
         """(value, gradient) at `x`."""
         given = (x, *args)
-        if len(given) == len(self._given) and all(
-            new is old for new, old in zip(given, self._given, strict=True)
-        ):
+        if len(given) == len(self._given) and all(map(_same, given, self._given)):
             self.hits += 1
         else:
             self._returned = self._fun(*given)
@@ -89,6 +97,14 @@ class Cached:
     def gradient(self, x: Array, *args: Any) -> Array:
         """The gradient alone."""
         return self(x, *args)[1]
+
+
+def _same(new: Any, old: Any) -> bool:
+    """Whether two arguments are the same object, or structures of the same arrays."""
+    if new is old or not is_structure(new) or not is_structure(old):
+        return new is old
+    new, old = as_tree(new), as_tree(old)
+    return new.structure == old.structure and all(map(operator.is_, new.leaves, old.leaves))
 
 
 class Counted:

@@ -23,6 +23,7 @@ from optim.core.state import State
 from optim.gradient.spectral import lowest
 from optim.proximal.operators import Proximal, check_proximal
 from optim.proximal.residual_balance import Residuals, adapted
+from optim.proximal.separable import adopt_proximal
 from optim.proximal.smooth_term import last_of, near
 from optim.quasi_newton.lbfgs import LBFGS
 
@@ -55,7 +56,8 @@ class SplittingMemory:
 class ADMM(ToleranceSolver):
     """Minimises fun(x) + penalty(x), where fun is smooth or a sum of terms with known prox.
 
-    penalty             a Proximal: L1Norm(0.1), Simplex(), ...; each iterate lies in its domain
+    penalty             a Proximal: L1Norm(0.1), Simplex(), ...; each iterate lies in its domain. Of
+                        parameters in several arrays each may have its own, or None
     terms               what fun is the sum of, each a Proximal with finite values: they are solved
                         for apart and brought to agree. () where fun is one term, whose subproblem
                         is solved by `inner`, warm and inexactly
@@ -86,7 +88,7 @@ class ADMM(ToleranceSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_proximal(self, "penalty", self.penalty)
+        adopt_proximal(self, "penalty")
         for i, term in enumerate(self.terms):
             check_proximal(self, f"terms[{i}]", term)
         if not 0.0 < self.rho < math.inf:

@@ -15,6 +15,7 @@ from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, namespace, smallest_normal, vdot
 from optim.core.checks import check_positive
+from optim.core.trees import as_tree, named_leaves
 
 
 class Proximal(ABC):
@@ -37,13 +38,14 @@ class Proximal(ABC):
 class L1Norm(Proximal):
     """sum(weight * |x|); weight is a number >= 0, or one for each element of x in an array.
 
-    Elements of weight 0, as an intercept's, are not penalised.
+    Elements of weight 0, as an intercept's, are not penalised. Of parameters in several arrays
+    each has its weight: L1Norm({"w": 0.1, "V": 0.0}).
     """
 
     weight: Any = 1.0
 
     def __post_init__(self) -> None:
-        _check_weight(self, "weight")
+        _adopt_weight(self, "weight")
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""
@@ -96,14 +98,17 @@ class SquaredL2Norm(Proximal):
 
 @dataclass(frozen=True)
 class ElasticNet(Proximal):
-    """sum(l1 * |x|) + sum(l2 * x^2) / 2; weights are numbers >= 0, or arrays like x."""
+    """sum(l1 * |x|) + sum(l2 * x^2) / 2; weights are numbers >= 0, or arrays like x.
+
+    Of parameters in several arrays each has its weights: ElasticNet(l1={"w": 0.1, "V": 0.0}, l2=1).
+    """
 
     l1: Any = 1.0
     l2: Any = 1.0
 
     def __post_init__(self) -> None:
-        _check_weight(self, "l1")
-        _check_weight(self, "l2")
+        _adopt_weight(self, "l1")
+        _adopt_weight(self, "l2")
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""
@@ -149,7 +154,8 @@ class GroupLasso(Proximal):
     """weight * sum over groups of |x_group|, the 2-norm: groups are zero as a whole, or not at all.
 
     labels      an integer array like x; element i belongs to group labels[i] of 0 ... groups - 1.
-                Any other label, as -1, is of no group and is not penalised
+                Any other label, as -1, is of no group and is not penalised. Of parameters in
+                several arrays each has its array of labels
     groups      how many groups there are. Each costs a sweep over x: meant for dozens, not for
                 thousands
 
@@ -161,6 +167,7 @@ class GroupLasso(Proximal):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        adopt_arrays(self, "labels")
         _check_weight(self, "weight")
         check_positive(self, "groups")
 
@@ -190,6 +197,24 @@ def _kept_part(x: Array, threshold: float) -> Scalar:
     xp = namespace(x)
     norm = vdot(x, x) ** 0.5
     return xp.maximum(norm - threshold, 0.0) / xp.maximum(norm, smallest_normal(x))
+
+
+def adopt_arrays(owner: object, name: str) -> None:
+    """Let a parameter that holds an array like x be one of a frozen `owner`, for trees as well."""
+    given = as_tree(getattr(owner, name))
+    for place, leaf in named_leaves(given):
+        if not hasattr(leaf, "shape"):
+            raise TypeError(
+                f"{type(owner).__name__}({name}{place}) must be an array like x{place}, but is "
+                f"{type(leaf).__name__}; give for instance numpy.full(x{place}.shape, {leaf!r})"
+            )
+    object.__setattr__(owner, name, given)
+
+
+def _adopt_weight(owner: object, name: str) -> None:
+    """The same for one that may be a number, or hold numbers; all at least 0."""
+    object.__setattr__(owner, name, as_tree(getattr(owner, name)))
+    _check_weight(owner, name)
 
 
 def _check_weight(owner: object, name: str) -> None:

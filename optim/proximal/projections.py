@@ -15,7 +15,8 @@ from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace, vdot
 from optim.core.checks import check_positive
-from optim.proximal.operators import Proximal
+from optim.core.trees import as_tree, named_leaves
+from optim.proximal.operators import Proximal, adopt_arrays
 
 
 class ConvexSet(Proximal):
@@ -47,19 +48,24 @@ class ConvexSet(Proximal):
 
 @dataclass(frozen=True)
 class Box(ConvexSet):
-    """lower <= x <= upper; each bound a number, -inf and inf among them, or an array like x."""
+    """lower <= x <= upper; each bound a number, -inf and inf among them, or an array like x.
+
+    Of parameters in several arrays each has its bound: Box(lower={"w": 0.0, "V": float("-inf")}).
+    """
 
     lower: Any = float("-inf")
     upper: Any = float("inf")
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
-            bound = getattr(self, name)
-            if not hasattr(bound, "__float__"):
-                raise TypeError(
-                    f"Box({name}) must be a number or an array like x, but is "
-                    f"{type(bound).__name__}; give for instance numpy.asarray({name})"
-                )
+            bound = as_tree(getattr(self, name))
+            for place, leaf in named_leaves(bound):
+                if not hasattr(leaf, "__float__"):
+                    raise TypeError(
+                        f"Box({name}{place}) must be a number or an array like x, but is "
+                        f"{type(leaf).__name__}; give for instance numpy.asarray({name}{place})"
+                    )
+            object.__setattr__(self, name, bound)
         gap = self.lower - self.upper
         (widest,) = fetch(namespace(gap).max(gap) if getattr(gap, "shape", ()) else gap)
         if not widest <= 0.0:
@@ -156,12 +162,13 @@ class L2Ball(ConvexSet):
 
 @dataclass(frozen=True)
 class Hyperplane(ConvexSet):
-    """normal @ x = offset; `normal` is an array like x, not all 0."""
+    """normal @ x = offset; `normal` is an array like x, or arrays arranged as x, not all 0."""
 
     normal: Array
     offset: float = 0.0
 
     def __post_init__(self) -> None:
+        adopt_arrays(self, "normal")
         (largest,) = fetch(max_norm(self.normal), also=(self.normal,))
         if not 0.0 < largest < float("inf"):
             raise ValueError(

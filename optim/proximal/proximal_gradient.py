@@ -18,7 +18,8 @@ from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
-from optim.proximal.operators import Proximal, check_proximal
+from optim.proximal.operators import Proximal
+from optim.proximal.separable import adopt_proximal
 
 # Trials of one iteration at most: enough for a first step that is too long by many orders.
 _MAX_TRIALS = 40
@@ -76,7 +77,8 @@ class ProximalGradient(ToleranceSolver):
     """Minimises fun(x) + penalty(x): fun smooth, the penalty by its proximal operator.
 
     penalty         L1Norm(0.1), GroupLasso(...), Box(0.0, 1.0), ...; a start outside of its domain
-                    is projected first
+                    is projected first. Of parameters in several arrays each may have its own:
+                    {"w": L1Norm(0.1), "V": None}
     accelerated     extrapolate along the last step (FISTA), which costs a second evaluation in each
                     iteration but saves many; without, the plain method
     growth          by how much the step size may grow from one accelerated iteration to the next,
@@ -96,7 +98,7 @@ class ProximalGradient(ToleranceSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_proximal(self, "penalty", self.penalty)
+        adopt_proximal(self, "penalty")
         if not self.growth >= 1.0:
             raise ValueError(
                 f"ProximalGradient(growth={self.growth!r}): must be 1 or more; 1.0 for step sizes "

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from optim.core.arrays import Array, Scalar, vdot
+from optim.core.problem import Problem
 from optim.core.solver import Solver
 from optim.core.state import State
+from optim.core.trees import Tree
 from optim.proximal.operators import Proximal
 from optim.quasi_newton.lbfgs import LBFGS
 
@@ -30,11 +32,14 @@ class SmoothTerm(Proximal):
 
     def value(self, x: Array) -> Scalar:
         """The function at `x`."""
-        return self.fun(x)[0]
+        return self._function(x)(x)[0]
 
     def prox(self, x: Array, step: float) -> Array:
         """The minimum of fun(u) + |u - x|^2 / (2 * step), sought from `x`."""
-        return last_of(self.solver.iterations(near(self.fun, x, 1.0 / step), x)).x
+        return last_of(self.solver.iterations(near(self._function(x), x, 1.0 / step), x)).x
+
+    def _function(self, x: Array) -> Function:
+        return Problem(self.fun, structured=True) if isinstance(x, Tree) else self.fun
 
 
 def near(fun: Function, centre: Array, weight: float) -> Function:

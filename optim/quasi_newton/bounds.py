@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import Array, fitted, namespace, quiet
+from optim.core.trees import Tree, applied
 from optim.proximal.projections import Box
 
 # Relative to the width of the box, and absolute: nearer to a bound, it can hold a coordinate.
@@ -19,11 +20,24 @@ def box_like(bounds: Any, x: Array) -> Box:
 
     bounds  a `Box`; or an object with `lb` and `ub`, as `scipy.optimize.Bounds`; or one pair
             (lower, upper) for each element of x (of a table: for each column), with None for no
-            bound
+            bound. Of parameters in several arrays: such bounds for each array or part, in the
+            structure of x, and None for an array without
     """
+    if isinstance(x, Tree):
+        return _box_of_trees(bounds, x)
     lower, upper = _ends(bounds)
     with quiet():
         return Box(_bound("lower", lower, x), _bound("upper", upper, x))
+
+
+def _box_of_trees(bounds: Any, x: Tree) -> Box:
+    if isinstance(bounds, Box):
+        ends = applied(Box, x.spread(bounds.lower, "lower"), x.spread(bounds.upper, "upper"))
+    else:
+        ends = x.spread(bounds, "bounds")
+    boxes = applied(lambda own, leaf: box_like(Box() if own is None else own, leaf), ends, x).leaves
+    lower, upper = tuple(box.lower for box in boxes), tuple(box.upper for box in boxes)
+    return Box(Tree(x.structure, lower), Tree(x.structure, upper))
 
 
 def _ends(bounds: Any) -> tuple[Any, Any]:
@@ -83,10 +97,12 @@ def held(box: Box, x: Array, gradient: Array, scale: float) -> Array:
 
 
 def _nearness(box: Box, scale: float) -> Any:
-    width, near = box.upper - box.lower, min(scale, _NEAR)
-    if isinstance(width, float):
-        return min(_NEAR * width, near)
-    return namespace(width).minimum(_NEAR * width, near)
+    near = min(scale, _NEAR)
+    return applied(lambda width: _smaller(_NEAR * width, near), box.upper - box.lower)
+
+
+def _smaller(width: Any, near: float) -> Any:
+    return min(width, near) if isinstance(width, float) else namespace(width).minimum(width, near)
 
 
 def outward(box: Box, x: Array, d: Array) -> Array:

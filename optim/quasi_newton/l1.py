@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import Array, Scalar, fetch, fitted, namespace
+from optim.core.trees import Tree, applied
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class L1:
         """
         if isinstance(weights, (int, float)):
             return cls(float(weights), weights == 0)
+        if isinstance(x, Tree):
+            return cls._like_tree(weights, x)
         if np.shape(weights) == ():
             return cls.like(float(weights), x)
         own = fitted(weights, x)
@@ -44,6 +47,14 @@ class L1:
         if not least >= 0.0:
             raise ValueError(f"l1 holds {least}; weights must be 0 or more")
         return cls(own, own == 0.0)
+
+    @classmethod
+    def _like_tree(cls, weights: Any, x: Tree) -> L1:
+        parts = applied(cls.like, x.spread(weights, "l1"), x).leaves
+        return cls(
+            Tree(x.structure, tuple(part.weights for part in parts)),
+            Tree(x.structure, tuple(part.free for part in parts)),
+        )
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""

@@ -14,12 +14,9 @@ from optim.core.problem import Point, Problem
 from optim.core.solver import ToleranceSolver
 from optim.core.state import State
 from optim.gradient.spectral import measured_ray
-from optim.gradient.spectral_projected_gradient import (
-    Projection,
-    SpectralProjectedGradient,
-    check_projection,
-)
+from optim.gradient.spectral_projected_gradient import Projection, SpectralProjectedGradient
 from optim.line_search import Backtracking, Search
+from optim.proximal.separable import adopt_projection
 from optim.quasi_newton.bfgs_matrix import BFGSMatrix
 from optim.quasi_newton.curvature import GROWTH, CurvatureMemory, attempts
 from optim.quasi_newton.history import History
@@ -30,7 +27,8 @@ class ProjectedQuasiNewton(ToleranceSolver):
     """Minimises a smooth objective over a closed convex set, in few evaluations.
 
     projection          maps a vector to the nearest one in the set: Box(0.0, 1.0), L1Ball(), ... or
-                        any function. The start is projected first, and all iterates lie in the set
+                        any function. The start is projected first, and all iterates lie in the set.
+                        Of parameters in several arrays each may have its own, or None
     history             pairs kept: 3 * history vectors of memory
     search              the step-size search along the way to the minimum of the quadratic model
     inner_iterations    of the spectral projected gradient over that model, at most
@@ -49,7 +47,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_projection(self, self.projection)
+        adopt_projection(self)
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start, moved into the set."""

@@ -40,4 +40,4 @@ class Batches:
     def evaluate(self, x: Array, k: int) -> Evaluation:
         """Value (perhaps a lazy rank-0 array) and gradient of batch k at `x`."""
         self.problem.evaluations += 1
-        return Problem(self.objective.batch(k), self.problem.args)(x)
+        return self.problem.part(self.objective.batch(k))(x)

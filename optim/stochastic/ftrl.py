@@ -8,6 +8,7 @@ from typing import Any
 
 from optim.core.arrays import Array, namespace
 from optim.core.checks import check_positive
+from optim.core.trees import as_tree
 from optim.proximal.operators import L1Norm
 from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
 
@@ -18,8 +19,8 @@ class FTRL(StochasticSolver):
 
     step_size   alpha, a number: the paper's step sizes are alpha / (beta + sqrt(sum gradient^2))
     beta        tempers the first steps
-    l1, l2      weights lambda_1 (a number or an array like x) and lambda_2, against the *sum* of
-                all gradients so far, as in the paper
+    l1, l2      weights lambda_1 and lambda_2 (numbers or arrays like x), against the *sum* of all
+                gradients so far, as in the paper
 
     x_k+1 is the minimum of (sum of gradients) @ x + l1 * |x|_1 + l2 / 2 * |x|^2 + proximal terms.
     So after k steps the penalties weigh 1/k of what the same numbers mean to AdaGrad or OWLQN, and
@@ -32,7 +33,7 @@ class FTRL(StochasticSolver):
     step_size: float = 0.1
     beta: float = 1.0
     l1: Any = 0.0
-    l2: float = 0.0
+    l2: Any = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +53,7 @@ class FTRL(StochasticSolver):
     def init_memory(self, x: Array) -> Vectors:
         """The z for which `x` is the minimum before any gradient, and no squares."""
         sign = namespace(x).sign(x)
-        z = -(x * (self.beta / self.step_size + self.l2) + self.l1 * sign)
+        z = -(x * (self.beta / self.step_size + self._l2) + self._threshold.weight * sign)
         return z, zeros_like(x)
 
     def update(self, memory: Vectors, x: Array, gradient: Array, k: int) -> tuple[Array, Vectors]:
@@ -62,8 +63,12 @@ class FTRL(StochasticSolver):
         new_root = n**0.5
         sigma = (new_root - root) / self.step_size
         z = z + gradient - sigma * x
-        x = -self._threshold.prox(z, 1.0) / ((self.beta + new_root) / self.step_size + self.l2)
+        x = -self._threshold.prox(z, 1.0) / ((self.beta + new_root) / self.step_size + self._l2)
         return x, (z, n)
+
+    @cached_property
+    def _l2(self) -> Any:
+        return as_tree(self.l2)
 
     @cached_property
     def _threshold(self) -> L1Norm:

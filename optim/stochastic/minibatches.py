@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optim.core.arrays import Array, Scalar
+from optim.core.trees import arranged, as_tree
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Evaluation: TypeAlias = tuple[Scalar, Array]  # value and gradient
@@ -183,10 +184,11 @@ class FiniteSum:
     def __call__(self, x: Array, *args: Any) -> Evaluation:
         """The mean of all terms."""
         value, gradient = self.fun(x, 0, *args)
+        gradient = as_tree(gradient)
         for i in range(1, self.count):
             term = self.fun(x, i, *args)
-            value, gradient = value + term[0], gradient + term[1]
-        return value / self.count, gradient / self.count
+            value, gradient = value + term[0], gradient + as_tree(term[1])
+        return value / self.count, arranged(gradient / self.count)
 
 
 def _check_sampling(objective: object, fun: Any, count: int, seed: int) -> None:

@@ -1,0 +1,231 @@
+"""Several arrays as one: what solvers see of parameters in dicts, tuples or lists.
+
+A `Tree` is an array to a solver: operators and functions are applied array by array, reductions go
+over all of them. What users write and get is the structure that they gave at the start.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optim.core.arrays import Array, Namespace, Scalar, namespace, size, vdot
+from optim.core.structure import Structure, is_structure
+
+# Functions of the array API that give each element its own result, whatever the others are.
+_ELEMENTWISE = frozenset(
+    "abs clip exp expm1 isfinite isinf isnan log log1p logical_and logical_not logical_or maximum "
+    "minimum sign sqrt square tanh where".split()
+)
+
+
+def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """An operator of two operands, and the same where the tree is the right one."""
+
+    def forward(self: Tree, other: Any) -> Any:
+        return applied(operation, self, other)
+
+    def backward(self: Tree, other: Any) -> Any:
+        return applied(operation, other, self)
+
+    return forward, backward
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree:
+    """Arrays of any shapes in a structure, with the operators of one vector of all elements.
+
+    The other operand is a tree of the same structure or of numbers for its arrays or parts, or a
+    number. `dtype` is the least precise of those of the arrays, which all keep their own.
+    """
+
+    structure: Structure
+    leaves: tuple[Array, ...]
+
+    __array_ufunc__: ClassVar[None] = None  # operators of NumPy's arrays and scalars step aside
+
+    @classmethod
+    def of(cls, value: Any) -> Tree:
+        """The arrays, or numbers, of a structure as they are; lists of numbers as NumPy arrays."""
+        structure = Structure.of(value)
+        given = structure.arrays(value, "x")
+        return cls(
+            structure,
+            tuple(np.asarray(leaf) if isinstance(leaf, (list, tuple)) else leaf for leaf in given),
+        )
+
+    def arranged(self) -> Any:
+        """The arrays in the user's structure."""
+        return self.structure.arranged(iter(self.leaves))
+
+    def spread(self, value: Any, name: str) -> Tree:
+        """`value`, arranged as this tree or with numbers for arrays or parts; errors say `name`."""
+        given = self.structure.arrays(arranged(value), name, numbers=True)
+        return Tree(self.structure, tuple(given))
+
+    def parts(self) -> list[Array]:
+        """What the keys of the structure lead to: arrays, or trees."""
+        rest = iter(self.leaves)
+        own = ((part, tuple(islice(rest, len(part.names)))) for part in self.structure.parts)
+        return [leaves[0] if part.kind is None else Tree(part, leaves) for part, leaves in own]
+
+    def joined(self, parts: Iterable[Array]) -> Tree:
+        """A tree of this structure, of its parts."""
+        found = (leaf for part in parts for _, leaf in named_leaves(part))
+        return Tree(self.structure, tuple(found))
+
+    def __repr__(self) -> str:
+        return f"Tree({self.arranged()!r})"
+
+    @property
+    def shape(self) -> tuple[int]:
+        """That of the vector of all elements."""
+        return (sum(map(_size, self.leaves)),)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of all arrays; of several, the least precise."""
+        dtypes = list(dict.fromkeys(leaf.dtype for leaf in self.leaves))
+        if len(dtypes) == 1:
+            return dtypes[0]
+        return max(dtypes, key=lambda one: namespace(self).finfo(one).eps)
+
+    def __array_namespace__(self, api_version: str | None = None) -> TreeNamespace:
+        library = next((leaf for leaf in self.leaves if hasattr(leaf, "dtype")), None)
+        return TreeNamespace(namespace(library))
+
+    def __matmul__(self, other: Tree) -> Scalar:
+        pairs = zip(self.leaves, _beside(self, other), strict=True)
+        return reduce(operator.add, (vdot(mine, its) for mine, its in pairs))
+
+    __add__, __radd__ = _operators(operator.add)
+    __sub__, __rsub__ = _operators(operator.sub)
+    __mul__, __rmul__ = _operators(operator.mul)
+    __truediv__, __rtruediv__ = _operators(operator.truediv)
+    __pow__, __rpow__ = _operators(operator.pow)
+    __and__, __rand__ = _operators(operator.and_)
+    __or__, __ror__ = _operators(operator.or_)
+    __lt__, _ = _operators(operator.lt)
+    __le__, _ = _operators(operator.le)
+    __gt__, _ = _operators(operator.gt)
+    __ge__, _ = _operators(operator.ge)
+    __eq__, _ = _operators(operator.eq)
+    __ne__, _ = _operators(operator.ne)
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Any:
+        return applied(operator.neg, self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("the truth of several arrays is ambiguous; reduce them to a number first")
+
+
+def applied(function: Callable[..., Any], *args: Any) -> Any:
+    """function(*args) array by array; numbers, and trees of numbers, go along with each array.
+
+    An error gets a note that says at which array it was.
+    """
+    trees = [arg for arg in args if isinstance(arg, Tree)]
+    if not trees:
+        return function(*args)
+    # Of trees of weights, some have one number for a whole part.
+    largest = max(trees, key=lambda tree: len(tree.leaves))
+    results = []
+    for name, *values in zip(
+        largest.structure.names, *(_beside(largest, arg) for arg in args), strict=True
+    ):
+        try:
+            results.append(function(*values))
+        except (TypeError, ValueError) as error:
+            error.add_note(f"This was at the array {name} of the parameters.")
+            raise
+    return Tree(largest.structure, tuple(results))
+
+
+def _beside(tree: Tree, value: Any) -> tuple[Any, ...]:
+    """What of `value` belongs to each array of `tree`."""
+    if isinstance(value, Tree):
+        if value.structure is tree.structure or value.structure == tree.structure:
+            return value.leaves
+        return tree.spread(value, "the other operand").leaves
+    if len(getattr(value, "shape", ())) > 0:
+        raise TypeError(
+            f"an array of shape {tuple(value.shape)} beside parameters in several arrays; give "
+            f"{tree.structure}, as x is, or one number for all"
+        )
+    return tuple(_as_precise(value, leaf) for leaf in tree.leaves)
+
+
+def _as_precise(scalar: Any, leaf: Array) -> Any:
+    """`scalar` in the dtype of `leaf`: one that comes of more precise arrays changes no dtype."""
+    dtype, wanted = getattr(scalar, "dtype", None), getattr(leaf, "dtype", None)
+    if dtype is None or wanted is None or dtype == wanted:
+        return scalar
+    xp = namespace(leaf)
+    floating = xp.isdtype(wanted, "real floating")
+    return xp.astype(xp.asarray(scalar), wanted) if floating else scalar
+
+
+@dataclass(frozen=True)
+class TreeNamespace:
+    """The part of the array API that solvers use, for trees of arrays of one library."""
+
+    library: Namespace
+
+    def sum(self, x: Tree) -> Scalar:
+        """The sum of all elements."""
+        return reduce(operator.add, self._reduced("sum", x))
+
+    def max(self, x: Tree) -> Scalar:
+        """The largest element."""
+        return reduce(self.library.maximum, self._reduced("max", x))
+
+    def min(self, x: Tree) -> Scalar:
+        """The smallest element."""
+        return reduce(self.library.minimum, self._reduced("min", x))
+
+    def astype(self, x: Tree, dtype: Any) -> Tree:
+        """All arrays in one dtype."""
+        return Tree(x.structure, tuple(namespace(leaf).astype(leaf, dtype) for leaf in x.leaves))
+
+    def finfo(self, dtype: Any) -> Any:
+        """The library's own."""
+        return self.library.finfo(dtype)
+
+    def _reduced(self, name: str, x: Tree) -> list[Scalar]:
+        return [getattr(namespace(leaf), name)(leaf) for leaf in x.leaves]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _ELEMENTWISE:
+            raise AttributeError(
+                f"{name} is not defined for parameters in several arrays; use operators, sum, max, "
+                f"min, or the functions of single elements: {', '.join(sorted(_ELEMENTWISE))}"
+            )
+        return partial(applied, getattr(self.library, name))
+
+
+def as_tree(value: Any) -> Any:
+    """A structure of arrays or numbers as a tree; anything else as it is."""
+    return Tree.of(value) if is_structure(value) else value
+
+
+def named_leaves(value: Any) -> Iterator[tuple[str, Any]]:
+    """The arrays of a tree with their names; a single array has none."""
+    if isinstance(value, Tree):
+        return zip(value.structure.names, value.leaves, strict=True)
+    return iter([("", value)])
+
+
+def arranged(x: Array) -> Any:
+    """What the user sees of `x`: the structure of a tree; an array as it is."""
+    return x.arranged() if isinstance(x, Tree) else x
+
+
+def _size(leaf: Any) -> int:
+    return size(leaf) if hasattr(leaf, "shape") else 1

@@ -1,0 +1,106 @@
+"""A penalty, or a set, for each of several arrays of parameters.
+
+N. Parikh, S. Boyd, Proximal Algorithms (2014), section 2.1: the proximal operator of a separable
+sum is that of each term on its own part.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from optim.core.arrays import Array, Scalar
+from optim.core.boundary import lifted
+from optim.core.trees import Tree
+from optim.proximal.operators import Proximal, check_proximal
+from optim.proximal.projections import ConvexSet
+
+
+@dataclass(frozen=True)
+class Separable(Proximal):
+    """The sum of a penalty for each array, or part, of the parameters.
+
+    terms   a `Proximal` for each, in the structure of x; None where there is none:
+            {"w": L1Norm(0.1), "V": GroupLasso(labels, 8), "bias": None}
+    """
+
+    terms: Any
+
+    def __post_init__(self) -> None:
+        keys = list(self.terms) if isinstance(self.terms, Mapping) else range(len(self.terms))
+        for key in keys:
+            if not _is_terms(self.terms[key]) and self.terms[key] is not None:
+                check_proximal(self, f"[{key!r}]", self.terms[key])
+
+    def value(self, x: Array) -> Scalar:
+        """The sum at `x`."""
+        values = [term.value(part) for term, part in self._terms_of(x) if term is not None]
+        return reduce(operator.add, values, 0.0)
+
+    def prox(self, x: Array, step: Any) -> Array:
+        """Of each part by its term."""
+        pairs = self._terms_of(x)
+        return x.joined(part if term is None else term.prox(part, step) for term, part in pairs)
+
+    def feasible(self, x: Array) -> Array:
+        """Each part in its domain."""
+        pairs = self._terms_of(x)
+        return x.joined(part if term is None else term.feasible(part) for term, part in pairs)
+
+    def __call__(self, x: Array) -> Array:
+        """The projection, where all terms are sets."""
+        return self.feasible(x)
+
+    def _terms_of(self, x: Array) -> Iterator[tuple[Proximal | None, Array]]:
+        if not isinstance(x, Tree):
+            raise TypeError(
+                f"{type(self).__name__} is for parameters in several arrays, but x is one of shape "
+                f"{tuple(x.shape)}; give the penalty itself"
+            )
+        terms = x.structure.values(self.terms, "the penalty")
+        own = (Separable(term) if _is_terms(term) else term for term in terms)
+        return zip(own, x.parts(), strict=True)
+
+
+def adopt_proximal(owner: object, name: str) -> None:
+    """Let a parameter of a frozen `owner` be a `Proximal`, or one for each array in a structure."""
+    given = getattr(owner, name)
+    if _is_terms(given):
+        object.__setattr__(owner, name, Separable(given))
+    else:
+        check_proximal(owner, name, given)
+
+
+def adopt_projection(owner: Any) -> None:
+    """The same for its `projection`: a set, one for each array, or a user's function."""
+    given = owner.projection
+    if _is_terms(given):
+        _check_sets(owner, given, "projection")
+        given = Separable(given)
+    elif not callable(given) or isinstance(given, type):
+        raise TypeError(
+            f"{type(owner).__name__}(projection={given!r}): must be a function of a vector; give "
+            "for instance Box(0.0, 1.0), Simplex(), or lambda x: x for no constraint"
+        )
+    elif not isinstance(given, Proximal):
+        given = lifted(given, "projection(x)")
+    object.__setattr__(owner, "projection", given)
+
+
+def _check_sets(owner: object, given: Any, name: str) -> None:
+    for key in given if isinstance(given, Mapping) else range(len(given)):
+        part, place = given[key], f"{name}[{key!r}]"
+        if _is_terms(part):
+            _check_sets(owner, part, place)
+        elif part is not None and not isinstance(part, ConvexSet):
+            raise TypeError(
+                f"{type(owner).__name__}({place}={part!r}): must be a ConvexSet, as Box(0.0, 1.0), "
+                "or None; or give one function of all arrays"
+            )
+
+
+def _is_terms(given: Any) -> bool:
+    return isinstance(given, (Mapping, tuple, list))
