@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, overload
 
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.resource import ResourceProfile
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from distvec import DistArray
 from distvec.spark.cluster.parent_watch import SupervisedServers
@@ -19,6 +19,8 @@ from distvec.spark.cluster.start import Options, start
 from distvec.spark.finalizer_queue import FinalizerQueue
 from distvec.spark.interpreter import use_this_python
 from distvec.spark.jobs.application import context_of, has_stopped
+from distvec.spark.rounds.accumulate import Into, accumulate
+from distvec.spark.rounds.accumulate_task import Function
 from distvec.spark.rounds.block import Block
 from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.rounds.round import check_arrays, open_round
@@ -172,11 +174,6 @@ class PSContext(TaskSession):
         return self._stopped.is_set() or has_stopped(self.spark_context)
 
     @property
-    def generations(self) -> tuple[int, ...]:
-        """How often each server was replaced, as far as this context starts servers. No message."""
-        return () if self._servers is None else self._servers.registry.generations
-
-    @property
     def server_pids(self) -> list[int]:
         """Process ids of the servers that this context started itself; none with addresses.
 
@@ -214,6 +211,30 @@ class PSContext(TaskSession):
         hold all contributions.
         """
         return Block(open_round(self, arrays, op), "with ps.round(g) as r: ... r.push(...)")
+
+    def accumulate(
+        self, data: RDD[Any] | DataFrame, function: Function, /, *, into: Into, op: str = "add"
+    ) -> None:
+        """Combine ``into`` with what ``function`` returns for each partition of ``data``.
+
+            ps.accumulate(rdd, lambda rows: gradient_of(rows), into=g)
+
+        A round (see ``round``) with its action. ``function`` is called in a task with an iterator
+        of the partition's rows (of class Row if ``data`` is a DataFrame), and returns a pair of
+        indices and values, an array of values for all, None, or yields any number of these. With
+        ``into=(g, h)`` it returns a tuple with one of these for each; with ``into={"g": g, "h":
+        h}`` a dict with some of the names.
+
+        Where a round breaks because a server or executors were lost, or Spark repeated a stage in a
+        way that cannot be told from another use, it is run again, three times at most, with a
+        RuntimeWarning; ServerLost if a part of the old value of ``into`` was lost. So a function
+        may run several times for a partition, and counts once. An exception that ``function``
+        raises as often as Spark tries a task is raised here, with the trace of the task as its
+        cause. Whatever is raised, ``into`` keeps its value. One Spark job, what the tasks send, and
+        one message a server.
+        """
+        self.make_way()
+        accumulate(self, data, function, into, op)
 
     def share(self, array: DistArray) -> AbstractContextManager[TaskArray]:
         """Let Spark tasks read ``array`` and add to it at any time, as HogWild does.

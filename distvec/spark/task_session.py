@@ -30,6 +30,11 @@ class TaskSession(Session):
         self._servers = servers
 
     @property
+    def generations(self) -> tuple[int, ...]:
+        """How often each server was replaced, as far as this context starts servers. No message."""
+        return () if self._servers is None else self._servers.registry.generations
+
+    @property
     def access(self) -> Access:
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers

@@ -31,7 +31,7 @@ def test_round(one_spark):
     with PSContext.get_or_create(one_spark, servers=2) as ps:
         names = {"ps": ps, "rdd": one_spark.sparkContext.parallelize(range(4), 2)}
         exec(compile(SNIPPETS[2], "README.md", "exec"), names)
-        assert names["gradient"].pull([3, 4, 5]).tolist() == [2.0, 0.0, 4.0]
+        assert names["gradient"].pull([3, 4, 5]).tolist() == [4.0, 0.0, 8.0]
 
 
 def test_loop(one_spark, capsys):

@@ -33,6 +33,10 @@ _NO_TASK = (
 )
 
 
+class RanInStages(RuntimeError):
+    """A function that contributes ran in several stages, which nothing tells from a repetition."""
+
+
 @contextmanager
 def open_round(
     ps: TaskSession, arrays: Sequence[DistArray], op: str
@@ -66,7 +70,7 @@ def counted(reports: Iterable[Report]) -> list[Report]:
     """The reports that count, in the order of their closures and partitions.
 
     Of a partition whose task succeeded several times (a stage before a shuffle may be run again)
-    the last attempt counts, as it is the one whose output Spark goes on with. RuntimeError if one
+    the last attempt counts, as it is the one whose output Spark goes on with. RanInStages if one
     closure ran in several stages: nothing tells a repetition from another use.
     """
     stages: dict[int, set[int]] = defaultdict(set)
@@ -78,7 +82,7 @@ def counted(reports: Iterable[Report]) -> list[Report]:
         latest[key] = max(latest[key], report.attempt)
     for ran in stages.values():
         if len(ran) > 1:
-            raise RuntimeError(
+            raise RanInStages(
                 f"a function that contributes to the round ran in stages {sorted(ran)} of Spark: a "
                 "lost stage was repeated by a later action, or one RDD or UDF was evaluated by "
                 "several; contribute in an action (rdd.foreachPartition), or run one action a round"

@@ -1,0 +1,198 @@
+"""``ps.accumulate``: a round with its job, run again by itself where that heals what broke it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from py4j.protocol import Py4JJavaError
+from pyspark import RDD, SparkContext, cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from distvec import DistArray
+from distvec.graph.expr import Memento
+from distvec.spark.interpreter import adopt
+from distvec.spark.jobs.application import is_local, reason_of, tasks_were_lost
+from distvec.spark.rounds.accumulate_task import Accumulation, Failure, Function, Key
+from distvec.spark.rounds.contribute import Contributor
+from distvec.spark.rounds.round import RanInStages, check_arrays, open_round
+from distvec.spark.task_session import TaskSession
+from ps_backend.errors import PSError, ServerLost
+
+RERUNS = 3
+"""A round that breaks is run again so often."""
+
+Into: TypeAlias = DistArray | Sequence[DistArray] | Mapping[str, DistArray]
+
+_LOCAL_FAILURES = re.compile(r"local\[[^,]*,\s*(\d+)\s*\]")
+_CLUSTER_FAILURES = 4
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class JobLost(RuntimeError):
+    """A Spark job was given up because processes were lost."""
+
+
+class RemoteTrace(Exception):
+    """Where an exception came from in a task: the cause of what is raised on the driver."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """An array to add to, and what it is before."""
+
+    key: Key
+    name: str
+    """In messages."""
+    array: DistArray
+    before: Memento
+    params: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, key: Key, array: DistArray, *, alone: bool) -> Target:
+        """To be made before anything runs."""
+        name = "into" if alone else f"into[{key!r}]"
+        with array.session.holders.lock:
+            node = array.node
+            return cls(key, name, array, array.session.graph.memento(node), node.params)
+
+    def renew(self) -> None:
+        """Let the array stand for its old value once more, where a server was lost meanwhile.
+
+        What had not been computed is computed again. ServerLost if a part of the value is gone.
+        """
+        array, old, graph = self.array, self.before, self.array.session.graph
+        if old.value is None:
+            with array.turn, array.session.holders.lock:
+                array.become(graph.make(old.op, old.args, array.node.type, self.params))
+        try:
+            array.session.evaluate(array.sum())
+        except (PSError, ServerLost) as error:
+            raise ServerLost(
+                f"a server was lost with a part of {self.name}, so the round cannot be run again: "
+                f"make the array anew, and call accumulate with it ({error})"
+            ) from error
+
+
+def accumulate(
+    ps: TaskSession, data: RDD[Any] | DataFrame, function: Function, into: Into, op: str
+) -> None:
+    """See ``PSContext.accumulate``."""
+    targets = _targets(ps, into)
+    rdd = _rows(ps.spark_context, data)
+    if rdd.getNumPartitions() == 0:
+        return
+    for left in reversed(range(RERUNS + 1)):
+        known = ps.generations
+        try:
+            _run(ps, rdd, function, targets, op)
+            return
+        except (PSError, RanInStages, JobLost) as error:
+            lost = isinstance(error, ServerLost) or ps.generations != known
+            if not left or (isinstance(error, PSError) and not (lost and ps.generations)):
+                raise
+            reason = str(error)
+        warnings.warn(
+            f"the round of accumulate broke and is run again: {reason}",
+            RuntimeWarning,
+            stacklevel=_levels_to_user(),
+        )
+        if lost:
+            for target in targets:
+                target.renew()
+
+
+def _run(
+    ps: TaskSession, rdd: RDD[Any], function: Function, targets: Sequence[Target], op: str
+) -> None:
+    """One round with one action."""
+    with open_round(ps, [target.array for target in targets], op) as given:
+        several = (given,) if isinstance(given, Contributor) else given
+        contributors = {
+            target.key: contributor for target, contributor in zip(targets, several, strict=True)
+        }
+        alone = isinstance(given, Contributor) and targets[0].name == "into"
+        task = Accumulation(function, contributors, alone, _attempts(ps.spark_context))
+        failures = _collect(rdd.mapPartitions(task))
+        if failures:
+            _raise(min(failures))
+
+
+def _collect(rdd: RDD[Failure]) -> list[Failure]:
+    """What the tasks say. RuntimeError with the reason in a line if the job fails."""
+    try:
+        return [Failure(*one) for one in rdd.collect()]
+    except (PySparkException, Py4JJavaError) as error:
+        kind = JobLost if tasks_were_lost(error) else RuntimeError
+        failed = kind(f"the Spark job of accumulate failed: {reason_of(error)}")
+    raise failed  # outside of the block, or Java's trace would go along
+
+
+def _raise(failure: Failure) -> None:
+    """Raise what a task raised, as its own class if it can be pickled."""
+    where = f"in the task of partition {failure.partition}"
+    if failure.lost:
+        raise ServerLost(f"{where}: {failure.summary}")
+    error: Any = None
+    if failure.pickled is not None:
+        try:
+            error = cloudpickle.loads(failure.pickled)
+        except Exception:  # noqa: BLE001 - whatever a class does when it is made
+            error = None
+    if isinstance(error, Exception):
+        error.add_note(f"This was {where}; into stands for what it was.")
+    else:
+        error = RuntimeError(f"{where}: {failure.summary}")
+    raise error from RemoteTrace(failure.trace)
+
+
+def _targets(ps: TaskSession, into: Into) -> list[Target]:
+    """The arrays with their keys. TypeError or ValueError if they cannot be added to."""
+    alone = isinstance(into, DistArray)
+    if isinstance(into, Mapping):
+        pairs: list[tuple[Key, DistArray]] = list(into.items())
+    else:
+        pairs = list(enumerate([into] if isinstance(into, DistArray) else into))
+    if not pairs:
+        raise TypeError("accumulate needs at least one array: ps.accumulate(rdd, f, into=g)")
+    check_arrays(ps, [array for _, array in pairs])
+    return [Target.of(key, array, alone=alone) for key, array in pairs]
+
+
+def _rows(context: SparkContext, data: RDD[Any] | DataFrame) -> RDD[Any]:
+    """The rows as an RDD; those of a DataFrame are of class Row."""
+    if not isinstance(data, (RDD, DataFrame)):
+        raise TypeError(
+            f"accumulate takes an RDD or a DataFrame, got {type(data).__name__}; make one: "
+            "spark.sparkContext.parallelize(rows)"
+        )
+    adopt(data)
+    rdd = data.rdd if isinstance(data, DataFrame) else data
+    if rdd.context is not context:
+        raise ValueError("the data belongs to another SparkContext than the PSContext")
+    return rdd
+
+
+def _attempts(context: SparkContext) -> int:
+    """How often Spark tries a task that fails."""
+    if is_local(context.master):
+        named = _LOCAL_FAILURES.fullmatch(context.master or "")
+        return int(named[1]) if named else 1
+    return int(context.getConf().get("spark.task.maxFailures") or _CLUSTER_FAILURES)
+
+
+def _levels_to_user() -> int:
+    """For ``warnings.warn`` where this is called: the first caller outside of this package."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, levels = frame.f_back, levels + 1
+    return levels
