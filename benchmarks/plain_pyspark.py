@@ -26,9 +26,10 @@ from benchmarks.logistic import SERVERS, SLOTS
 from benchmarks.logistic_fits import PENALTY
 from benchmarks.spark import start_spark
 from benchmarks.sparse_rows import NONZEROS, synthetic
+from distvec.losses.binary import Logistic
+from distvec.losses.rows import Rows
 from distvec.spark import LogisticLoss, PSContext, run
 from distvec.spark.loops.worker import LoopArray, Worker
-from distvec.spark.objectives.kernels import logistic
 from optim import LBFGS, OWLQN, GradientDescent
 
 BATCH = 1000
@@ -204,7 +205,8 @@ def _block(rows: Iterator[Any], features: int) -> tuple[sp.csr_array, np.ndarray
 
 
 def _sums(block: tuple[sp.csr_array, np.ndarray], w: np.ndarray) -> tuple[float, np.ndarray]:
-    return tuple(logistic(block[0], block[1], None, w, intercept=False))
+    sums = Logistic().sums(Rows(*block), (w,), intercept=False)
+    return sums.value, sums.gradients[0]
 
 
 if __name__ == "__main__":

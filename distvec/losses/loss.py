@@ -72,6 +72,10 @@ class Loss(ABC):
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Weighted sums over ``rows``; arrays are ``(columns [+ 1], *row)`` each."""
 
+    def weight(self, rows: Rows) -> float:
+        """What ``rows`` add to that by which the mean divides."""
+        return rows.weight_sum
+
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:

@@ -1,14 +1,16 @@
 """Spark: data in DataFrames, weights and gradients on parameter servers.
 
 ps = PSContext.get_or_create(spark, servers=2)
-loss = LogisticLoss(train, features="features", label="label", l2=1e-4)
-result = LBFGS(history=10).minimize(loss, ps.zeros(loss.dimension))
+objective = Objective(train, loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
+result = objective.minimize()
 scores(test, result.x).show()
 run(train, rdd, w, staleness=1)
 ps.stop()
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError(
@@ -18,7 +20,26 @@ if find_spec("pyspark") is None:
 
 from distvec.spark.context import PSContext
 from distvec.spark.loops.run import run
-from distvec.spark.objectives.loss import LogisticLoss
 from distvec.spark.objectives.scores import scores
 
-__all__ = ["LogisticLoss", "PSContext", "run", "scores"]
+if TYPE_CHECKING:
+    from distvec.spark.objectives.loss import LogisticLoss
+    from distvec.spark.objectives.objective import Objective
+
+__all__ = ["LogisticLoss", "Objective", "PSContext", "run", "scores"]
+
+# Tasks import this package, and have no use for optimizers.
+_OF_DRIVERS = {
+    "LogisticLoss": "distvec.spark.objectives.loss",
+    "Objective": "distvec.spark.objectives.objective",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_DRIVERS:
+        return getattr(import_module(_OF_DRIVERS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

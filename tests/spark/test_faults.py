@@ -32,7 +32,7 @@ def say(what):
 """
 
 RETRIED = """
-import distvec.spark.objectives.loss as module
+import distvec.spark.objectives.evaluator as module
 
 rng = np.random.default_rng(0)
 rows = [(Vectors.dense(rng.normal(size=2000)), float(k % 2)) for k in range(12)]
@@ -48,7 +48,7 @@ def staged_and_failed(*arguments):
     context = TaskContext.get()
     if context.attemptNumber() == 0 and context.partitionId() != 1:
         raise RuntimeError("after staging")
-    return result._replace(message=str(context.attemptNumber()))
+    return result._replace(summary=[context.attemptNumber()])
 
 attempts = []
 run = loss.data.run_on_blocks
@@ -56,7 +56,7 @@ loss.data.run_on_blocks = lambda task: attempts.extend(run(task)) or attempts
 module.evaluate = staged_and_failed
 value, gradient = loss(w)
 say([
-    [one.message for one in attempts],
+    [*map(str, (one.summary[0] for one in attempts))],
     float(value) == first[0],
     bool(np.array_equal(gradient.numpy(), first[1])),
 ])

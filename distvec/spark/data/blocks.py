@@ -1,4 +1,4 @@
-"""A partition's rows as CSR files, written once by a task and memory-mapped by all later ones.
+"""A partition's rows as files, written once by a task and memory-mapped by all later ones.
 
 Spark would ship cached rows to Python again at each job (60 to 200 ms per 100 MiB and core), so a
 partition's rows are written once as ``.npy`` files beside Spark's own blocks, which Spark deletes.
@@ -16,8 +16,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pyspark import SparkFiles
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from distvec.losses.rows import Ints, Matrix, Rows
+
+_ALONG = ("weights", "offsets", "groups", "events")
+"""Attributes of ``Rows`` that may be None."""
 
 
 class BlockMissing(FileNotFoundError):
@@ -26,12 +28,10 @@ class BlockMissing(FileNotFoundError):
 
 @dataclass(frozen=True)
 class Block:
-    """A partition's rows. Column ``k`` of ``matrix`` is the global coordinate ``columns[k]``."""
+    """A partition's rows. Column ``k`` of their matrix is the global coordinate ``columns[k]``."""
 
     columns: Ints
-    matrix: sp.csr_array
-    labels: Floats
-    weights: Floats | None
+    rows: Rows
 
 
 def local_columns(indices: npt.NDArray[np.int32], size: int) -> tuple[Ints, npt.NDArray[np.int32]]:
@@ -60,27 +60,36 @@ def scratch_directory() -> str:
 def save(block: Block, path: str) -> None:
     """Write a block as ``.npy`` files into the new directory ``path``."""
     os.makedirs(path)
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "columns": block.columns,
-        "indptr": block.matrix.indptr,
-        "indices": block.matrix.indices,
-        "values": block.matrix.data,
-        "labels": block.labels,
-    }
-    if block.weights is not None:
-        arrays["weights"] = block.weights
+    rows = block.rows
+    arrays: dict[str, npt.NDArray[Any]] = {"columns": block.columns, "labels": rows.labels}
+    if isinstance(rows.matrix, np.ndarray):
+        arrays["dense"] = rows.matrix
+    else:
+        arrays["indptr"], arrays["indices"] = rows.matrix.indptr, rows.matrix.indices
+        arrays["values"] = rows.matrix.data
+    for name in _ALONG:
+        if (array := getattr(rows, name)) is not None:
+            arrays[name] = array
     for name, array in arrays.items():
         np.save(os.path.join(path, name + ".npy"), array)
 
 
 def load(path: str) -> Block:
     """Map the files of ``path`` into memory. BlockMissing if they are on another machine."""
-    columns = _map(path, "columns")
-    labels = _map(path, "labels")
+    columns, labels = _map(path, "columns"), _map(path, "labels")
+    along = {name: _map(path, name) if _has(path, name) else None for name in _ALONG}
+    return Block(columns, Rows(_matrix(path, (labels.size, columns.size)), labels, **along))
+
+
+def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
+    if _has(path, "dense"):
+        return _map(path, "dense")
     parts = (_map(path, "values"), _map(path, "indices"), _map(path, "indptr"))
-    matrix = sp.csr_array(parts, shape=(labels.size, columns.size), copy=False)
-    weighted = os.path.exists(os.path.join(path, "weights.npy"))
-    return Block(columns, matrix, labels, _map(path, "weights") if weighted else None)
+    return sp.csr_array(parts, shape=shape, copy=False)
+
+
+def _has(path: str, name: str) -> bool:
+    return os.path.exists(os.path.join(path, name + ".npy"))
 
 
 def _map(path: str, name: str) -> npt.NDArray[Any]:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import TaskContext
 
-from distvec.spark.data import labels as label_rules
-from distvec.spark.data.blocks import Block, Floats, local_columns, save, scratch_directory
+from distvec.losses.labels import LabelRule
+from distvec.losses.rows import Floats, Ints, Matrix, Rows
+from distvec.spark.data.blocks import Block, local_columns, save, scratch_directory
 from distvec.spark.data.digest import Digests, row_digests
 from distvec.spark.data.rows import (
     BadRow,
     SparseRows,
     features_of,
-    labels_of,
+    numbers_of,
     sizes_differ,
     weights_of,
 )
@@ -65,25 +67,59 @@ class Descriptor(NamedTuple):
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a building task must know: the dataset's unique name, the label that means +1, and the
-    dtype in which feature values are kept."""
+    """What a building task must know."""
 
     dataset: str
-    positive_label: float | None
+    """Its unique name."""
+    rule: LabelRule
     dtype: str = "float64"
+    """Of the feature values that are kept."""
+    order: str = ""
+    """How rows lie together: "" in no order, "group" by groups, "time" by labels, ascending."""
+
+
+def _offsets(column: pa.Array) -> Floats:
+    return numbers_of(column, "offset")
+
+
+def _groups(column: pa.Array) -> Ints:
+    return numbers_of(column, "group")
+
+
+def _events(column: pa.Array) -> Floats:
+    events = numbers_of(column, "event")
+    bad = np.flatnonzero((events != 0.0) & (events != 1.0))
+    if bad.size:
+        row = int(bad[0])
+        raise BadRow(row, f"the event is {events[row]:g}; allowed are 1 (it came) and 0 (censored)")
+    return events
+
+
+_READERS: dict[str, Callable[[pa.Array], npt.NDArray[Any]]] = {
+    "weight": weights_of,
+    "offset": _offsets,
+    "group": _groups,
+    "event": _events,
+}
+"""Of columns that may be there, beside features and label."""
+
+_DENSE_FROM = 0.5
+"""Where so much of the matrix is not zero, all of it is kept: products are BLAS's then, and CSR
+would take more memory."""
 
 
 class Collector:
     """Gathers a partition's batches, checking each row; ``error`` holds the first bad row's."""
 
-    def __init__(self, partition: int, positive_label: float | None) -> None:
+    def __init__(self, partition: int, rule: LabelRule, order: str = "") -> None:
         self.partition = partition
-        self.positive_label = positive_label
+        self.rule = rule
+        self.order = order
         self.error: str | None = None
         self.count = 0
         self.batches: list[SparseRows] = []
         self.labels: list[Floats] = []
-        self.weights: list[Floats] = []
+        self.along: dict[str, list[Any]] = {}
         self.digests: list[Digests] = []
         self.seen: set[float] = set()
 
@@ -102,30 +138,50 @@ class Collector:
         rows = features_of(batch.column("features"))
         if self.batches and rows.size != self.batches[0].size:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
-        labels = labels_of(batch.column("label"))
-        self._learn(labels)
-        signs, weights = label_rules.signs(labels, self.positive_label), None
-        if "weight" in batch.schema.names:
-            weights = weights_of(batch.column("weight"))
-            self.weights.append(weights)
+        labels = numbers_of(batch.column("label"), "label")
+        if (bad := self.rule.first_bad(labels)) is not None:
+            raise BadRow(*bad)
+        if self.rule.gathers:
+            self._learn(labels)
+        encoded = self.rule.encode(labels)
+        along = {
+            name: read(batch.column(name))
+            for name, read in _READERS.items()
+            if name in batch.schema.names
+        }
         self.batches.append(rows)
-        self.labels.append(signs)
-        self.digests.append(row_digests(rows, signs, weights))
+        self.labels.append(encoded)
+        for name, values in along.items():
+            self.along.setdefault(name, []).append(values)
+        self.digests.append(row_digests(rows, encoded, *along.values()))
 
     def _learn(self, labels: Floats) -> None:
         values, first = np.unique(labels, return_index=True)
         for value, row in sorted(zip(values.tolist(), first.tolist(), strict=True), key=_second):
-            reason = label_rules.unusable(value, self.seen, self.positive_label)
+            reason = self.rule.unusable(value, self.seen)
             if reason is not None:
                 raise BadRow(row, reason)
             self.seen.add(value)
 
     def block(self, dtype: str = "float64") -> Block:
-        """All rows as one CSR matrix over the coordinates they touch; ``dtype`` of its values.
+        """All rows over the coordinates they touch; ``dtype`` of the matrix's values.
 
         The rows are in the order of their digests: Spark may give them in another one when it
-        computes the partition again, and sums are to have the same bits.
+        computes the partition again, and sums are to have the same bits. Where they have to lie
+        together, their digests say the order among equals.
         """
+        columns, matrix = self._matrix(dtype)
+        labels = np.concatenate(self.labels)
+        along = {name: np.concatenate(parts) for name, parts in self.along.items()}
+        keys: list[npt.NDArray[Any]] = [np.concatenate(self.digests)]  # the last one counts first
+        if self.order:
+            keys.append(along["group"] if self.order == "group" else labels)
+        order = np.lexsort(keys)
+        ordered = {f"{name}s": values[order] for name, values in along.items()}
+        return Block(columns, Rows(matrix[order], labels[order], **ordered))
+
+    def _matrix(self, dtype: str) -> tuple[Ints, Matrix]:
+        """The coordinates that occur, and the rows over them."""
         lengths = np.concatenate([rows.lengths for rows in self.batches])
         indices = np.concatenate([rows.indices for rows in self.batches])
         values = np.concatenate([rows.values for rows in self.batches], dtype=dtype)
@@ -137,9 +193,9 @@ class Collector:
             (values, local.astype(index_type, copy=False), indptr),
             shape=(self.count, columns.size),
         )
-        order = np.argsort(np.concatenate(self.digests), kind="stable")
-        weights = np.concatenate(self.weights)[order] if self.weights else None
-        return Block(columns, matrix[order], np.concatenate(self.labels)[order], weights)
+        if values.size and values.size >= _DENSE_FROM * self.count * columns.size:
+            return columns, matrix.toarray()
+        return columns, matrix
 
     @property
     def digest(self) -> int:
@@ -156,8 +212,8 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
     """
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("build runs inside a Spark task; use LogisticLoss on the driver")
-    collector = Collector(context.partitionId(), request.positive_label)
+        raise RuntimeError("build runs inside a Spark task; use Objective on the driver")
+    collector = Collector(context.partitionId(), request.rule, request.order)
     for batch in batches:
         collector.add(batch)
     yield _descriptor_batch(_finish(collector, request, context.taskAttemptId()))
@@ -176,10 +232,10 @@ def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descri
         partition,
         path,
         rows=collector.count,
-        nnz=block.matrix.nnz,
+        nnz=sum(rows.values.size for rows in collector.batches),
         columns=block.columns.size,
         features=collector.batches[0].size,
-        weight_sum=float(collector.count if block.weights is None else block.weights.sum()),
+        weight_sum=block.rows.weight_sum,
         labels=sorted(collector.seen),
         error=None,
         digest=collector.digest,

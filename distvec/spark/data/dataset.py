@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import pyspark.sql.functions as F
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, StorageLevel
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from distvec.spark.data import labels as label_rules
+from distvec.losses.labels import LabelRule
 from distvec.spark.data.blocks import BlockMissing, remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
+from distvec.spark.data.columns import Columns, select
 from distvec.spark.data.placement import is_lopsided
 from distvec.spark.data.rows import sizes_differ
 from distvec.spark.jobs.application import executor_ids, has_stopped, is_local, reason_of
@@ -50,7 +49,7 @@ class Groups:
 
 
 class Dataset:
-    """Labelled rows as CSR blocks on the executors, ``size`` features each.
+    """Labelled rows as blocks on the executors, ``size`` features each.
 
     Making one runs one Spark job, which reads the data once and checks every row. ``rows``,
     ``size`` and ``weight_sum`` are then known. The data must give the same rows if Spark computes
@@ -62,11 +61,10 @@ class Dataset:
     def __init__(
         self,
         data: DataFrame,
-        features: str,
-        label: str,
-        weight: str | None,
-        positive_label: float | None,
+        columns: Columns,
+        rule: LabelRule,
         dtype: str = "float64",
+        order: str = "",
     ) -> None:
         self.spark: SparkSession = data.sparkSession
         self._is_local = is_local(self.spark.sparkContext.master)
@@ -77,13 +75,14 @@ class Dataset:
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
-        request = BuildRequest(self._name, positive_label, dtype)
-        self._source = select(data, features, label, weight).mapInArrow(
+        request = BuildRequest(self._name, rule, dtype, order)
+        self._source = select(data, columns, order).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
         )
         try:
             known = self._materialise()
-            check(known, positive_label)
+            self.labels = check(known, rule)
+            """The distinct labels, as they are in the data, if the rule gathers them."""
         except BaseException:
             self.close()
             raise
@@ -93,8 +92,6 @@ class Dataset:
         self.nnz = sum(one.nnz for one in known)
         self.size = next(one.features for one in known if one.rows)
         self.weight_sum = float(sum(one.weight_sum for one in known))
-        self.labels = sorted({label for one in known for label in one.labels})
-        """The labels that occur, as they are in the data."""
         if self._is_local:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
@@ -133,7 +130,7 @@ class Dataset:
     def check_usable(self) -> RDD[Descriptor]:
         """The descriptors; ValueError or RuntimeError that says why they cannot be had."""
         if self._rdd is None:
-            raise ValueError("the data was closed; make a new LogisticLoss from the DataFrame")
+            raise ValueError("the data was closed; make a new objective from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
         return self._rdd.mapPartitionsWithIndex(functools.partial(_numbered, self._digests))
@@ -249,8 +246,11 @@ def collect(rdd: RDD[T]) -> list[T]:
         raise RuntimeError(f"a Spark job failed: {reason_of(error)}") from error
 
 
-def check(known: list[Descriptor], positive_label: float | None) -> None:
-    """Raise ValueError for the first bad row, or for partitions that do not go together."""
+def check(known: list[Descriptor], rule: LabelRule) -> list[float]:
+    """The distinct labels that the rule gathers.
+
+    ValueError for the first bad row, or for partitions that do not go together.
+    """
     for one in known:
         if one.error:
             raise ValueError(one.error)
@@ -261,54 +261,10 @@ def check(known: list[Descriptor], positive_label: float | None) -> None:
         if one.features != filled[0].features:
             reason = sizes_differ(one.features, filled[0].features)
             raise ValueError(f"partition {one.partition}, row 0: {reason}")
-    label_rules.check_all({one.partition: one.labels for one in filled}, positive_label)
+    labels = rule.check_all({one.partition: one.labels for one in filled})
     if not sum(one.weight_sum for one in filled) > 0.0:
         raise ValueError("the weights sum to 0; at least one must be positive")
-
-
-def select(data: DataFrame, features: str, label: str, weight: str | None) -> DataFrame:
-    """The columns ``features``, ``label``, ``weight``: types checked, numbers as double."""
-    chosen = [feature_column(data, features), _number(data, label, "label")]
-    if weight is not None:
-        chosen.append(_number(data, weight, "weight"))
-    return data.select(*chosen)
-
-
-def feature_column(data: DataFrame, name: str) -> Column:
-    """The feature column as ml vectors or array<double>. TypeError for other types."""
-    # Not at the top: it loads pandas and all of pyspark.ml, 0.3 s in each new Python worker.
-    from pyspark.ml.linalg import VectorUDT
-
-    kind = _type_of(data, name, "features")
-    if isinstance(kind, VectorUDT):
-        return F.col(name).alias("features")
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        return F.col(name).cast("array<double>").alias("features")
-    raise TypeError(
-        f"features={name!r} is a column of {kind.simpleString()}; allowed are ml vectors (see "
-        "pyspark.ml.feature.VectorAssembler) and arrays of numbers"
-    )
-
-
-def _number(data: DataFrame, name: str, argument: str) -> Column:
-    kind = _type_of(data, name, argument)
-    if not isinstance(kind, NumericType | BooleanType):
-        raise TypeError(
-            f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers "
-            "(for text see pyspark.ml.feature.StringIndexer)"
-        )
-    return F.col(name).cast("double").alias(argument)
-
-
-def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
-    absent = ValueError(f"{argument}={name!r}: the data has no such column, only {data.columns}")
-    # Spark logs the exceptions of its analysis, so it is asked about paths into structs only.
-    if "." not in name and name.strip("`").lower() not in map(str.lower, data.columns):
-        raise absent
-    try:
-        return data.select(F.col(name)).schema[0].dataType
-    except AnalysisException as error:
-        raise absent from error
+    return labels
 
 
 @dataclass(frozen=True)

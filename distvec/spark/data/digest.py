@@ -6,10 +6,12 @@ by these numbers rows get an order, and a partition that was computed again is k
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from distvec.spark.data.rows import Floats, SparseRows
+from distvec.spark.data.rows import SparseRows
 
 Digests = npt.NDArray[np.uint64]
 
@@ -19,8 +21,8 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
-def row_digests(rows: SparseRows, labels: Floats, weights: Floats | None) -> Digests:
-    """Shape ``(rows,)``: of the features in any order, the label and the weight of each row."""
+def row_digests(rows: SparseRows, *columns: npt.NDArray[Any]) -> Digests:
+    """Shape ``(rows,)``: of each row's features in any order, and of its number in each column."""
     places = np.add(rows.indices, 1, dtype=np.int64).view(np.uint64)
     elements = places * _GOLDEN
     elements += _bits(rows.values)
@@ -31,12 +33,14 @@ def row_digests(rows: SparseRows, labels: Floats, weights: Floats | None) -> Dig
     if filled.any():
         starts = np.cumsum(rows.lengths) - rows.lengths
         found[filled] = np.add.reduceat(elements, starts[filled])
-    found = _mixed(found * _GOLDEN + _bits(labels))
-    return found if weights is None else _mixed(found * _GOLDEN + _bits(weights))
+    for column in columns:
+        found = _mixed(found * _GOLDEN + _bits(column))
+    return found
 
 
-def _bits(values: Floats) -> Digests:
-    return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+def _bits(values: npt.NDArray[Any]) -> Digests:
+    """Of numbers of 8 bytes."""
+    return np.ascontiguousarray(values).view(np.uint64)
 
 
 def _mixed(numbers: Digests) -> Digests:

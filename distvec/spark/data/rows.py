@@ -8,15 +8,14 @@ batch.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from distvec.losses.rows import Floats, Ints
 
 
 class BadRow(ValueError):
@@ -58,12 +57,13 @@ def features_of(column: pa.Array) -> SparseRows:
     return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
 
 
-def labels_of(column: pa.Array) -> Floats:
-    """The labels as they are; null and NaN are refused."""
-    _refuse_null(column, "the label is null; drop such rows: data.dropna()")
-    labels: Floats = column.to_numpy(zero_copy_only=False)
-    _refuse_where(~np.isfinite(labels), labels, "the label is {}; drop such rows: data.dropna()")
-    return labels
+def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:
+    """A column of numbers as they are, such as labels; null and NaN are refused."""
+    _refuse_null(column, f"the {name} is null; drop such rows: data.dropna()")
+    numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    reason = f"the {name} is {{}}; drop such rows: data.dropna()"
+    _refuse_where(~np.isfinite(numbers), numbers, reason)
+    return numbers
 
 
 def weights_of(column: pa.Array) -> Floats:

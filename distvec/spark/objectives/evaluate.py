@@ -3,59 +3,92 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 from pyspark import TaskContext
 
+from distvec.losses.errors import LossError, raised
+from distvec.losses.loss import Arrays, Loss, PhasedLoss, Sums
+from distvec.losses.rows import Rows
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
 from distvec.spark.kept import kept
-from distvec.spark.objectives.kernels import logistic
-from distvec.spark.objectives.partition import Partition, WholeVectors
-from ps_backend.client import Change, Client
+from distvec.spark.objectives.partition import Part, Partition, Selection
+from distvec.spark.objectives.vectors import Values, WholeVectors
+from ps_backend.client import Change, Client, StoredArray
 from ps_backend.errors import PSError
-from ps_backend.program.types import ArrayType
+
+SUMS, SUMMARY, PRODUCTS = "sums", "summary", "products"
+"""What may be asked of a partition: value and gradients; what it tells in a phase of a
+``PhasedLoss``; the Hessian of its value times directions."""
+
+Told = tuple[tuple[float, ...], ...]
+"""What a partition was told, by phase."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is evaluated. It travels in closures, as a loss may be a user's function."""
+
+    loss: Loss
+    intercept: bool
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation, as plain data: where the weights are, and what of."""
+    """One evaluation, as plain data: what of, where its parameters are."""
 
-    weights: int
-    type: ArrayType
-    """Of the weights and of their gradient."""
-    intercept: bool
-    coordinates: tuple[int, ArrayType] | None = None
-    """The array with the coordinates that the space consists of; None if it has all."""
+    parameters: tuple[StoredArray, ...]
+    asked: str = SUMS
+    directions: tuple[StoredArray, ...] = ()
+    coordinates: StoredArray | None = None
+    """The array with the coordinates that the spaces consist of; None if they have all."""
+    part: Part | None = None
+    """Of each partition's rows; None: all."""
+    round: str = ""
+    """Where gradients are staged; empty where they go with the answer to a mailbox."""
+    told: Mapping[int, Told] = field(default_factory=dict)
+    """By partition."""
+
+    @property
+    def changes(self) -> tuple[StoredArray, ...]:
+        """The arrays like which the sums of contributions are."""
+        return () if self.asked == SUMMARY else self.parameters
 
 
 class PartitionResult(NamedTuple):
     """What a task says of a partition, besides its part of the gradient.
 
-    ``error`` is the name of a class of ``ps_backend.errors``, or BLOCK_MISSING, and then
-    ``message`` says more; they travel as values, for Spark would repeat a raised error and bury it
-    in a Java trace.
+    ``error`` is the name of an exception, and ``details`` are its arguments; they travel as values,
+    for Spark would repeat a raised error and bury it in a Java trace.
     """
 
     partition: int
     attempt: int
-    loss: float
+    value: float = 0.0
+    weight: float = 0.0
+    summary: Sequence[float] = ()
     error: str = ""
-    message: str = ""
+    details: Sequence[str] = ()
 
 
-Contribute = Callable[[PartitionResult, Change], None]
-"""Sends a partition's part of the gradient, with what is said of it."""
+Contribute = Callable[[PartitionResult, Sequence[Change]], None]
+"""Sends a partition's parts of the gradients, with what is said of it."""
 
 
 class LoadedPartitions:
-    """The mapped rows that a process has, and its memory for vectors."""
+    """The mapped rows that a process has, and its memory for arrays."""
 
     def __init__(self) -> None:
-        self.vectors = WholeVectors()
+        self._vectors: dict[int, WholeVectors] = {}
         self._by_path: dict[str, Partition] = {}
+
+    def vectors(self, slot: int = 0) -> WholeVectors:
+        """The memory for one of the arrays that an evaluation needs."""
+        return self._vectors.setdefault(slot, WholeVectors())
 
     def get(self, path: str) -> Partition:
         """Those of ``path``, or BlockMissing; others whose files are gone are let go, or their disk
@@ -72,55 +105,129 @@ class LoadedPartitions:
 
 
 def evaluate(
-    request: Evaluation, access: Access, round: str, descriptor: Descriptor
+    work: Work, request: Evaluation, access: Access, descriptor: Descriptor
 ) -> PartitionResult:
-    """For ``Dataset.run_on_blocks``: the gradient is staged under (round, partition, attempt)."""
+    """For ``Dataset.run_on_blocks``: gradients are staged under (round, partition, attempt)."""
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("evaluate runs inside a Spark task; call the loss on the driver")
+        raise RuntimeError("evaluate runs inside a Spark task; call the objective on the driver")
     client = join(access)
+    contribute = stager(client, request)
+    return result_of(client, work, request, descriptor, context.taskAttemptId(), contribute)
 
-    def stage(result: PartitionResult, change: Change) -> None:
-        client.stage(round, result.partition, result.attempt, request.type.space, *change)
 
-    return result_of(client, request, descriptor, context.taskAttemptId(), stage)
+def stager(client: Client, request: Evaluation) -> Contribute:
+    """Stages what is contributed, a message a server for each array."""
+
+    def stage(result: PartitionResult, changes: Sequence[Change]) -> None:
+        for slot, change in enumerate(changes):
+            space = request.changes[slot].type.space
+            place = (request.round, result.partition, result.attempt)
+            client.stage(*place, space, *change, slot=slot)
+
+    return stage
 
 
 def result_of(
     client: Client,
+    work: Work,
     request: Evaluation,
     descriptor: Descriptor,
     attempt: int,
     contribute: Contribute,
 ) -> PartitionResult:
-    """Evaluate one partition, which has rows, in a task attempt. Two messages a server.
+    """Evaluate one partition, which has rows, in a task attempt. Two messages a server and array.
 
     Raises BlockMissing.
     """
     partition = descriptor.partition
-    rows = kept(LoadedPartitions).get(descriptor.path)
+    loaded = kept(LoadedPartitions).get(descriptor.path)
     try:
-        loss, change = _evaluate(client, request, rows)
-        result = PartitionResult(partition, attempt, loss)
-        contribute(result, change)
+        task = _Task(client, work, request, loaded.selection(request.part, partition))
+        found, gradients = task.run(request.told.get(partition, ()))
+        result = found._replace(partition=partition, attempt=attempt)
+        contribute(result, task.changes(gradients))
         return result
     except PSError as error:
-        return PartitionResult(partition, attempt, 0.0, type(error).__name__, str(error))
+        return PartitionResult(
+            partition, attempt, error=type(error).__name__, details=(str(error),)
+        )
+    except LossError as error:
+        details = error.within(f"partition {partition}").args
+        return PartitionResult(partition, attempt, error=LossError.__name__, details=details)
 
 
-def _evaluate(client: Client, request: Evaluation, rows: Partition) -> tuple[float, Change]:
-    """The partition's loss, and its part of the gradient."""
-    vectors, block = kept(LoadedPartitions).vectors, rows.block
-    coordinates = rows.coordinates(
-        client, request.type.space, intercept=request.intercept, kept=request.coordinates
-    )
-    weights = vectors.pull(client, request.weights, request.type, coordinates)
-    result = logistic(
-        block.matrix,
-        block.labels,
-        block.weights,
-        weights.astype(block.matrix.dtype, copy=False),
-        intercept=request.intercept,
-    )
-    gradient = result.gradient.astype(request.type.dtype, copy=False)
-    return result.loss, vectors.contribution(request.type.space, coordinates, gradient)
+_NOBODY = PartitionResult(-1, -1)
+
+
+class _Task:
+    """One evaluation of some rows."""
+
+    def __init__(
+        self, client: Client, work: Work, request: Evaluation, selection: Selection
+    ) -> None:
+        self.client, self.work, self.request, self.selection = client, work, request, selection
+
+    def run(self, told: Told) -> tuple[PartitionResult, Arrays]:
+        """What is asked, by nobody yet, and the gradients."""
+        loss, rows, intercept = self.work.loss, self.selection.rows, self.work.intercept
+        heard = [np.array(phase) for phase in told]
+        arrays, directions = self._pulled()
+        try:
+            if self.request.asked == PRODUCTS:
+                products = loss.products(rows, arrays, directions, intercept=intercept)
+                return _NOBODY._replace(weight=loss.weight(rows)), products
+            if self.request.asked == SUMMARY:
+                phase = len(heard)
+                summary = _phased(loss).summary(phase, rows, arrays, heard, intercept=intercept)
+                return _NOBODY._replace(summary=summary.tolist()), ()
+            sums = _sums(loss, rows, arrays, heard, intercept)
+        except (LossError, PSError):
+            raise
+        except Exception as error:
+            raise LossError(str(loss), f"its {len(rows):,} rows", raised(error)) from error
+        return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
+
+    def changes(self, gradients: Arrays) -> list[Change]:
+        """What to add to the sums of the gradients."""
+        loaded, changes = kept(LoadedPartitions), []
+        for slot, gradient in enumerate(gradients):
+            type = self.request.parameters[slot].type
+            values = gradient.astype(type.dtype, copy=False)
+            where = self._coordinates(slot)
+            changes.append(loaded.vectors(slot).contribution(type, where, values))
+        return changes
+
+    def _pulled(self) -> tuple[Arrays, Arrays]:
+        """Parameters and directions, as far as the rows touch them."""
+        count = len(self.request.parameters)
+        wanted = (*self.request.parameters, *self.request.directions)
+        pulled = tuple(self._pull(slot, slot % count, one) for slot, one in enumerate(wanted))
+        return pulled[:count], pulled[count:]
+
+    def _pull(self, slot: int, parameter: int, stored: StoredArray) -> Values:
+        vectors = kept(LoadedPartitions).vectors(slot)
+        return vectors.pull(self.client, *stored, self._coordinates(parameter))
+
+    def _coordinates(self, parameter: int) -> np.ndarray:
+        takes = self.work.loss.parameters[parameter].takes_intercept
+        return self.selection.coordinates(
+            self.client,
+            self.request.parameters[parameter].type.space,
+            intercept=self.work.intercept and takes,
+            kept=self.request.coordinates,
+        )
+
+
+def _sums(
+    loss: Loss, rows: Rows, arrays: Arrays, told: Sequence[np.ndarray], intercept: bool
+) -> Sums:
+    if isinstance(loss, PhasedLoss):
+        return loss.sums_told(rows, arrays, told, intercept=intercept)
+    return loss.sums(rows, arrays, intercept=intercept)
+
+
+def _phased(loss: Loss) -> PhasedLoss:
+    if not isinstance(loss, PhasedLoss):
+        raise TypeError(f"{loss} has no phases")
+    return loss

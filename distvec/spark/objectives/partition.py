@@ -1,27 +1,30 @@
-"""A partition's rows in the process of a task: what they touch is pulled, and pushed.
-
-Both go as a list of coordinates with their values, or as all values of the space: whichever is
-fewer bytes.
-"""
+"""A partition's rows in the process of a task, whole or a part of them."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from distvec.spark.data.blocks import Ints, load
-from ps_backend.client import Change, Client
+from distvec.losses.rows import Ints, Rows
+from distvec.spark.data.blocks import Block, load, local_columns
+from ps_backend.client import Client, StoredArray
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import ArrayType, array_type
 
-_INDEX_BYTES = 8
+_MOST_SPACES = 8
 
-Values = npt.NDArray[Any]
-Kept = tuple[int, ArrayType]
-"""The buffer that has the coordinates of a space, and its type."""
+
+class Part(NamedTuple):
+    """Which of a partition's rows: part ``number`` of so many, in the order of the rows.
+
+    That order is by a hash of each row (within a group, or a time), so a part is a random sample,
+    and the parts of all partitions together are all rows.
+    """
+
+    number: int
+    of: int
 
 
 class Partition:
@@ -29,11 +32,36 @@ class Partition:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.block = load(path)
-        self._coordinates: dict[tuple[Kept | None, Space, bool], Ints] = {}
+        self._whole = Selection(path, load(path))
+        self._parts: dict[Part, Selection] = {}
+
+    def selection(self, part: Part | None, partition: int) -> Selection:
+        """All rows, or a part of those of partition number ``partition``.
+
+        Parts of one size are kept: they need memory for the places of their elements.
+        """
+        if part is None:
+            return self._whole
+        if part not in self._parts:
+            if any(known.of != part.of for known in self._parts):
+                self._parts.clear()
+            self._parts[part] = self._whole.part(part, partition)
+        return self._parts[part]
+
+
+class Selection:
+    """Rows, and the coordinates that they touch."""
+
+    def __init__(self, path: str, block: Block, whole: Selection | None = None) -> None:
+        self.rows = block.rows
+        self._path = path
+        self._columns = block.columns
+        """Of the features; in a part, the places among those of the whole."""
+        self._whole = whole
+        self._coordinates: dict[tuple[StoredArray | None, Space, bool], Ints] = {}
 
     def coordinates(
-        self, client: Client, space: Space, *, intercept: bool, kept: Kept | None
+        self, client: Client, space: Space, *, intercept: bool, kept: StoredArray | None
     ) -> Ints:
         """Where the rows' columns are in ``space``, sorted; the intercept's last.
 
@@ -42,18 +70,35 @@ class Partition:
         """
         key = (kept, space, intercept)
         if key not in self._coordinates:
-            columns = self.block.columns
-            if kept is not None:
-                columns = self._ranks(client, kept)
+            if len(self._coordinates) >= _MOST_SPACES:  # of other losses over these rows
+                self._coordinates.clear()
+            places = self._places(client, kept)
             last = space.length - 1
-            self._coordinates = {key: np.append(columns, last) if intercept else columns}
+            self._coordinates[key] = np.append(places, last) if intercept else places
         return self._coordinates[key]
 
-    def _ranks(self, client: Client, kept: Kept) -> Ints:
+    def part(self, part: Part, partition: int) -> Selection:
+        """Some of these rows, over the columns that they touch."""
+        rows = self.rows[_bounds(self.rows, part, partition)]
+        if isinstance(rows.matrix, np.ndarray):
+            columns: Ints = np.arange(rows.columns)
+        else:
+            columns, local = local_columns(rows.matrix.indices, rows.columns)
+            shape = (len(rows), columns.size)
+            parts = (rows.matrix.data, local.astype(rows.matrix.indptr.dtype), rows.matrix.indptr)
+            rows = replace(rows, matrix=type(rows.matrix)(parts, shape=shape, copy=False))
+        return Selection(self._path, Block(columns, rows), self)
+
+    def _places(self, client: Client, kept: StoredArray | None) -> Ints:
+        if self._whole is not None:
+            return self._whole._places(client, kept)[self._columns]
+        return self._columns if kept is None else self._ranks(client, kept)
+
+    def _ranks(self, client: Client, kept: StoredArray) -> Ints:
         """The places of the columns among the coordinates ``kept``; a file for later processes."""
-        path = os.path.join(self.path, f"places-{kept[0]}.npy")
+        path = os.path.join(self._path, f"places-{kept.buffer}.npy")
         if not os.path.exists(path):
-            places = np.searchsorted(client.read(*kept), self.block.columns)
+            places = np.searchsorted(client.read(*kept), self._columns)
             draft = f"{path}.{os.getpid()}"
             with open(draft, "wb") as file:
                 np.save(file, places)
@@ -61,59 +106,21 @@ class Partition:
         return np.asarray(np.load(path, mmap_mode="r"))
 
 
-class WholeVectors:
-    """Pulls and contributions, and memory for whole vectors that the partitions of a process share.
+def _bounds(rows: Rows, part: Part, partition: int) -> slice:
+    """The rows of a part; small partitions differ in the parts that go without.
 
-    What ``pull`` and ``contribution`` return may be overwritten by the next call.
+    A group is whole in the part that has its first row.
     """
-
-    def __init__(self) -> None:
-        self._values = self._sum = np.empty(0)
-        self._source: object = None
-        self._type: ArrayType
-
-    def give_way(self) -> tuple[ArrayType, Values] | None:
-        """Forget the values; returns their type and memory, for others to come there.
-
-        None if not all values of an array were pulled.
-        """
-        if self._source is None:
-            return None
-        self._source = None
-        return self._type, self._values
-
-    def came(self, client: Client, buffer: int) -> None:
-        """All values of ``buffer`` are in that memory now."""
-        self._source = (client, buffer)
-
-    def pull(self, client: Client, buffer: int, type: ArrayType, coordinates: Ints) -> Values:
-        """The values of ``buffer`` at sorted ``coordinates``. One message a server.
-
-        None if all values came for another partition before.
-        """
-        if not _is_most(coordinates, type):
-            return client.gather(buffer, type, coordinates)
-        if (source := (client, buffer)) != self._source:
-            self._source = None
-            if (self._values.shape, self._values.dtype) != (type.shape, type.dtype):
-                self._values = np.empty(type.shape, type.dtype)
-            client.read(buffer, type, out=self._values)
-            self._source, self._type = source, type
-        return self._values if coordinates.size == type.space.length else self._values[coordinates]
-
-    def contribution(self, space: Space, coordinates: Ints, values: Values) -> Change:
-        """What to contribute to add ``values`` at ``coordinates``."""
-        if not _is_most(coordinates, array_type(space, values.dtype)):
-            return Change(coordinates, values)
-        if coordinates.size == space.length:
-            return Change(None, values)
-        if (self._sum.size, self._sum.dtype) != (space.length, values.dtype):
-            self._sum = np.empty(space.length, values.dtype)
-        self._sum.fill(0)
-        self._sum[coordinates] = values
-        return Change(None, self._sum)
+    shift = (partition * 0x9E3779B1) % part.of
+    ends = [(len(rows) * (part.number + k) + shift) // part.of for k in (0, 1)]
+    if rows.groups is not None:
+        ends = [_group_start(rows.groups, end) for end in ends]
+    return slice(*ends)
 
 
-def _is_most(coordinates: Ints, type: ArrayType) -> bool:
-    """Are all values of the array fewer bytes than coordinates with theirs?"""
-    return coordinates.size * (_INDEX_BYTES + type.dtype.itemsize) >= type.nbytes
+def _group_start(groups: Ints, row: int) -> int:
+    """The first row from ``row`` on that begins a group."""
+    if row in (0, groups.size):
+        return row
+    others = np.flatnonzero(groups[row:] != groups[row - 1])
+    return row + int(others[0]) if others.size else groups.size

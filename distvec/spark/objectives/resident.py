@@ -21,11 +21,12 @@ from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.application import free_slots, reason_of, tasks_were_lost
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
-from distvec.spark.objectives.evaluate import Evaluation, PartitionResult
+from distvec.spark.objectives.evaluate import Evaluation, PartitionResult, Work
 from distvec.spark.objectives.resident_task import (
     BLOCK_MISSING,
     READY,
     Orders,
+    comes_along,
     decode_results,
     encode_request,
     serve,
@@ -48,6 +49,10 @@ _FIRST_PAUSE_SECONDS = 0.5
 """Before a job is started again whose tasks were lost too often; then twice as long, and so on."""
 
 
+Found = tuple[list[PartitionResult], Buffer | None]
+"""What tasks say, and the gradient made of what they answered, if one was to be made."""
+
+
 class Residents:
     """The resident tasks of one data set: started by the first evaluation, ended by ``close``.
 
@@ -56,25 +61,27 @@ class Residents:
     starts them again. Thread-safe: one evaluation at a time.
     """
 
-    def __init__(self, ps: PSContext, data: Dataset) -> None:
-        self._ps, self._data = ps, data
+    def __init__(self, ps: PSContext, data: Dataset, work: Work) -> None:
+        self._ps, self._data, self._work = ps, data, work
         self._job: ResidentJob | None = None
         self._idle: threading.Timer | None = None
         self._used = 0.0
         self._lock = threading.RLock()
 
-    def run(self, request: Evaluation, weights: Buffer) -> tuple[list[PartitionResult], Buffer]:
+    def run(self, request: Evaluation) -> Found:
         """What the tasks say, in the order of the partitions, and the gradient. One message.
+
+        The gradient is made of the answers unless the request has a round to stage it in.
 
         ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``, ``BlockMissing``.
         """
         with self._lock:
             self._stop_timer()
             try:
-                results, gradient = self._run(request, weights)
+                results, gradient = self._run(request)
                 for one in results:
                     if one.error == BLOCK_MISSING:  # to read the data again takes the slots
-                        raise BlockMissing(one.message)
+                        raise BlockMissing(*one.details)
             except BaseException:
                 self.close()
                 raise
@@ -89,7 +96,7 @@ class Residents:
             if job is not None:
                 job.stop()
 
-    def _run(self, request: Evaluation, weights: Buffer) -> tuple[list[PartitionResult], Buffer]:
+    def _run(self, request: Evaluation) -> Found:
         reason = ""
         for attempt in range(_TRIES):
             if reason:
@@ -99,7 +106,7 @@ class Residents:
                 if job is None or not job.is_alive:
                     self.close()
                     job = self._start()
-                found = job.evaluate(request, weights)
+                found = job.evaluate(request)
             except TasksLost as error:
                 found, reason = None, str(error)
             if found is not None:
@@ -115,7 +122,7 @@ class Residents:
         self._data.settle(self._ps.generations)
         free = free_slots(self._data.spark.sparkContext)
         tasks = min(self._data.partitions, max(1, free))
-        job = ResidentJob(self._ps, self._data, tasks)
+        job = ResidentJob(self._ps, self._data, self._work, tasks)
         self._job = job  # so that it is stopped whatever happens
         if not job.is_ready():
             raise RuntimeError(
@@ -149,11 +156,11 @@ class TasksLost(Exception):
 class ResidentJob:
     """One Spark job of resident tasks, in a thread of its own, and the mailbox they wait at."""
 
-    def __init__(self, ps: PSContext, data: Dataset, tasks: int) -> None:
+    def __init__(self, ps: PSContext, data: Dataset, work: Work, tasks: int) -> None:
         """Start the job with so many ``tasks`` at most; returns at once."""
         self.tasks = tasks
         """How many tasks stay, once it is known which of them have rows."""
-        self._ps, self._partitions = ps, data.filled
+        self._ps, self._work, self._partitions = ps, work, data.filled
         name = f"resident-{ps.client.new_id()}"
         self._mailbox = ps.client.mailbox(name)
         self._needed = 1  # while data is read again; then all tasks must have a slot
@@ -180,20 +187,20 @@ class ResidentJob:
         """Do all partitions have a task, or get one in time? Raises as ``evaluate``."""
         return self._ask(READY, _START_SECONDS) is not None
 
-    def evaluate(
-        self, request: Evaluation, weights: Buffer
-    ) -> tuple[list[PartitionResult], Buffer] | None:
+    def evaluate(self, request: Evaluation) -> Found | None:
         """The results of all partitions, and the sum of what they contributed.
 
         None if the tasks ended, or lack slots for too long while nothing is answered. Raises what
         ended the job, ``TasksLost`` if that was no exception, ``ServerLost`` if the mailbox went
         with its server.
         """
-        about = StoredArray(weights.id, weights.type)
         question = encode_request(request)
+        about = request.parameters[0] if comes_along(request) else None
         while True:
-            gradient = self._ps.new_buffer(weights.type)
-            total = about._replace(buffer=gradient.id)
+            gradient = total = None
+            if request.changes and not request.round:
+                gradient = self._ps.new_buffer(request.changes[0].type)
+                total = StoredArray(gradient.id, gradient.type)
             answers = self._ask(question, _STALL_SECONDS, about, total)
             if answers is None:
                 return None
@@ -242,5 +249,5 @@ class ResidentJob:
     def _run(self, data: Dataset, access: Access) -> None:
         groups = data.group(self.tasks)
         self.tasks = self._needed = sum(map(bool, groups.members))  # the others end at once
-        orders = Orders(access, self._mailbox.name, groups.members)
+        orders = Orders(access, self._mailbox.name, groups.members, self._work)
         groups.run(functools.partial(serve, orders))

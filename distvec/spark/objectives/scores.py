@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec import DistArray
+from distvec.losses.rows import Rows
 from distvec.spark.access import Access, join
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.blocks import local_columns
-from distvec.spark.data.dataset import feature_column
+from distvec.spark.data.columns import feature_column
 from distvec.spark.data.rows import BadRow, features_of
 from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.kernels import margins
-from distvec.spark.objectives.partition import WholeVectors
+from distvec.spark.objectives.vectors import WholeVectors
 from ps_backend.program.types import FLOATS, ArrayType
 
 
@@ -95,4 +95,5 @@ def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.
         pulled = WholeVectors().pull(client, request.weights, request.type, coordinates)
         indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
         matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
-        yield pa.array(margins(matrix, pulled, intercept=request.intercept))
+        found = Rows(matrix, np.zeros(len(batch))).margins(pulled, intercept=request.intercept)
+        yield pa.array(found)

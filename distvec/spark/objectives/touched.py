@@ -37,9 +37,9 @@ def touched_coordinates(ps: PSContext, data: Dataset) -> DistArray:
 
 
 def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int) -> DistArray:
-    """A vector of ``length`` with ``values`` at ``coordinates`` (and behind them the rest of
-    ``values`` at its end), and 0 elsewhere. One Spark job."""
-    whole = ps.zeros(length, values.dtype)
+    """An array of ``length`` rows with those of ``values`` at ``coordinates`` (and behind them the
+    rest of ``values`` at its end), and 0 elsewhere. One Spark job."""
+    whole = ps.zeros((length, *values.shape[1:]), values.dtype)
     ps.evaluate(values, coordinates)
     count, rest = len(coordinates), len(values) - len(coordinates)
     sources = ((values.buffer_id, values.type), (coordinates.buffer_id, coordinates.type))

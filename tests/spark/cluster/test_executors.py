@@ -107,8 +107,8 @@ bits = lambda result: (float(result[0]), result[1].numpy().tobytes())
 resident._STALL_SECONDS = 2.0
 with LogisticLoss(frame, mode="resident") as loss:
     first = bits(loss(w))
-    tasks = loss._residents._job.tasks
-    loss._residents.close()
+    tasks = loss._evaluator.residents._job.tasks
+    loss._evaluator.residents.close()
     say([tasks, loss.data.run(lambda _: [parent_of(os.getppid())])])
     say(bits(loss(w)) == first)
     sys.stdin.readline()  # the other executor is killed, while its resident tasks wait

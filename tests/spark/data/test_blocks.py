@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distvec.losses.labels import Signs
+from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, load, local_columns, remove, save
 from distvec.spark.data.build import Collector
 
@@ -36,17 +38,18 @@ def test_batches_become_one_block():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(7, 40)) * (rng.random((7, 40)) < 0.2)
     labels, weights = rng.integers(0, 2, 7).astype(float), rng.random(7)
-    collector = Collector(0, None)
+    collector = Collector(0, Signs())
     for part in (slice(0, 3), slice(3, 3), slice(3, 7)):
         collector.add(make_batch(table[part], labels[part], weights[part]))
     block = collector.block()
     touched = np.flatnonzero(np.any(table != 0, axis=0))
     np.testing.assert_array_equal(block.columns, touched)
-    order = [weights.tolist().index(weight) for weight in block.weights]  # that of the digests
+    order = [weights.tolist().index(weight) for weight in block.rows.weights]  # that of the digests
     assert sorted(order) == list(range(7))
-    np.testing.assert_array_equal(block.matrix.toarray(), table[np.ix_(order, touched)])
-    np.testing.assert_array_equal(block.labels, 2 * labels[order] - 1)
-    assert block.matrix.indices.dtype == block.matrix.indptr.dtype == np.int32
+    np.testing.assert_array_equal(block.rows.matrix.toarray(), table[np.ix_(order, touched)])
+    np.testing.assert_array_equal(block.rows.labels, 2 * labels[order] - 1)
+    matrix = block.rows.matrix
+    assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
 
 
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0])])
@@ -54,13 +57,14 @@ def test_batches_become_one_block():
 def test_a_block_survives_its_files(tmp_path, matrix, weights):
     path = str(tmp_path / "set" / "0-0")
     matrix = sp.csr_array(np.array(matrix).reshape(2, -1))
-    block = Block(np.arange(matrix.shape[1]) + 10, matrix, np.array([1.0, -1.0]), weights)
+    rows = Rows(matrix, np.array([1.0, -1.0]), weights)
+    block = Block(np.arange(matrix.shape[1]) + 10, rows)
     save(block, path)
     loaded = load(path)
     np.testing.assert_array_equal(loaded.columns, block.columns)
-    np.testing.assert_array_equal(loaded.matrix.toarray(), matrix.toarray())
-    np.testing.assert_array_equal(loaded.labels, block.labels)
-    assert (loaded.weights is None) == (weights is None)
+    np.testing.assert_array_equal(loaded.rows.matrix.toarray(), matrix.toarray())
+    np.testing.assert_array_equal(loaded.rows.labels, rows.labels)
+    assert (loaded.rows.weights is None) == (weights is None)
     remove([str(tmp_path / "set")])
     with pytest.raises(FileNotFoundError):
         load(path)

@@ -10,8 +10,10 @@ import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 
+from distvec.losses.labels import Signs
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
+from distvec.spark.data.columns import Columns
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.application import is_local
 
@@ -30,7 +32,8 @@ def dataset(spark, partitions, weight=None, positive_label=None, schema=None):
     starts = np.cumsum([0] + [len(part) for part in partitions])
     parts = [flat[a:b] for a, b in itertools.pairwise(starts)]
     rdd = spark.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
-    return Dataset(spark.createDataFrame(rdd, kinds), "features", "label", weight, positive_label)
+    frame = spark.createDataFrame(rdd, kinds)
+    return Dataset(frame, Columns(weight=weight), Signs(positive_label))
 
 
 def rows_of(descriptors):
@@ -38,9 +41,10 @@ def rows_of(descriptors):
     for one in map(Descriptor._make, descriptors):
         if one.rows:
             block = load(one.path)
+            matrix = block.rows.matrix
             table = np.zeros((one.rows, one.features))
-            table[:, block.columns] = block.matrix.toarray()
-            yield one.partition, table.tolist(), block.labels.tolist()
+            table[:, block.columns] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+            yield one.partition, table.tolist(), block.rows.labels.tolist()
 
 
 def test_mixed_rows_and_empty_partitions(spark):
@@ -160,7 +164,7 @@ def test_bad_rows_are_value_errors(spark, partitions, options, reason):
 def test_wrong_columns(spark, names, kind, reason):
     frame = spark.createDataFrame([Row(features=X, label=1.0, text="a")])
     with pytest.raises(kind, match=reason):
-        Dataset(frame, *names, None)
+        Dataset(frame, Columns(*names), Signs())
 
 
 @pytest.mark.parametrize(

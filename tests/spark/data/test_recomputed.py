@@ -57,7 +57,7 @@ def test_rows_in_another_order_give_the_same_bits(ps, restless, mode):
         w = ps.arange(SIZE) / SIZE
         first = bits(loss(w))
         if mode == "resident":
-            loss._residents.close()
+            loss._evaluator.residents.close()
         lose_blocks(loss)
         assert bits(loss(w)) == first
 
@@ -97,8 +97,8 @@ def test_digests_know_a_row_in_whatever_order_and_no_other():
         np.array([1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 1.0]),
     )
     labels = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
-    found = row_digests(rows, labels, None)
+    found = row_digests(rows, labels)
     assert found[0] == found[4], "features in another order"
     assert len(set(found.tolist())) == 4
-    assert not set(found.tolist()) & set(row_digests(rows, -labels, None).tolist())
+    assert not set(found.tolist()) & set(row_digests(rows, -labels).tolist())
     assert not set(found.tolist()) & set(row_digests(rows, labels, labels / 2).tolist())

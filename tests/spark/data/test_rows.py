@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distvec.spark.data import labels as label_rules
+from distvec.losses.labels import Signs
 from distvec.spark.data.build import Collector
-from distvec.spark.data.rows import BadRow, features_of, labels_of, weights_of
+from distvec.spark.data.rows import BadRow, features_of, numbers_of, weights_of
 
 # As Spark 4.3 sends a VectorUDT column.
 VECTOR = pa.struct(
@@ -112,7 +114,7 @@ def test_bad_features(column, row, reason):
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf])
 def test_bad_labels_and_weights(bad):
     column = pa.array([1.0, bad], type=pa.float64())
-    for read, name in ((labels_of, "label"), (weights_of, "weight")):
+    for read, name in ((partial(numbers_of, name="label"), "label"), (weights_of, "weight")):
         with pytest.raises(BadRow, match=f"the {name} is") as caught:
             read(column)
         assert caught.value.row == 1
@@ -124,7 +126,7 @@ def test_a_negative_weight_is_refused():
 
 
 def test_a_collector_names_partition_and_row_over_all_batches():
-    collector = Collector(3, None)
+    collector = Collector(3, Signs())
     collector.add(batch(vectors(dense(1.0), dense(2.0)), [0.0, 1.0]))
     collector.add(batch(vectors(dense(1.0), dense(np.nan)), [0.0, 1.0]))
     collector.add(batch(vectors(None), [5.0]))
@@ -140,7 +142,7 @@ def test_a_collector_names_partition_and_row_over_all_batches():
     ],
 )
 def test_a_collector_refuses_labels(labels, positive, error):
-    collector = Collector(0, positive)
+    collector = Collector(0, Signs(positive))
     collector.add(batch(vectors(*[dense(1.0)] * len(labels)), labels))
     with pytest.raises(ValueError, match=error):
         raise ValueError(collector.error)
@@ -158,15 +160,15 @@ def test_a_collector_refuses_labels(labels, positive, error):
         ({0: [1.0, 2.0]}, 3.0, r"positive_label=3 does not occur; the labels are \[1.0, 2.0\]"),
     ],
 )
-def test_labels_of_all_partitions_together(partitions, positive, error):
+def test_numbers_of_all_partitions_together(partitions, positive, error):
     if error is None:
-        label_rules.check_all(partitions, positive)
+        Signs(positive).check_all(partitions)
         return
     with pytest.raises(ValueError, match=error):
-        label_rules.check_all(partitions, positive)
+        Signs(positive).check_all(partitions)
 
 
 def test_signs():
-    np.testing.assert_array_equal(label_rules.signs(np.array([0.0, 1.0]), None), [-1, 1])
-    np.testing.assert_array_equal(label_rules.signs(np.array([-1.0, 1.0]), None), [-1, 1])
-    np.testing.assert_array_equal(label_rules.signs(np.array([1.0, 2.0]), 1.0), [1, -1])
+    np.testing.assert_array_equal(Signs().encode(np.array([0.0, 1.0])), [-1, 1])
+    np.testing.assert_array_equal(Signs().encode(np.array([-1.0, 1.0])), [-1, 1])
+    np.testing.assert_array_equal(Signs(1.0).encode(np.array([1.0, 2.0])), [1, -1])

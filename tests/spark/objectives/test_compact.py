@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.ml.linalg import Vectors
 
+from distvec.losses.rows import Rows
 from distvec.spark import LogisticLoss
 from distvec.spark.data.blocks import Block, local_columns, save
-from distvec.spark.objectives.partition import Partition, WholeVectors
+from distvec.spark.objectives.partition import Partition
+from distvec.spark.objectives.vectors import WholeVectors
 from optim import LBFGS, OWLQN
+from ps_backend.client import StoredArray
 from ps_backend.errors import BufferLost
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
@@ -41,8 +44,8 @@ def rows_of(tmp_path_factory):
         path = tmp_path_factory.mktemp("rows") / "block"
         columns, local = local_columns(np.array(touched, np.int32), size)
         matrix = sp.csr_array((np.ones(len(touched)), local, [0, len(touched)]))
-        save(Block(columns, matrix, np.ones(1), None), str(path))
-        return Partition(str(path))
+        save(Block(columns, Rows(matrix, np.ones(1))), str(path))
+        return Partition(str(path)).selection(None, 0)
 
     return make
 
@@ -60,7 +63,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
     rows = rows_of(sorted(touched), size)
     buffer, stored = client.new_id(), None
     if compact:
-        stored = client.new_id(), array_type(DenseSpace(len(kept)), np.int64)
+        stored = StoredArray(client.new_id(), array_type(DenseSpace(len(kept)), np.int64))
         client.write(stored[0], stored[1].space, np.array(kept))
     full = np.array(kept) if compact else np.arange(size)
     space = DenseSpace(full.size + intercept)
@@ -77,7 +80,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
 
         expected = np.zeros(space.length, dtype)
         expected[where] = pulled
-        indices, sent = vectors.contribution(space, where, pulled)
+        indices, sent = vectors.contribution(array_type(space, dtype), where, pulled)
         assert indices is None or sent.nbytes + indices.nbytes < expected.nbytes
         round_name, target = str(client.new_id()), client.new_id()
         client.stage(round_name, 0, 1, space, indices, sent)
@@ -87,7 +90,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
 
 def test_coordinates_that_could_not_be_had_can_be_had_later(client, rows_of):
     rows, number, space = rows_of([3, 5], 9), client.new_id(), DenseSpace(3)
-    kept = number, array_type(space, np.int64)
+    kept = StoredArray(number, array_type(space, np.int64))
     where = partial(rows.coordinates, client, space, intercept=False, kept=kept)
     with pytest.raises(BufferLost):
         where()
@@ -149,7 +152,7 @@ def test_a_compact_space_changes_no_optimum(few, ps):
         with LogisticLoss(few.frame, **options) as loss:
             for solver, penalised in (
                 (LBFGS(gradient_tolerance=1e-7), loss.with_l2(0.01)),
-                (OWLQN(l1=loss.penalty(0.01), gradient_tolerance=1e-7), loss),
+                (OWLQN(l1=loss.l1_weights(0.01), gradient_tolerance=1e-7), loss),
             ):
                 result = solver.minimize(penalised, ps.zeros(loss.dimension))
                 found.append(penalised.expand(result.x).numpy())

@@ -84,12 +84,12 @@ def test_the_same_bits_each_time(loss, ps):
 
 def test_the_penalty_spares_the_intercept(ps, problem):
     with LogisticLoss(problem.frame, intercept=True, ps=ps) as loss:
-        penalty = loss.penalty(0.25).numpy()
+        penalty = loss.l1_weights(0.25).numpy()
     np.testing.assert_array_equal(penalty, [*[0.25] * 3000, 0.0])
 
 
 def test_the_penalty_without_intercept_is_a_number(loss):
-    assert loss.penalty(0.25) == 0.25
+    assert loss.l1_weights(0.25) == 0.25
 
 
 def test_blocks_that_vanished_are_built_again(ps, problem):
@@ -131,10 +131,10 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
     w = ps.ones(loss.dimension).persist()
     before = float(loss(w)[0])
     held = [server.buffers for server in ps.client.status()]
-    monkeypatch.setattr("distvec.spark.objectives.loss.evaluate", _fail)
+    monkeypatch.setattr("distvec.spark.objectives.evaluator.evaluate", _fail)
     with pytest.raises(PSError, match="in the task of partition 0: no luck"):
         loss(w)
-    monkeypatch.setattr("distvec.spark.objectives.loss.evaluate", _raise)
+    monkeypatch.setattr("distvec.spark.objectives.evaluator.evaluate", _raise)
     with pytest.raises(RuntimeError, match="a Spark job failed: ArithmeticError: no luck at all"):
         loss(w)
     monkeypatch.undo()
@@ -142,13 +142,13 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
     assert float(loss(w)[0]) == before
 
 
-def _fail(request, access, round, row):
+def _fail(work, request, access, row):
     from distvec.spark.objectives.evaluate import PartitionResult
 
-    return PartitionResult(row.partition, 0, 0.0, "PSError", "no luck")
+    return PartitionResult(row.partition, 0, error="PSError", details=("no luck",))
 
 
-def _raise(request, access, round, row):
+def _raise(work, request, access, row):
     raise ArithmeticError("no luck at all")
 
 
@@ -179,5 +179,5 @@ def test_a_job_that_fails_while_the_data_is_read(ps, problem):
 def test_a_closed_loss_refuses(ps, problem):
     loss = LogisticLoss(problem.frame, ps=ps)
     loss.close()
-    with pytest.raises(ValueError, match="the data was closed; make a new LogisticLoss"):
+    with pytest.raises(ValueError, match="the data was closed; make a new objective"):
         loss(ps.zeros(3000))

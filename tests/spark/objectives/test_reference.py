@@ -64,7 +64,7 @@ def test_lbfgs(losses, name, lam):
 def test_owlqn(losses, name, lam):
     expected = optimum(name, "logistic_l1", lam)
     loss = losses(name)
-    solver = OWLQN(l1=loss.penalty(lam), gradient_tolerance=1e-7)
+    solver = OWLQN(l1=loss.l1_weights(lam), gradient_tolerance=1e-7)
     result = solver.minimize(loss, loss.ps.zeros(loss.dimension))
     assert result.success, result.message
     assert abs(gap(result.fun, expected)) <= _MAX_GAP_L1

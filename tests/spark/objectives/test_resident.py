@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distvec.losses.binary import Logistic
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.jobs.application import free_slots
+from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.resident_task import Orders, serve
 from optim import LBFGS
 from ps_backend.errors import BufferLost
@@ -80,7 +82,7 @@ def test_closing_frees_the_slots(loss, ps, spark):
     loss.close()
     assert free_slots(spark.sparkContext) == 2
     assert spark.range(10).count() == 10
-    with pytest.raises(ValueError, match="the data was closed; make a new LogisticLoss"):
+    with pytest.raises(ValueError, match="the data was closed; make a new objective"):
         loss(ps.zeros(loss.dimension))
 
 
@@ -119,7 +121,7 @@ def test_a_task_that_fails_ends_the_evaluation_and_not_the_loss(loss, ps):
 def test_blocks_that_vanished_are_built_again(loss, ps):
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
-    loss._residents.close()
+    loss._evaluator.residents.close()
     for path in loss.data.run(lambda rows: [Descriptor(*row).path for row in rows]):
         shutil.rmtree(path)
     loss.data.run(_forget_blocks)
@@ -129,15 +131,17 @@ def test_blocks_that_vanished_are_built_again(loss, ps):
 def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
-    assert loss._residents._job.tasks < loss.data.partitions
-    loss._residents.close()
+    assert loss._evaluator.residents._job.tasks < loss.data.partitions
+    loss._evaluator.residents.close()
     loss.data._rdd.unpersist(blocking=True).persist()
     assert bits(loss(w)) == first
 
 
 def test_a_task_without_all_of_its_partitions_does_not_stay(loss, ps, spark):
     known = loss.data.run(list)
-    serve_two = functools.partial(serve, Orders(ps.access, "a topic", [[0, 1, 2]]))
+    serve_two = functools.partial(
+        serve, Orders(ps.access, "a topic", [[0, 1, 2]], Work(Logistic(), False))
+    )
     with pytest.raises(Exception, match=r"got the partitions \[0, 1\] of \[0, 1, 2\]: its input"):
         spark.sparkContext.parallelize(known[:2], 1).mapPartitions(serve_two).collect()
 
@@ -167,7 +171,7 @@ def test_the_tasks_end_with_the_context(spark, problem):
     with PSContext.get_or_create(spark) as ps:
         loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
         loss(ps.ones(loss.dimension))
-        job = loss._residents._job
+        job = loss._evaluator.residents._job
     job._job.join(10.0)
     assert not job.is_alive
     assert free_slots(spark.sparkContext) == 2
@@ -206,10 +210,10 @@ def die_once(orders, rows):
     result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
     open(f"{died if attempt == 0 else lives}/{os.getpid()}", "w").close()
 
-    def answered_and_killed(client, request, descriptor, *args):
+    def answered_and_killed(client, work, request, descriptor, *args):
         if attempt == 0 and descriptor.partition:
             Mailbox.answer = answer_first_server
-        result = result_of(client, request, descriptor, *args)
+        result = result_of(client, work, request, descriptor, *args)
         if attempt == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
@@ -228,7 +232,7 @@ resident.serve = module.serve
 
 KILLED_OFTEN = """
 deaths = tempfile.mkdtemp()
-loss._residents.close()
+loss._evaluator.residents.close()
 
 def die_often(orders, rows):
     import distvec.spark.objectives.resident_task as module
@@ -240,7 +244,7 @@ def die_often(orders, rows):
 resident.serve = die_often
 say([bits(loss(w)) == first, len(os.listdir(deaths))])
 resident.serve = module.serve
-loss._residents.close()
+loss._evaluator.residents.close()
 """
 
 SLOT_LOST = """
@@ -254,16 +258,17 @@ while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
     pass
 stall, resident._STALL_SECONDS = resident._STALL_SECONDS, 0.5
 same, tries = True, 0
-while loss._residents._job.tasks == 2 and tries < 3:  # the slot may go to the task's next attempt
+residents = loss._evaluator.residents
+while residents._job.tasks == 2 and tries < 3:  # the slot may go to the task's next attempt
     tries += 1
     alive = [pid for pid in os.listdir(lives) if os.path.exists(f"/proc/{pid}")]
     os.kill(int(alive[-1]), signal.SIGKILL)
     same &= bits(loss(w)) == first
-say([same, loss._residents._job.tasks])
+say([same, loss._evaluator.residents._job.tasks])
 resident._STALL_SECONDS = stall
 open(gate, "w").close()
 other.join()
-loss._residents.close()
+loss._evaluator.residents.close()
 """
 
 INTERRUPTED = """

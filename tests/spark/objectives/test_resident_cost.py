@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from distvec.losses.binary import Logistic
+from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, save
 from distvec.spark.data.build import Descriptor
-from distvec.spark.objectives.evaluate import Evaluation
+from distvec.spark.objectives.evaluate import Evaluation, Work
 from distvec.spark.objectives.resident_task import (
     READY,
     answer_all,
@@ -49,7 +51,7 @@ def partition(path, columns):
     """The descriptor of a partition whose rows touch these columns."""
     rng = np.random.default_rng(1)
     matrix = sp.csr_array(rng.normal(size=(ROWS, len(columns))))
-    save(Block(columns, matrix, np.sign(rng.normal(size=ROWS)), None), str(path))
+    save(Block(columns, Rows(matrix, np.sign(rng.normal(size=ROWS)))), str(path))
     sizes = (ROWS, matrix.nnz, len(columns), SPACE.length)
     return Descriptor(0, str(path), *sizes, float(ROWS), [-1.0, 1.0], None)
 
@@ -70,7 +72,8 @@ def running(tmp_path):
 
             def serve():
                 with suppress(MailboxClosed):
-                    answer_all(task, task.mailbox("m"), filled, 7)
+                    work = Work(Logistic(), intercept=False)
+                    answer_all(task, task.mailbox("m"), work, filled, 7)
 
             thread = threading.Thread(target=serve)
             thread.start()
@@ -83,7 +86,7 @@ def running(tmp_path):
                 for recorder in (*ours, *theirs):
                     recorder.kinds.clear()
                 total = about._replace(buffer=driver.new_id())
-                request = Evaluation(about.buffer, TYPE, intercept=False)
+                request = Evaluation((about,))
                 asked = mailbox.ask(encode_request(request), about, total)
                 (result,) = {tuple(decode_results(one)) for one in asked.answers(1, LONG)}
                 kinds = [recorder.kinds.copy() for recorder in ours]
@@ -107,7 +110,7 @@ def test_where_rows_touch_all_an_evaluation_is_two_round_trips(running):
     """
     evaluate, task = running(np.arange(SPACE.length))
     first, _, _ = evaluate(np.zeros(SPACE.length))
-    assert first.loss == pytest.approx(ROWS * np.log(2.0))
+    assert first.value == pytest.approx(ROWS * np.log(2.0))
     assert kinds_of_a_task(task) == [["read", "answer"]] * SERVERS
     for value in (0.1, 0.2):
         result, driver, gradient = evaluate(np.full(SPACE.length, value))
