@@ -8,6 +8,7 @@ from distvec.losses.errors import LossError
 from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
 from distvec.losses.one_margin import RowLoss
+from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import (
     Absolute,
     EpsilonInsensitive,
@@ -33,6 +34,7 @@ __all__ = [
     "Loss",
     "LossError",
     "ModifiedHuber",
+    "PairwiseRanking",
     "Parameter",
     "PhasedLoss",
     "Poisson",

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from distvec.losses.pairs import Pairs, pairs_of
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Matrix: TypeAlias = "sp.csr_array | npt.NDArray[Any]"
@@ -68,6 +70,13 @@ class Rows:
         if isinstance(self.matrix, np.ndarray):
             return np.hstack([self.matrix, ones])
         return sp.csr_array(sp.hstack([self.matrix, sp.csr_array(ones)]))
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Those of the rows of a group that have different labels; kept. ValueError."""
+        if self.groups is None:
+            raise ValueError("rows are compared within groups, of which there are none: groups=...")
+        return pairs_of(self.labels, self.groups, self.weights)
 
     @property
     def weight_sum(self) -> float:
