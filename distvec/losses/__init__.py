@@ -7,6 +7,7 @@ from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
 from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
+from distvec.losses.objective import Objective
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import (
@@ -34,6 +35,7 @@ __all__ = [
     "Loss",
     "LossError",
     "ModifiedHuber",
+    "Objective",
     "PairwiseRanking",
     "Parameter",
     "PhasedLoss",

@@ -48,9 +48,16 @@ class Rows:
 
     def __getitem__(self, part: slice) -> Rows:
         """Contiguous rows, over the same columns; nothing is copied but CSR's ``indptr``."""
+        return self._with(_rows_of(self.matrix, part), part)
+
+    def take(self, places: Ints) -> Rows:
+        """The rows at these places, in this order: a copy."""
+        return self._with(self.matrix[places], places)
+
+    def _with(self, matrix: Matrix, part: slice | Ints) -> Rows:
         return replace(
             self,
-            matrix=_rows_of(self.matrix, part),
+            matrix=matrix,
             labels=self.labels[part],
             weights=None if self.weights is None else self.weights[part],
             offsets=None if self.offsets is None else self.offsets[part],

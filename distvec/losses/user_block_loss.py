@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from distvec.losses.errors import LossError, raised, row_block
+from distvec.losses.labels import rule
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, as_arrays, as_given
 from distvec.losses.rows import Rows, read_only
 
@@ -26,6 +27,7 @@ class UserBlockLoss(Loss):
     labels: str = "real"  # type: ignore[misc]  # of each object, where other losses have it by class
 
     def __post_init__(self) -> None:
+        rule(self.labels)
         object.__setattr__(self, "__doc__", self.function.__doc__)
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from distvec.derivatives.errors import NotDifferentiable
 from distvec.derivatives.forward import derivatives
+from distvec.losses.labels import rule
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
 
@@ -30,6 +31,7 @@ class UserRowLoss(RowLoss):
     """Set at the first call, which says so."""
 
     def __post_init__(self) -> None:
+        rule(self.labels)
         object.__setattr__(self, "__doc__", self.function.__doc__)
 
     def __call__(self, **arguments: Any) -> UserRowLoss:

@@ -173,6 +173,11 @@ class FiniteSum:
         object.__setattr__(self, "order", Order(self.count, self.shuffle, self.seed))
 
     @property
+    def terms(self) -> Order:
+        """The order of the terms: that there is one says that these stay the same."""
+        return self.order
+
+    @property
     def batches_per_epoch(self) -> int:
         """The number of terms."""
         return self.count

@@ -16,7 +16,7 @@ from optim.core.state import State
 from optim.proximal.operators import ElasticNet
 from optim.stochastic.base import StochasticSolver, zeros_like
 from optim.stochastic.batches import Batches
-from optim.stochastic.minibatches import FiniteSum, Order
+from optim.stochastic.minibatches import Order
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,14 @@ class SAG(StochasticSolver):
         if batches is None:
             return super().init(problem, x)
         terms = batches.objective
-        if not isinstance(terms, FiniteSum):
+        order = getattr(terms, "terms", None)
+        if order is None:
             raise TypeError(
                 f"SAG keeps a gradient for each term, but the batches of {type(terms).__name__} "
                 "change from epoch to epoch; give FiniteSum(fun, count) with fun(x, i), or use SVRG"
             )
         state = super().init(problem, x)
-        vectors = replace(state.memory.vectors, order=terms.order)
+        vectors = replace(state.memory.vectors, order=order)
         return replace(state, memory=replace(state.memory, vectors=vectors))
 
     def init_memory(self, x: Array) -> GradientTable:

@@ -187,6 +187,8 @@ def test_infinite_values_are_left_to_the_solver():
     ("make", "kind", "said"),
     [
         (lambda: huber(delta=0.5), TypeError, "huber: got an unexpected keyword argument 'delta'"),
+        (lambda: row_loss(labels="sign")(raising), ValueError, "labels='sign'; allowed are"),
+        (lambda: block_loss(labels="?")(raising), ValueError, r"labels='\?'; allowed are"),
         (lambda: block_loss(parameters={})(raising), TypeError, "a dict of names to shapes"),
         (lambda: block_loss(parameters={"a": 3})(raising), TypeError, r"parameters\['a'\]=3: must"),
         (

@@ -1,0 +1,186 @@
+"""An objective over rows in the memory of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.batches import Batches
+from distvec.losses.deviations import standard_deviations
+from distvec.losses.given_rows import Given, matrix_for, rows_for
+from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, shape_of
+from distvec.losses.objective_base import ObjectiveBase
+from distvec.losses.penalties import Penalty
+from distvec.losses.rows import Floats, Rows
+from optim.stochastic.minibatches import Order
+
+Values = npt.NDArray[Any]
+
+
+class Objective(ObjectiveBase):
+    """``objective(x) -> (value, gradient)``: the mean of a loss over rows, and a penalty.
+
+        objective = Objective((X, y), loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
+        result = objective.minimize()
+
+    ``rows`` is a pair: features, a SciPy sparse matrix or an array ``(rows, n)``, and labels; or
+    ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32. Labels
+    are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
+    ``positive_label`` is +1.
+
+    ``value`` is the weighted sum of the losses divided by the sum of the weights, with the smooth
+    part of the ``penalty``; solvers that take the rest are told by ``minimize``. ``x`` is an array,
+    or a dict of arrays where the loss says so; ``objective.start()`` makes one. With ``intercept``
+    it has one more row, the last, which is added to every margin and not penalised.
+
+    ``standardization`` makes the penalty that of standardized features, as MLlib means it. ``seed``
+    is of the random values that some losses start from. ``distvec.spark.Objective`` is the same
+    over rows in Spark.
+    """
+
+    def __init__(
+        self,
+        rows: Given,
+        *,
+        loss: Loss,
+        penalty: Penalty | None = None,
+        intercept: bool = False,
+        standardization: bool = False,
+        positive_label: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(loss, Loss):
+            raise TypeError(
+                f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as "
+                "Logistic(), or your own function with @row_loss"
+            )
+        self.rows, self.loss = rows_for(rows, loss, positive_label)
+        self.intercept, self.seed = intercept, seed
+        self._share: float | None = None
+        self._set_penalty(penalty, standardization=standardization)
+
+    def minibatches(
+        self, batch_size: int, *, shuffle: bool = True, fixed: bool = False, seed: int = 0
+    ) -> SampledObjective:
+        """This objective for solvers that see ``batch_size`` rows at a time, such as "SGD".
+
+        shuffle     a new order of the rows in each epoch; False: always that of the data
+        fixed       the same batches in each epoch, in a new order, as "SAG" needs them
+        seed        of the orders
+
+        The value of a batch is the weighted sum of its losses, times the number of batches, divided
+        by the sum of all weights; with the penalty. So their mean over an epoch is the objective.
+        ValueError for losses that need rows together.
+        """
+        if isinstance(self.loss, PhasedLoss) or self.loss.order:
+            raise ValueError(f"{self.loss} needs rows together: it has no minibatches")
+        sampled = object.__new__(SampledObjective)
+        sampled.__dict__.update(self.__dict__)
+        sampled._batches = Batches.of(
+            self.rows, batch_size, shuffle=shuffle, fixed=fixed, seed=seed
+        )
+        return sampled
+
+    def scores(self, x: Any, features: Any = None) -> Floats:
+        """What the model ``x`` says of each row, or of each row of other ``features``: margins with
+        offsets, ``(rows,)``; of k classes ``(rows, k)``."""
+        rows = self.rows if features is None else self._unlabelled(features)
+        return self.loss.scores(rows, self._arrays(x), intercept=self.intercept)
+
+    def _unlabelled(self, features: Any) -> Rows:
+        matrix = matrix_for(features)
+        if matrix.shape[1] != self.rows.columns:
+            raise ValueError(
+                f"features have {matrix.shape[1]} columns, those of the objective "
+                f"{self.rows.columns}"
+            )
+        return Rows(matrix, np.zeros(matrix.shape[0]))
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.loss}, {len(self.rows):,} rows of "
+            f"{self.rows.columns:,} features, penalty={self.penalty}, intercept={self.intercept}>"
+        )
+
+    # --- what ObjectiveBase asks for --------------------------------------------------------------
+
+    def _mean(self, arrays: Arrays) -> tuple[np.float64, Arrays]:
+        found = self.loss.sums(self.rows, arrays, intercept=self.intercept)
+        weight = self._share or found.weight
+        return np.float64(found.value) / weight, _as(arrays, found.gradients, weight)
+
+    def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
+        found = self.loss.products(self.rows, arrays, directions, intercept=self.intercept)
+        return _as(arrays, found, self._share or self.loss.weight(self.rows))
+
+    def _zeros(self, parameter: Parameter) -> Values:
+        return np.zeros(self._shape(parameter))
+
+    def _start(self, parameter: Parameter) -> Values:
+        if not parameter.spread:
+            return self._zeros(parameter)
+        seed = (self.seed, *parameter.name.encode())  # each has its own numbers
+        return np.random.default_rng(seed).normal(0.0, parameter.spread, self._shape(parameter))
+
+    def _is_penalised(self, parameter: Parameter) -> Values | None:
+        if not (self.intercept and parameter.takes_intercept):
+            return None
+        mask = np.ones(self._shape(parameter), bool)
+        mask[-1] = False
+        return mask
+
+    def _deviations(self, parameter: Parameter) -> Floats:
+        found = standard_deviations(self.rows)
+        if self.intercept and parameter.takes_intercept:
+            found = np.append(found, 1.0)
+        return found[:, None] if parameter.row else found
+
+    def _arrays(self, given: Any) -> Arrays:
+        """An array for each parameter, checked."""
+        arrays = tuple(map(np.asarray, super()._arrays(given)))
+        for parameter, array in zip(self.loss.parameters, arrays, strict=True):
+            name, shape = parameter.name or "x", self._shape(parameter)
+            if array.shape != shape:
+                raise ValueError(f"{name} has the shape {array.shape}, {self.loss} needs {shape}")
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"{name} has the dtype {array.dtype}; it must be of real numbers")
+        return arrays
+
+    def _shape(self, parameter: Parameter) -> tuple[int, ...]:
+        return shape_of(parameter, self.rows.columns, intercept=self.intercept)
+
+
+class SampledObjective(Objective):
+    """What ``minibatches`` makes: the whole objective, and batches of it."""
+
+    _batches: Batches
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """After how many batches each row was seen once."""
+        return self._batches.per_epoch
+
+    @property
+    def terms(self) -> Order | None:
+        """The order of the batches, if they are the same in each epoch."""
+        return self._batches.terms
+
+    def batch(self, k: int) -> Objective:
+        """The objective on batch k = 0, 1, ..."""
+        part = object.__new__(Objective)
+        part.__dict__.update(self.__dict__)
+        part.rows = self._batches.at(k)
+        part._share = self.loss.weight(self.rows) / self.batches_per_epoch
+        return part
+
+
+def _as(arrays: Arrays, sums: Arrays, weight: float) -> Arrays:
+    """Means of ``sums``, in the dtypes of ``arrays``."""
+    pairs = zip(sums, arrays, strict=True)
+    return tuple((one / weight).astype(_float(like), copy=False) for one, like in pairs)
+
+
+def _float(like: Values) -> np.dtype[Any]:
+    return like.dtype if like.dtype.kind == "f" else np.dtype(np.float64)
