@@ -23,15 +23,18 @@ from distvec.spark.loops.run import run
 from distvec.spark.objectives.scores import scores
 
 if TYPE_CHECKING:
+    from distvec.losses import block_loss, row_loss
     from distvec.spark.objectives.loss import LogisticLoss
     from distvec.spark.objectives.objective import Objective
 
-__all__ = ["LogisticLoss", "Objective", "PSContext", "run", "scores"]
+__all__ = ["LogisticLoss", "Objective", "PSContext", "block_loss", "row_loss", "run", "scores"]
 
 # Tasks import this package, and have no use for optimizers.
 _OF_DRIVERS = {
     "LogisticLoss": "distvec.spark.objectives.loss",
     "Objective": "distvec.spark.objectives.objective",
+    "block_loss": "distvec.losses",
+    "row_loss": "distvec.losses",
 }
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from distvec import DistArray
 from distvec.losses import labels as label_rules
-from distvec.losses.loss import Loss, Parameter, as_arrays, as_given, shape_of
+from distvec.losses.loss import Loss, Parameter, PhasedLoss, as_arrays, as_given, shape_of
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
@@ -19,6 +19,7 @@ from distvec.spark.data.dataset import Dataset
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
+from distvec.spark.objectives.minibatches import Minibatches
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.touched import spread, touched_coordinates
@@ -159,6 +160,46 @@ class Objective(ObjectiveBase):
     def mode(self) -> str:
         """ "job" or "resident"."""
         return "job" if self._evaluator.residents is None else "resident"
+
+    def minibatches(
+        self, batch_size: int, *, shuffle: bool = True, replace: bool = False, seed: int = 0
+    ) -> Minibatches:
+        """This objective for stochastic solvers, of which an iteration sees about so many rows.
+
+        shuffle   a new order of the batches in each epoch; False: always the same
+        replace   draw each batch anew, so that some come twice before others come once
+        seed      of orders and draws: the same seed, the same batches, however many executors
+
+        A batch has an equal share of the rows of each partition, which Spark has put in order by a
+        hash of each row. A step costs what an evaluation costs, less the rows that it leaves out.
+        The penalty is part of each batch. NotImplementedError for losses whose rows cannot be told
+        apart, such as Cox's.
+        """
+        if isinstance(self.loss, PhasedLoss):
+            raise NotImplementedError(
+                f"{self.loss} compares each row with all others: it has no minibatches"
+            )
+        if not 1 <= batch_size <= self.rows:
+            raise ValueError(f"batch_size={batch_size}; there are {self.rows} rows: 1 to so many")
+        count = -(-self.rows // batch_size)
+        share = self._total_weight() / count
+        parts = [self._of_part(Part(number, count), share) for number in range(count)]
+        return Minibatches(
+            lambda x, i: parts[i](x), count, shuffle, seed, whole=self, replace=replace
+        )
+
+    def _total_weight(self) -> float:
+        """What the mean over all rows divides by."""
+        if type(self.loss).weight is Loss.weight:
+            return self.weight_sum
+        arrays = self._used(self._arrays(self.start()))
+        return self._evaluator.sums(arrays, self.coordinates).weight
+
+    def _of_part(self, part: Part, share: float) -> Self:
+        """The same objective of some rows, divided by ``share``."""
+        other = self.with_penalty(self.penalty)
+        other._part, other._share = part, share
+        return other
 
     def expand(self, x: Any) -> Any:
         """``x`` over all features (and the intercept): 0 where ``compact`` left a feature out.
