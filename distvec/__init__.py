@@ -43,6 +43,7 @@ from distvec.array.reductions import count_nonzero, mean
 from distvec.array.rows import log_softmax, logsumexp, softmax
 from distvec.array.shaping.grids import outer
 from distvec.array.statistics import average, ptp, std, var
+from distvec.derivatives.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
 from distvec.session import Session, connect, local
 from ps_backend.errors import (
@@ -84,6 +85,8 @@ __all__ = [
     "einsum",
     "evaluate",
     "full_like",
+    "grad",
+    "hessian_product",
     "isclose",
     "linear_recurrence",
     "local",
@@ -108,6 +111,7 @@ __all__ = [
     "std",
     "tensordot",
     "top_k",
+    "value_and_grad",
     "var",
     "vdot",
     "vecdot",

@@ -24,6 +24,7 @@ from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.array.window import Window
+from distvec.derivatives.functions import hessian_product, value_and_grad
 from distvec.diagnostics.html import table
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
@@ -204,7 +205,9 @@ class Session(Home):
     @cached_property
     def namespace(self) -> Namespace:
         """The array API namespace whose creation functions put arrays into this session."""
-        return Namespace(self)
+        found = Namespace(self)
+        found.value_and_grad, found.hessian_product = value_and_grad, hessian_product
+        return found
 
     def close(self) -> None:
         """Free the session's arrays and stop the servers it started. Repeating it does nothing."""

@@ -39,6 +39,12 @@ def logsumexp(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
 
 
 def _peak(x: A, axis: Any) -> A:
-    """The largest elements along ``axis``, 0 where that is not finite."""
+    """The largest elements along ``axis``, 0 where that is not finite.
+
+    The results are the same whatever is subtracted, so derivatives take it as constant.
+    """
     peak = max(x, axis, keepdims=True)
-    return elementwise(x, "where", elementwise(x, "isfinite", peak), peak, 0.0)
+    found = elementwise(x, "where", elementwise(x, "isfinite", peak), peak, 0.0)
+    if not x.selects:
+        x.session.graph.still.add(found.node)
+    return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from distvec.graph.variables import NotDifferentiable
 from ps_backend.program import ops
 
-
-class NotDifferentiable(TypeError):
-    """A function uses an operation that has no derivative here, or lost track of its argument."""
+__all__ = ["NotDifferentiable", "name_of", "why_not"]
 
 
 def why_not(op: str) -> str:

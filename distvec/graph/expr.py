@@ -127,6 +127,8 @@ class Graph:
         self._nodes: dict[Any, weakref.ref[Node]] = {}
         self._crowded = _FEW
         self._serials = itertools.count(1)
+        self.still: weakref.WeakSet[Node] = weakref.WeakSet()
+        """What derivatives take as constant: the result does not change with it."""
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""
@@ -195,6 +197,12 @@ class Graph:
         node = Node("buffer", (), buffer.type)
         node.serial = next(self._serials)
         node.value = buffer
+        return node
+
+    def placeholder(self, op: str, type: NodeType) -> Node:
+        """A node that is equal to no other one."""
+        node = Node(op, (), type)
+        node.serial = next(self._serials)
         return node
 
     def settle(self, node: Node, value: Any, origin: Any) -> None:

@@ -56,8 +56,9 @@ class PlannedSweep:
         for position, value, view in zip(
             self.inputs, self.structure.inputs, self.views, strict=True
         ):
-            total = read.get(position, 0) + value.row_bytes * self.space.length
-            read[position] = total if view is None else min(total, view.source.nbytes)
+            own = value.row_bytes * self.space.length
+            whole = own if view is None else view.source.nbytes
+            read[position] = min(read.get(position, 0) + own, whole)
         return sum(read.values())
 
     @property

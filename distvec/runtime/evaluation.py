@@ -13,6 +13,7 @@ from numpy.linalg import LinAlgError
 from distvec.diagnostics.callsite import call_site
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer, Graph, Node
+from distvec.graph.variables import depending, refuse_variables
 from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
@@ -51,6 +52,7 @@ class Evaluator:
         """By node of a stored array its least and greatest element, where they were asked for."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
+        self._tracing = 0
         self.overdue = False
         """Whether so much is pending that it is to be sent off: see ``flush_overdue``."""
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
@@ -72,6 +74,8 @@ class Evaluator:
     def note(self, array: Holder) -> None:
         """Called for every array that was made, or stands for another node."""
         self.holders.add(array)
+        if self._tracing:  # what a differentiated function made cannot be computed yet
+            return
         slack = self._slack
         if array.node.depth >= slack * self.pending_depth or (
             self.graph.holds(slack * self.pending_nodes)
@@ -135,7 +139,20 @@ class Evaluator:
         finally:
             self._strict = before
 
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Within it, nodes may depend on variables: they are not evaluated."""
+        with self.holders.lock:
+            self._tracing += 1
+        try:
+            yield
+        finally:
+            with self.holders.lock:
+                self._tracing -= 1
+
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
+        if self._tracing:
+            refuse_variables(targets)
         return self.planner.plan(targets, [] if alone else self._wanted(self.holders.pending()))
 
     def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
@@ -143,6 +160,9 @@ class Evaluator:
         wanted = list(dict.fromkeys(nodes))
         if self._refused:
             wanted = [node for node in wanted if weakref.ref(node) not in self._refused]
+        if self._tracing:
+            traced = set(depending(wanted))
+            wanted = [node for node in wanted if node not in traced]
         return wanted
 
     def compute(self, *arrays: Holder) -> list[Node]:

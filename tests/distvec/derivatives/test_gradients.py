@@ -1,0 +1,74 @@
+"""Gradients by reverse mode: against differences, and the same bits on any number of servers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distvec as dv
+from tests.distvec.derivatives.functions import BY, FUNCTIONS, inputs
+
+COUNTS = (1, 2, 7)
+KINKED = {"clip and abs", "norm of the largest", "extremes", "sort", "masks", "along places"}
+"""Here steps are so short that no kink lies in between."""
+
+
+@pytest.fixture(scope="module")
+def host() -> dict[str, np.ndarray]:
+    return inputs()
+
+
+@pytest.fixture(scope="module")
+def on_servers(sessions: dict[int, dv.Session], host: Any) -> dict[int, dict[str, Any]]:
+    found = {}
+    for count in COUNTS:
+        arrays = {name: sessions[count].array(values) for name, values in host.items()}
+        found[count] = arrays | {"S": host["S"]}
+    return found
+
+
+def differentiated(name: str, arrays: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def function(by: dict[str, Any]) -> Any:
+        return FUNCTIONS[name](SimpleNamespace(**{**arrays, **by}))
+
+    value, gradients = dv.value_and_grad(function)({name: arrays[name] for name in BY})
+    dv.evaluate(value, *gradients.values())
+    return value, gradients
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_along_any_direction_the_value_changes_as_the_gradient_says(
+    name: str, host: dict[str, np.ndarray], on_servers: dict[int, dict[str, Any]]
+) -> None:
+    value, gradients = differentiated(name, on_servers[2])
+    expected = float(FUNCTIONS[name](SimpleNamespace(**host)))
+    assert float(value) == pytest.approx(expected, rel=1e-10)
+    rng, step = np.random.default_rng(1), 1e-8 if name in KINKED else 1e-4
+    for by in BY:
+        slope, direction = gradients[by].numpy(), rng.uniform(0.5, 1, host[by].shape)
+        direction *= np.where(rng.random(host[by].shape) < 0.5, -1, 1)
+        assert slope.shape == host[by].shape and slope.dtype == host[by].dtype
+
+        def at(distance: float, by: str = by, along: Any = direction) -> float:
+            moved = host | {by: host[by] + distance * along}
+            return float(FUNCTIONS[name](SimpleNamespace(**moved)))
+
+        found = (8 * (at(step) - at(-step)) - at(2 * step) + at(-2 * step)) / (12 * step)
+        size = np.sum(np.abs(slope * direction)) + abs(expected) * 1e-3 + 1e-3
+        assert abs(np.sum(slope * direction) - found) <= 3e-5 * size
+        assert slope.any() == (found != 0.0) or abs(found) <= 1e-9 * abs(expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_bits_are_the_same_on_any_number_of_servers(
+    name: str, on_servers: dict[int, dict[str, Any]]
+) -> None:
+    found = []
+    for count in COUNTS:
+        value, gradients = differentiated(name, on_servers[count])
+        parts = [value.item().hex(), *(one.numpy().tobytes() for one in gradients.values())]
+        found.append(parts)
+    assert found[0] == found[1] == found[2]
