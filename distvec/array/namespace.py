@@ -62,6 +62,9 @@ class Namespace:
     __name__ = "distvec"  # array-api-compat, and so SciPy, tells libraries apart by it
     __array_api_version__ = VERSIONS[-1]
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
+    value_and_grad: Callable[..., Any]
+    hessian_product: Callable[..., Any]
+    """Those of ``distvec``, which the session gives to it: so ``optim`` finds them."""
 
     def __init__(self, session: Home) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""``grad``, ``value_and_grad`` and ``hessian_product``: arguments, results, and what they refuse."""
+"""``grad``, ``value_and_grad`` and ``hessian_product``: arguments, results, refusals."""
 
 from __future__ import annotations
 
