@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 from pyspark.sql import DataFrame
 
 from distvec import DistArray
@@ -17,12 +19,13 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.interpreter import adopt
+from distvec.spark.objectives.arguments import check_choice, check_columns, check_data, check_loss
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
-from distvec.spark.objectives.minibatches import Minibatches
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.touched import spread, touched_coordinates
+from optim.stochastic.minibatches import Order
 
 _MODES = ("job", "resident")
 _DTYPES = ("float64", "float32")
@@ -88,18 +91,14 @@ class Objective(ObjectiveBase):
         compact: bool = False,
         ps: PSContext | None = None,
     ) -> None:
-        _check_choice(mode, _MODES, "mode")
-        _check_choice(dtype, _DTYPES, "dtype")
-        if not isinstance(loss, Loss):
-            raise TypeError(
-                f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as "
-                "Logistic(), or your own function with @row_loss"
-            )
+        check_choice(mode, _MODES, "mode")
+        check_choice(dtype, _DTYPES, "dtype")
+        check_loss(loss)
         columns = Columns(features, label, weight, offset, group, event)
-        _check_columns(loss, columns)
+        check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
         self.ps = PSContext.active() if ps is None else ps
-        self._check_data(data)
+        check_data(data, self.ps)
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
         self.ps.make_way()
         adopt(data)
@@ -122,15 +121,6 @@ class Objective(ObjectiveBase):
         except BaseException:
             self.data.close()
             raise
-
-    def _check_data(self, data: DataFrame) -> None:
-        if not hasattr(data, "sparkSession"):
-            raise TypeError(
-                f"data is {type(data).__name__}; it must be a Spark DataFrame: "
-                "spark.createDataFrame(...)"
-            )
-        if data.sparkSession.sparkContext is not self.ps.spark_context:
-            raise ValueError("the data belongs to another SparkContext than the PSContext")
 
     def _made_evaluator(self, mode: str) -> Evaluator:
         work, residents = Work(self.loss, self.intercept), None
@@ -163,30 +153,34 @@ class Objective(ObjectiveBase):
 
     def minibatches(
         self, batch_size: int, *, shuffle: bool = True, replace: bool = False, seed: int = 0
-    ) -> Minibatches:
-        """This objective for stochastic solvers, of which an iteration sees about so many rows.
+    ) -> SampledObjective:
+        """This objective for solvers that see about ``batch_size`` rows at a time, such as "SGD".
 
         shuffle   a new order of the batches in each epoch; False: always the same
         replace   draw each batch anew, so that some come twice before others come once
         seed      of orders and draws: the same seed, the same batches, however many executors
 
-        A batch has an equal share of the rows of each partition, which Spark has put in order by a
-        hash of each row. A step costs what an evaluation costs, less the rows that it leaves out.
-        The penalty is part of each batch. NotImplementedError for losses whose rows cannot be told
-        apart, such as Cox's.
+        A batch has an equal share of the rows of each partition, always the same ones, a random
+        sample. Its value is the weighted sum of its losses, times the number of batches, divided by
+        the sum of all weights; with the penalty. So their mean is the objective. A step costs what
+        an evaluation costs, less the rows that it leaves out. ValueError for losses that compare
+        each row with all others, as Cox's.
         """
         if isinstance(self.loss, PhasedLoss):
-            raise NotImplementedError(
-                f"{self.loss} compares each row with all others: it has no minibatches"
-            )
+            raise ValueError(f"{self.loss} needs all rows together: it has no minibatches")
         if not 1 <= batch_size <= self.rows:
-            raise ValueError(f"batch_size={batch_size}; there are {self.rows} rows: 1 to so many")
+            raise ValueError(
+                f"batch_size={batch_size!r}: must be between 1 and {self.rows}, the rows"
+            )
+        if not seed >= 0:
+            raise ValueError(f"seed={seed!r}: must not be negative")
+        sampled = object.__new__(SampledObjective)
+        sampled.__dict__.update(self.__dict__)
         count = -(-self.rows // batch_size)
-        share = self._total_weight() / count
-        parts = [self._of_part(Part(number, count), share) for number in range(count)]
-        return Minibatches(
-            lambda x, i: parts[i](x), count, shuffle, seed, whole=self, replace=replace
-        )
+        sampled._order = (Draws if replace else Order)(count, shuffle, seed)
+        sampled._share = None
+        sampled._batch_share = self._total_weight() / count
+        return sampled
 
     def _total_weight(self) -> float:
         """What the mean over all rows divides by."""
@@ -194,12 +188,6 @@ class Objective(ObjectiveBase):
             return self.weight_sum
         arrays = self._used(self._arrays(self.start()))
         return self._evaluator.sums(arrays, self.coordinates).weight
-
-    def _of_part(self, part: Part, share: float) -> Self:
-        """The same objective of some rows, divided by ``share``."""
-        other = self.with_penalty(self.penalty)
-        other._part, other._share = part, share
-        return other
 
     def expand(self, x: Any) -> Any:
         """``x`` over all features (and the intercept): 0 where ``compact`` left a feature out.
@@ -306,16 +294,36 @@ class Objective(ObjectiveBase):
         return self.intercept and parameter.takes_intercept
 
 
-def _check_columns(loss: Loss, columns: Columns) -> None:
-    """Refuse columns that the loss has no use for, and the lack of one that it needs."""
-    if loss.order == "group" and columns.group is None:
-        raise ValueError(f"{loss} ranks within groups; name their column: group=...")
-    if loss.order != "group" and columns.group is not None:
-        raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
-    if loss.order != "time" and columns.event is not None:
-        raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")
+class SampledObjective(Objective):
+    """What ``minibatches`` makes: the whole objective, and batches of it."""
+
+    _order: Order
+    _batch_share: float
+    """Of the weights, what is divided by in a batch."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """After how many batches each row was seen once."""
+        return self._order.count
+
+    @property
+    def terms(self) -> Order:
+        """The order of the batches, which are the same in each epoch."""
+        return self._order
+
+    def batch(self, k: int) -> Objective:
+        """The objective on batch k = 0, 1, ..."""
+        part = object.__new__(Objective)
+        part.__dict__.update(self.__dict__)
+        part._part = Part(self._order.at(k), self._order.count)
+        part._share = self._batch_share
+        return part
 
 
-def _check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:
-    if given not in allowed:
-        raise ValueError(f"{name}={given!r}; allowed are {', '.join(map(repr, allowed))}")
+@dataclass(frozen=True)
+class Draws(Order):
+    """Numbers 0 .. count - 1 drawn with replacement: the k-th is a function of the seed and k."""
+
+    def at(self, k: int) -> int:
+        """The k-th number."""
+        return int(np.random.default_rng((self.seed, k)).integers(self.count))

@@ -159,17 +159,20 @@ def test_the_mean_of_all_minibatches_is_the_objective(ps, data):
         w = ps.array(np.random.default_rng(2).normal(size=SIZE + 1))
         batches = objective.minibatches(9, seed=3)
         assert batches.batches_per_epoch == 6
-        parts = [batches.fun(w, i) for i in range(6)]
+        parts = [batches.batch(k)(w) for k in range(6)]
         assert len({float(value) for value, _ in parts}) > 4
         value, gradient = objective(w)
         assert np.mean([float(one) for one, _ in parts]) == pytest.approx(float(value), rel=1e-12)
         mean = np.mean([one.numpy() for _, one in parts], axis=0)
         np.testing.assert_allclose(mean, gradient.numpy(), rtol=1e-11, atol=1e-14)
         solver = SGD(step_size=0.05, max_iterations=8)
-        runs = [solver.minimize(objective.minibatches(9, seed=s), w).x.numpy() for s in (3, 3, 4)]
+        runs = [solver.minimize(objective.minibatches(9, seed=s), w).x.numpy() for s in (3, 4)]
+        options = {"step_size": 0.05, "max_iterations": 8}
+        again = objective.minibatches(9, seed=3).minimize(w, method="SGD", **options)
+        runs.insert(0, again.x.numpy())
         assert runs[0].tobytes() == runs[1].tobytes() != runs[2].tobytes()
         drawn = objective.minibatches(9, seed=3, replace=True)
-        assert {drawn.order.at(k) for k in range(60)} == set(range(6))
+        assert {drawn.terms.at(k) for k in range(60)} == set(range(6))
 
 
 @row_loss
