@@ -228,8 +228,9 @@ class Evaluator:
                 limit = self.planner.cancellation_limit
                 execute(self._executor, plan, limit, wait=wait, between=hold.check)
             except Cancelled as cancelled:
-                self.cancellations += 1
-                self.planner.compute_directly(cancelled.product)
+                self.cancellations += len(cancelled.products)
+                for product in cancelled.products:
+                    self.planner.compute_directly(product)
             else:
                 return
 

@@ -26,11 +26,11 @@ from ps_backend.program.views import View
 
 
 class Cancelled(Exception):
-    """An expanded inner product lost too many digits; ``product`` must be computed as it is."""
+    """Expanded inner products lost too many digits; ``products`` must be computed as they are."""
 
-    def __init__(self, product: Node) -> None:
-        super().__init__(f"the terms of {product!r} cancel")
-        self.product = product
+    def __init__(self, products: Sequence[Node]) -> None:
+        super().__init__(f"the terms of {products!r} cancel")
+        self.products = products
 
 
 class Executor:
@@ -270,16 +270,25 @@ def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limi
     if not scalars:
         return
     position = {id(node): number for number, node in enumerate(plan.nodes)}
+    cancelled: list[Node] = []
+    unsure: set[int] = set()
     for number in scalars:
         node = plan.nodes[number]
-        arguments = [values[position[id(arg)]] for arg in node.args]
+        inputs = [position[id(arg)] for arg in node.args]
+        if unsure and not unsure.isdisjoint(inputs):
+            unsure.add(number)
+            continue
+        arguments = [values[index] for index in inputs]
         if node.direct is None:
             values[number] = value_of(node.op, node.params, node.type, arguments)
             continue
         with np.errstate(all="ignore"):
             values[number], magnitude = inner_of_terms(arguments)
         if cancels(values[number], magnitude, limit):
-            raise Cancelled(node.direct)
+            cancelled.append(node.direct)
+            unsure.add(number)
+    if cancelled:  # all at once: each plan that follows is another message
+        raise Cancelled(cancelled)
 
 
 def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:

@@ -32,6 +32,7 @@ class L1:
         Of a table one for each column, of shape (k,), or for each row, of shape (n, 1), will do.
         """
         if isinstance(weights, (int, float)):
+            _check_least(weights)
             return cls(float(weights), weights == 0)
         if isinstance(x, Tree):
             return cls._like_tree(weights, x)
@@ -44,8 +45,7 @@ class L1:
                 "or one weight per element of x (0 for an unpenalised intercept)"
             )
         (least,) = fetch(namespace(x).min(own), also=(own,))
-        if not least >= 0.0:
-            raise ValueError(f"l1 holds {least}; weights must be 0 or more")
+        _check_least(least)
         return cls(own, own == 0.0)
 
     @classmethod
@@ -92,3 +92,8 @@ class L1:
             return values
         allowed = where if self.free is False else where | self.free
         return namespace(values).where(allowed, values, 0.0)
+
+
+def _check_least(weight: float) -> None:
+    if not weight >= 0.0:
+        raise ValueError(f"l1 holds {weight}; weights must be 0 or more")

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from optim.core.arrays import Array, as_start
+from optim.core.arrays import Array
+from optim.core.boundary import as_start
 from optim.core.driver import Callback, Progress
 from optim.core.solver import Solver
+from optim.core.structure import is_structure
+from optim.core.trees import arranged, as_tree
 from optim.gradient.conjugate_gradient import ConjugateGradient
 from optim.gradient.gradient_descent import GradientDescent
 from optim.gradient.spectral_projected_gradient import SpectralProjectedGradient
@@ -24,8 +27,8 @@ from optim.quasi_newton.lbfgs import LBFGS
 from optim.quasi_newton.lbfgsb import LBFGSB
 from optim.quasi_newton.owlqn import OWLQN
 from optim.quasi_newton.projected_quasi_newton import ProjectedQuasiNewton
+from optim.scipy_interface.differences import DIFFERENCES
 from optim.scipy_interface.results import (
-    DIFFERENCES,
     NEAREST,
     NumPyObjective,
     adapted_callback,
@@ -83,7 +86,9 @@ def minimize(
 ) -> OptimizeResult:
     """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
 
-    x0          an array of any shape, which is that of the result's x and of the gradient as well
+    x0          an array of any shape, which is that of the result's x and of the gradient as well;
+                or a dict, tuple or list of arrays, in which structure fun gets x, and returns the
+                gradient, and the result's x and jac are: {"w": numpy.zeros(3), "V": table}
     method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
                 that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
                 options, for instance method="OWL-QN", options={"l1": 0.1}
@@ -92,7 +97,8 @@ def minimize(
                 where fun returns a pair and "2-point" where it returns a number
     hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args),
                 for a table x of shape x.shape + x.shape
-    bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class takes
+    bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class
+                takes; of several arrays such bounds for each, in the structure of x
     tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
     callback    as callback(intermediate_result=OptimizeResult) or callback(state) if its parameter
                 has that name, else callback(x); True or StopIteration stops the run
@@ -142,14 +148,14 @@ def _objective(
     """fun, x0 and jac for the solver; on NumPy arrays all that SciPy allows."""
     if isinstance(jac, str) and jac not in DIFFERENCES:
         raise ValueError(f"jac={jac!r}: must be True, callable, or one of {', '.join(DIFFERENCES)}")
-    local = not hasattr(x0, "__array_namespace__") or isinstance(x0, (np.ndarray, np.generic))
     if not callable(fun) or is_sampled(fun):
         return fun, x0, True if jac is None else jac
-    if local and not hasattr(x0, "detach"):
-        x = as_start(np.atleast_1d(np.asarray(x0)))
+    if _is_local(x0):
+        x = as_start(x0 if is_structure(x0) else np.atleast_1d(np.asarray(x0)))
         bounds = getattr(solver, "bounds", None)
         box = None if bounds is None else box_like(bounds, x)
-        return NumPyObjective(fun, False if jac is False else jac, args, box, eps), x, True
+        objective = NumPyObjective(fun, False if jac is False else jac, args, box, eps)
+        return objective, arranged(x), True
     if jac is None or jac is False:
         jac = True
     if isinstance(jac, str):
@@ -159,6 +165,14 @@ def _objective(
             "x0.numpy()"
         )
     return fun, x0, jac
+
+
+def _is_local(x0: Any) -> bool:
+    """Whether `x0` is NumPy arrays, or numbers to make them of."""
+    if is_structure(x0):
+        return all(map(_is_local, as_tree(x0).leaves))
+    other = hasattr(x0, "__array_namespace__") and not isinstance(x0, (np.ndarray, np.generic))
+    return not (other or hasattr(x0, "detach"))
 
 
 def _solver_class(method: str) -> type[Solver]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -12,11 +12,10 @@ from scipy.optimize import OptimizeResult
 from optim.core.arrays import Array
 from optim.core.driver import Callback
 from optim.core.state import State
+from optim.core.structure import Structure, is_structure
+from optim.core.trees import Tree
 from optim.proximal.projections import Box
-
-Index: TypeAlias = tuple[int, ...]
-
-DIFFERENCES = ("2-point", "3-point", "cs")
+from optim.scipy_interface.differences import differences
 
 # SciPy's names of options, in ours; the rest are the same or unknown.
 OPTIONS = {
@@ -50,7 +49,9 @@ NEAREST = {
 
 
 class NumPyObjective:
-    """`fun` and `jac` as SciPy allows them, for NumPy arrays: returns (value, gradient).
+    """`fun` and `jac` as SciPy allows them, for NumPy arrays or structures of such.
+
+    Returns (value, gradient).
 
     jac     True: fun returns a pair; a callable; "2-point", "3-point" or "cs": by differences,
             which cost n, 2 n or n calls of fun; None: True if fun returns a pair, else "2-point"
@@ -64,61 +65,57 @@ class NumPyObjective:
         self.fun, self.jac, self.args, self.box, self.eps = fun, jac, args, box, eps
         self.calls = 0
 
-    def __call__(self, x: Array) -> Any:
-        given = x.copy()  # SciPy's users may write to it
+    def __call__(self, x: Any) -> Any:
+        given = copied(x)  # SciPy's users may write to it
         returned = self._called(given)
         if callable(self.jac):
             # The same array as `fun` had, so that what caches by it finds it.
-            gradient = self.jac(given if np.array_equal(given, x) else x.copy(), *self.args)
+            gradient = self.jac(given if _equal(given, x) else copied(x), *self.args)
         elif self.jac is True or (self.jac is None and isinstance(returned, (tuple, list))):
             if not isinstance(returned, (tuple, list)) or len(returned) != 2:
                 return returned  # refused where it is checked
             returned, gradient = returned
         else:
             gradient = self._differences(x, _number(returned))
-        return _number(returned), _vector(gradient, x)
+        return _number(returned), _vectors(gradient, x)
 
-    def _called(self, x: Array) -> Any:
+    def _called(self, x: Any) -> Any:
         self.calls += 1
         return self.fun(x, *self.args)
 
-    def _differences(self, x: Array, value: Any) -> Array:
-        kind = self.jac or "2-point"
-        power = {"2-point": 1.0 / 2.0, "3-point": 1.0 / 3.0, "cs": 1.0 / 2.0}[kind]
-        steps = np.finfo(x.dtype).eps ** power * np.maximum(np.abs(x), 1.0)
-        if self.eps is not None:
-            steps = np.broadcast_to(np.asarray(self.eps, x.dtype), x.shape)
-        slopes = [self._derivative(kind, x, value, i, steps[i]) for i in np.ndindex(x.shape)]
-        return np.reshape(slopes, x.shape)
+    def _differences(self, x: Any, value: Any) -> Any:
+        """Array by array of a structure, which one array is as well, with nothing around it."""
+        structure = Structure.of(x)
+        leaves = list(structure.arrays(x, "x"))
+        steps = list(structure.arrays(self.eps, "eps", numbers=True))
+        found = []
+        for number, leaf in enumerate(leaves):
 
-    def _derivative(self, kind: str, x: Array, value: Any, i: Index, step: float) -> Any:
-        def at(change: complex) -> Any:
-            moved = x.astype(complex) if kind == "cs" else x.copy()
-            moved[i] += change
-            return _number(self._called(moved))
+            def fun(moved: Array, number: int = number) -> Any:
+                given = [moved if k == number else own.copy() for k, own in enumerate(leaves)]
+                return _number(self._called(structure.arranged(iter(given))))
 
-        if kind == "cs":
-            return at(1j * step).imag / step
-        below, above = (np.inf, np.inf) if self.box is None else self._room(x, i)
-        if kind == "3-point" and min(below, above) >= step:
-            return (at(step) - at(-step)) / (2.0 * step)
-        step = step if above >= min(step, below) else -step
-        step = np.sign(step) * min(abs(step), above if step > 0.0 else below) or abs(step)
-        step = (x[i] + step) - x[i]  # as far as x really moves
-        return (at(step) - value) / step
+            room = None if self.box is None else _leaf_of(self.box, number)
+            found.append(differences(fun, leaf, value, self.jac or "2-point", room, steps[number]))
+        return structure.arranged(iter(found))
 
-    def _room(self, x: Array, i: Index) -> tuple[float, float]:
-        lower, upper = (
-            np.broadcast_to(bound, x.shape)[i]
-            for bound in (self.box.lower, self.box.upper)  # type: ignore[union-attr]
-        )
-        return float(x[i] - lower), float(upper - x[i])
+
+def _leaf_of(box: Box, number: int) -> tuple[Any, Any]:
+    """The bounds of one array of the parameters."""
+    ends = (box.lower, box.upper)
+    lower, upper = (end.leaves[number] if isinstance(end, Tree) else end for end in ends)
+    return lower, upper
 
 
 def hessian_products(hess: Callable[..., Any]) -> Callable[..., Array]:
     """Products with the Hessian, for a function that returns all of it."""
 
     def product(x: Array, v: Array, *args: Any) -> Array:
+        if is_structure(x):
+            raise TypeError(
+                "hess: parameters in several arrays have no matrix of second derivatives here; "
+                "give products with it, hessp=lambda x, v: ..., arranged as x"
+            )
         hessian = hess(x, *args)
         # A matrix beside a vector, of any kind: sparse, or scipy.sparse.linalg.LinearOperator.
         return hessian @ v if v.ndim == 1 else np.tensordot(hessian, v, v.ndim)
@@ -131,12 +128,26 @@ def _number(value: Any) -> Any:
     return value.reshape(())[()] if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
-def _vector(gradient: Any, x: Array) -> Any:
+def _vectors(gradient: Any, x: Any) -> Any:
     """Lists and numbers as arrays."""
+    if not is_structure(x):
+        return _vector(gradient, x)
+    structure = Structure.of(x)
+    pairs = zip(structure.arrays(gradient, "gradient"), structure.arrays(x, "x"), strict=True)
+    return structure.arranged(_vector(own, leaf) for own, leaf in pairs)
+
+
+def _vector(gradient: Any, x: Array) -> Any:
     if isinstance(gradient, (list, tuple, int, float)):
         gradient = np.asarray(gradient, dtype=x.dtype)
     whole = getattr(gradient, "shape", None) == ()
     return gradient.reshape((1,) * x.ndim) if whole else gradient
+
+
+def _equal(x: Any, y: Any) -> bool:
+    """Whether all elements of two structures of NumPy arrays are the same."""
+    structure = Structure.of(y)
+    return all(map(np.array_equal, structure.arrays(x, "x"), structure.arrays(y, "x")))
 
 
 def adapted_callback(callback: Callback | None) -> Callback | None:
@@ -152,16 +163,20 @@ def adapted_callback(callback: Callback | None) -> Callback | None:
 
     def adapted(state: State) -> Any:
         if names != ["intermediate_result"]:
-            return callback(_copied(state.x))
+            return callback(copied(state.x))
         result = OptimizeResult()
-        result.update(x=_copied(state.x), fun=state.value, jac=state.gradient, nit=state.iteration)
+        result.update(x=copied(state.x), fun=state.value, jac=state.gradient, nit=state.iteration)
         return callback(intermediate_result=result)  # type: ignore[call-arg]
 
     return adapted
 
 
-def _copied(x: Array) -> Array:
-    return x.copy() if isinstance(x, np.ndarray) else x
+def copied(x: Any) -> Any:
+    """A structure with copies of its NumPy arrays."""
+    structure = Structure.of(x)
+    return structure.arranged(
+        leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in structure.arrays(x, "x")
+    )
 
 
 def own_options(options: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:

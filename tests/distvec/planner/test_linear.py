@@ -234,6 +234,19 @@ def test_cancellation_is_noticed_counted_and_mended(ps: dv.Session) -> None:
     assert ps.cancellations == 1, "the bound is an option"
 
 
+def test_products_that_cancel_together_are_computed_in_one_message(ps: dv.Session) -> None:
+    rng = np.random.default_rng(3)
+    vectors = []
+    for _ in range(3):
+        x, y = rng.standard_normal(N), rng.standard_normal(N)
+        vectors.append((ps.array(x - (x @ y) / (y @ y) * y * (1 - 1e-13)), ps.array(y)))
+    ps.counters.reset()
+    residuals = [(a - ((a @ b) / (b @ b)) * b) @ b for a, b in vectors]
+    float(residuals[0] + residuals[1] * residuals[2])
+    assert ps.cancellations == 3
+    assert ps.counters.messages == 2, "the products of stored vectors, and the three directly"
+
+
 def test_what_needs_no_answer_is_not_expanded(ps: dv.Session) -> None:
     x, y = ps.array(np.ones(N)), ps.array(np.ones(N))
     plan = ps.plan((2 * x - 3 * y) @ (x + y))
