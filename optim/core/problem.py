@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet
-from optim.core.boundary import like
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
+from optim.core.boundary import lifted, like
 from optim.core.trees import arranged
 
 _HOW_TO_GIVE_A_GRADIENT = (
@@ -34,7 +34,8 @@ class Point:
 class Problem:
     """`fun(x, *args)` with its gradient. Arrays that it returns are never written to.
 
-    `jac=True`: fun returns (value, gradient). A callable `jac(x, *args)`: fun returns the value.
+    `jac=True`: fun returns (value, gradient); or the value alone, where the library of that array
+    has `value_and_grad`. A callable `jac(x, *args)`: fun returns the value.
     `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
     `structured`: x are trees, and fun and jac know them as the user's structure of arrays.
     """
@@ -61,6 +62,8 @@ class Problem:
         self._max_evaluations = math.inf if max_evaluations is None else max_evaluations
         self.structured = structured
         self.evaluations = 0
+        self._library: Any = None  # the one that differentiates fun
+        self._differentiated: Callable[..., Any] | None = None
 
     @property
     def remaining(self) -> float:
@@ -74,7 +77,7 @@ class Problem:
         if callable(self.jac):
             value, gradient = self.fun(given, *self.args), self.jac(given, *self.args)
         else:
-            value, gradient = _pair(self.fun(given, *self.args))
+            value, gradient = self._pair_at(given)
         _check_value(value)
         return value, like(gradient, x, "gradient")
 
@@ -86,6 +89,24 @@ class Problem:
         given = arranged(x) if self.structured else x
         return like(self.jac(given, *self.args), x, "gradient")
 
+    def _pair_at(self, given: Any) -> tuple[Scalar, Array]:
+        """Value and gradient as fun returns them, or as its array library finds them."""
+        if self._differentiated is None:
+            returned = self.fun(given, *self.args)
+            library = _differentiating_library(returned)
+            if library is None:
+                return _pair(returned)
+            self._library, self._differentiated = library, library.value_and_grad(self.fun)
+        return _pair(self._differentiated(given, *self.args))
+
+    @property
+    def hessp(self) -> Callable[[Array, Array], Array] | None:
+        """Products with the Hessian, where the array library has differentiated fun."""
+        if not hasattr(self._library, "hessian_product"):
+            return None
+        product = self._library.hessian_product(self.fun)
+        return lifted(lambda x, v: product(x, v, *self.args), "hessp(x, v)")
+
     def part(self, fun: Callable[..., Any]) -> Problem:
         """The same for a part of the objective, which returns (value, gradient)."""
         return Problem(fun, self.args, structured=self.structured)
@@ -96,6 +117,13 @@ class Problem:
         with quiet():
             number, norm = fetch(value, max_norm(gradient), also=(x, gradient))
         return Point(x, number, gradient, norm)
+
+
+def _differentiating_library(returned: Any) -> Any:
+    """The library of a number that fun returned in the place of a pair, if it differentiates."""
+    is_number = hasattr(returned, "__array_namespace__") and tuple(returned.shape) == ()
+    library = namespace(returned) if is_number else None
+    return library if hasattr(library, "value_and_grad") else None
 
 
 def _pair(returned: Any) -> tuple[Scalar, Array]:

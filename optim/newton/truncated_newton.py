@@ -40,7 +40,8 @@ class TruncatedNewton(ToleranceSolver):
     """Newton's method for smooth objectives, convex or not, with products with the Hessian only.
 
     hessp                 hessp(x, v) -> Hessian at x times v; None: differences of gradients, an
-                          evaluation of the objective each
+                          evaluation of the objective each, or what the array library finds where
+                          it differentiates the objective, which then returns values alone
     max_inner_iterations  products for one step at most
 
     An iteration costs two messages on lazy arrays, one for each product with the Hessian, one where
@@ -90,7 +91,7 @@ class TruncatedNewton(ToleranceSolver):
         """Newton's equations for the step, as exactly as the progress so far is worth."""
         progress = math.sqrt(state.gradient_norm / state.initial_gradient_norm)
         allowed = self.max_inner_iterations
-        if self.hessp is None:  # the trial itself needs an evaluation too
+        if self.hessp is None and problem.hessp is None:  # the trial itself needs an evaluation too
             allowed = int(min(allowed, problem.remaining - 1))
         solved = conjugate_gradient(
             self._hessian(problem, state),
@@ -107,9 +108,10 @@ class TruncatedNewton(ToleranceSolver):
         return replace(solved, x=(radius / solved.residual_norm) * solved.residual)
 
     def _hessian(self, problem: Problem, state: State) -> Callable[[Array], Array]:
-        if self.hessp is None:
-            return difference_hessian(problem.gradient, state.x, state.gradient)
-        hessp, x = lifted(self.hessp, "hessp(x, v)"), state.x
+        x = state.x
+        hessp = problem.hessp if self.hessp is None else lifted(self.hessp, "hessp(x, v)")
+        if hessp is None:
+            return difference_hessian(problem.gradient, x, state.gradient)
         return lambda v: hessp(x, v)
 
 

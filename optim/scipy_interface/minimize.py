@@ -94,7 +94,8 @@ def minimize(
                 options, for instance method="OWL-QN", options={"l1": 0.1}
     jac         True: fun returns (value, gradient); or a callable jac(x, *args). On NumPy arrays
                 also "2-point", "3-point" or "cs", for differences of values; and None, for True
-                where fun returns a pair and "2-point" where it returns a number
+                where fun returns a pair and "2-point" where it returns a number. Arrays whose
+                library differentiates, as distvec's, need none: fun returns the value
     hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args),
                 for a table x of shape x.shape + x.shape
     bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class
