@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from distvec.losses.pairs import Pairs, pairs_of
+from distvec.losses.strips import Strips, strips_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -42,6 +43,8 @@ class Rows:
     """Rows of a group have one number, and lie together."""
     events: Floats | None = None
     """1 where what is waited for came, 0 where it was not seen (survival)."""
+    strips: Strips | None = None
+    """The matrix once more, where products are faster so; of another matrix they are ignored."""
 
     def __len__(self) -> int:
         return self.labels.size
@@ -63,6 +66,7 @@ class Rows:
             offsets=None if self.offsets is None else self.offsets[part],
             groups=None if self.groups is None else self.groups[part],
             events=None if self.events is None else self.events[part],
+            strips=None,
         )
 
     @property
@@ -85,6 +89,12 @@ class Rows:
             raise ValueError("rows are compared within groups, of which there are none: groups=...")
         return pairs_of(self.labels, self.groups, self.weights)
 
+    def in_strips(self) -> Rows:
+        """These rows for many products: with strips, a second copy of the matrix, if they pay."""
+        if isinstance(self.matrix, np.ndarray):
+            return self
+        return replace(self, strips=strips_of(self.matrix))
+
     @property
     def weight_sum(self) -> float:
         """Sum of the row weights; the number of rows if there are none."""
@@ -97,7 +107,7 @@ class Rows:
         Products are in the dtype of the matrix, the result is float64.
         """
         local = coefficients.astype(self.matrix.dtype, copy=False)
-        found = _times(self.matrix, local[:-1] if intercept else local)
+        found = self._times(local[:-1] if intercept else local)
         margins = np.asarray(found, dtype=np.float64)
         if intercept:
             margins += local[-1]
@@ -109,12 +119,36 @@ class Rows:
         """``X^T s``, and behind it with an intercept the sum of ``s``: what ``margins`` carries
         back of the slopes ``(rows,)`` or ``(rows, k)``; in the dtype of the matrix."""
         dtype = self.matrix.dtype
-        features = _transposed_times(self.matrix, slopes.astype(dtype, copy=False))
+        features = self._transposed_times(slopes.astype(dtype, copy=False))
         if not intercept:
             return features
         gradient = np.empty((self.columns + 1, *slopes.shape[1:]), dtype)
         gradient[:-1], gradient[-1] = features, slopes.sum(axis=0)
         return gradient
+
+    def _times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``X v`` of one or more vectors."""
+        if (strips := self._strips_for(vectors)) is not None:
+            return strips.times(vectors)
+        if _by_rows(self.matrix, vectors):
+            return np.asarray(np.einsum("ij,j->i", self.matrix, vectors))
+        return np.asarray(self.matrix @ vectors)
+
+    def _transposed_times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``X^T v``; sums over many rows are sums of those of blocks, which loses fewer digits."""
+        if (strips := self._strips_for(vectors)) is not None:
+            return strips.transposed_times(vectors)
+        if not _by_rows(self.matrix, vectors):
+            return np.asarray(self.matrix.T @ vectors)
+        total = np.zeros(self.columns)
+        for part in blocks(len(self)):
+            total += np.einsum("ij,i->j", self.matrix[part], vectors[part])
+        return total.astype(self.matrix.dtype, copy=False)
+
+    def _strips_for(self, vectors: npt.NDArray[Any]) -> Strips | None:
+        if self.strips is None or self.strips.matrix is not self.matrix or vectors.ndim != 1:
+            return None
+        return self.strips
 
 
 def blocks(count: int) -> Iterator[slice]:
@@ -128,23 +162,6 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array[:]
     view.flags.writeable = False
     return view
-
-
-def _times(matrix: Matrix, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``X v`` of one or more vectors."""
-    if _by_rows(matrix, vectors):
-        return np.asarray(np.einsum("ij,j->i", matrix, vectors))
-    return np.asarray(matrix @ vectors)
-
-
-def _transposed_times(matrix: Matrix, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``X^T v``; sums over many rows are sums of those of blocks, which loses fewer digits."""
-    if not _by_rows(matrix, vectors):
-        return np.asarray(matrix.T @ vectors)
-    total = np.zeros(matrix.shape[1])
-    for part in blocks(matrix.shape[0]):
-        total += np.einsum("ij,i->j", matrix[part], vectors[part])
-    return total.astype(matrix.dtype, copy=False)
 
 
 def _by_rows(matrix: Matrix, vectors: npt.NDArray[Any]) -> TypeGuard[npt.NDArray[Any]]:

@@ -17,9 +17,11 @@ import scipy.sparse as sp
 from pyspark import SparkFiles
 
 from distvec.losses.rows import Ints, Matrix, Rows
+from distvec.losses.strips import Strips
 
 _ALONG = ("weights", "offsets", "groups", "events")
 """Attributes of ``Rows`` that may be None."""
+_OF_STRIPS = ("values", "indices", "starts")
 
 
 class BlockMissing(FileNotFoundError):
@@ -70,6 +72,8 @@ def save(block: Block, path: str) -> None:
     for name in _ALONG:
         if (array := getattr(rows, name)) is not None:
             arrays[name] = array
+    if rows.strips is not None:
+        arrays |= {f"strip-{name}": getattr(rows.strips, name) for name in _OF_STRIPS}
     for name, array in arrays.items():
         np.save(os.path.join(path, name + ".npy"), array)
 
@@ -77,8 +81,9 @@ def save(block: Block, path: str) -> None:
 def load(path: str) -> Block:
     """Map the files of ``path`` into memory. BlockMissing if they are on another machine."""
     columns, labels = _map(path, "columns"), _map(path, "labels")
-    along = {name: _map(path, name) if _has(path, name) else None for name in _ALONG}
-    return Block(columns, Rows(_matrix(path, (labels.size, columns.size)), labels, **along))
+    matrix = _matrix(path, (labels.size, columns.size))
+    along: dict[str, Any] = {name: _map(path, name) for name in _ALONG if _has(path, name)}
+    return Block(columns, Rows(matrix, labels, strips=_strips(path, matrix), **along))
 
 
 def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
@@ -86,6 +91,12 @@ def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
         return _map(path, "dense")
     parts = (_map(path, "values"), _map(path, "indices"), _map(path, "indptr"))
     return sp.csr_array(parts, shape=shape, copy=False)
+
+
+def _strips(path: str, matrix: Matrix) -> Strips | None:
+    if isinstance(matrix, np.ndarray) or not _has(path, "strip-values"):
+        return None
+    return Strips(matrix, *(_map(path, f"strip-{name}") for name in _OF_STRIPS))
 
 
 def _has(path: str, name: str) -> bool:

@@ -177,8 +177,9 @@ class Collector:
         if self.order:
             keys.append(along["group"] if self.order == "group" else labels)
         order = np.lexsort(keys)
-        ordered = {f"{name}s": values[order] for name, values in along.items()}
-        return Block(columns, Rows(matrix[order], labels[order], **ordered))
+        ordered: dict[str, Any] = {f"{name}s": values[order] for name, values in along.items()}
+        rows = Rows(matrix[order], labels[order], **ordered)
+        return Block(columns, rows.in_strips())
 
     def _matrix(self, dtype: str) -> tuple[Ints, Matrix]:
         """The coordinates that occur, and the rows over them."""

@@ -1,6 +1,8 @@
-"""The two passes over dense rows, which have loops of their own, beside those over sparse ones."""
+"""The two passes over dense rows and over strips of columns, beside those over sparse rows."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distvec.losses.rows import BLOCK_ROWS, Rows
+from distvec.losses.strips import strips_of
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -34,3 +37,40 @@ def test_dense_rows_give_what_sparse_ones_do(dtype, count, columns, intercept, s
     np.testing.assert_array_equal(found, sparse.margins(weights, intercept=intercept), strict=True)
     found = dense.gradient(slopes, intercept=intercept)
     np.testing.assert_array_equal(found, sparse.gradient(slopes, intercept=intercept), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@settings(deadline=None, max_examples=50)
+@given(
+    count=st.integers(1, 20),
+    columns=st.integers(1, 60),
+    width=st.integers(1, 9),
+    intercept=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_strips_give_what_rows_do(dtype, count, columns, width, intercept, seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(-9, 10, (count, columns)) * (rng.random((count, columns)) < 0.5)
+    plain = Rows(sp.csr_array(matrix.astype(dtype)), np.ones(count))
+    cut = replace(plain, strips=strips_of(plain.matrix, width))
+    assert (cut.strips is None) == (min(columns // width, plain.matrix.nnz // count) < 2)
+    weights = rng.integers(-9, 10, columns + intercept).astype(float)
+    slopes = rng.integers(-9, 10, count).astype(float)
+    for rows, other in ((cut, plain), (cut[1:], plain[1:])):
+        np.testing.assert_array_equal(
+            rows.margins(weights, intercept=intercept), other.margins(weights, intercept=intercept)
+        )
+    np.testing.assert_array_equal(
+        cut.gradient(slopes, intercept=intercept),
+        plain.gradient(slopes, intercept=intercept),
+        strict=True,
+    )
+
+
+def test_strips_of_another_matrix_are_ignored():
+    rows = Rows(sp.csr_array(np.ones((3, 8))), np.ones(3))
+    cut = replace(rows, strips=strips_of(rows.matrix, 2))
+    assert cut.strips is not None
+    twice = replace(cut, matrix=2.0 * cut.matrix)
+    np.testing.assert_array_equal(twice.margins(np.ones(8), intercept=False), [16.0] * 3)
+    np.testing.assert_array_equal(twice.gradient(np.ones(3), intercept=False), [6.0] * 8)
