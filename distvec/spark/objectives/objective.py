@@ -24,6 +24,7 @@ from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
+from distvec.spark.objectives.scores import scores
 from distvec.spark.objectives.touched import spread, touched_coordinates
 from optim.stochastic.minibatches import Order
 
@@ -106,7 +107,7 @@ class Objective(ObjectiveBase):
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=2)
-        self.intercept = intercept
+        self.intercept, self._features = intercept, features
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
         try:
@@ -188,6 +189,20 @@ class Objective(ObjectiveBase):
             return self.weight_sum
         arrays = self._used(self._arrays(self.start()))
         return self._evaluator.sums(arrays, self.coordinates).weight
+
+    def scores(self, data: DataFrame, x: Any, *, output: str = "score") -> DataFrame:
+        """``data`` with a column ``output``: what the model ``x`` says of each row; see ``scores``.
+
+        ``x`` is over all features: after ``compact`` what ``expand`` makes.
+        """
+        return scores(
+            data,
+            x,
+            loss=self.loss,
+            features=self._features,
+            output=output,
+            intercept=self.intercept,
+        )
 
     def expand(self, x: Any) -> Any:
         """``x`` over all features (and the intercept): 0 where ``compact`` left a feature out.

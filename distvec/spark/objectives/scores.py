@@ -1,9 +1,10 @@
-"""Margins of a DataFrame's rows under weights on the servers."""
+"""What a model on the servers says of a DataFrame's rows: margins, or a score for each class."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,88 +13,132 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec import DistArray
-from distvec.losses.rows import Rows
+from distvec.losses.binary import Logistic
+from distvec.losses.loss import Loss, Parameter, as_arrays, zeros
+from distvec.losses.rows import Floats, Rows
 from distvec.spark.access import Access, join
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.columns import feature_column
-from distvec.spark.data.rows import BadRow, features_of
+from distvec.spark.data.rows import BadRow, SparseRows, features_of
 from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.vectors import WholeVectors
-from ps_backend.program.types import FLOATS, ArrayType
+from distvec.spark.objectives.vectors import Values, WholeVectors
+from ps_backend.client import Client, StoredArray
+from ps_backend.program.types import FLOATS
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Where the weights are, as plain data in the task's closure."""
+    """Of what model, and where its parameters are, as plain data in the task's closure."""
 
     access: Access
-    weights: int
-    type: ArrayType
+    loss: Loss
+    parameters: tuple[StoredArray, ...]
     intercept: bool
+
+    def takes_intercept(self, parameter: Parameter) -> bool:
+        """Does it have a row for the intercept?"""
+        return self.intercept and parameter.takes_intercept
 
 
 def scores(
     df: DataFrame,
-    weights: DistArray,
+    weights: Any,
     *,
+    loss: Loss | None = None,
     features: str = "features",
     output: str = "score",
     intercept: bool = False,
 ) -> DataFrame:
-    """``df`` with a double column ``output``: the margin ``<x, w>``.
+    """``df`` with a column ``output``: what the model ``weights`` says of each row.
 
-    With ``intercept`` the last of ``weights`` is added to each. Lazy, as all of Spark: the tasks
-    pull the coordinates of their rows, one message a batch of rows, when the result is computed.
-    Keep ``weights`` until then; a task raises BufferLost otherwise.
+    That is the margin ``<x, w>``, a double; or what a ``loss`` with other parameters says, as
+    ``FactorizationMachine`` of a dict, or ``Softmax``: an array of doubles, a score for each class.
+    With ``intercept`` the last row of ``weights`` is added to each. Offsets are not.
+
+    Lazy, as all of Spark: the tasks pull the coordinates of their rows, one message a batch of rows
+    and array, when the result is computed. Keep ``weights`` until then; a task raises BufferLost
+    otherwise.
     """
-    session = weights.session if isinstance(weights, DistArray) else None
+    loss = Logistic() if loss is None else loss
+    arrays = as_arrays(weights, loss.parameters)
+    session = _session_of(df, arrays)
+    adopt(df)
+    session.evaluate(*arrays)
+    stored = tuple(StoredArray(array.buffer_id, array.type) for array in arrays)
+    request = Scoring(session.access, loss, stored, intercept)
+
+    # arrow_udf reads the kind of function from these hints, which a functools.partial cannot have.
+    def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return score_batches(request, batches)
+
+    kind = "array<double>" if _no_scores(request).ndim == 2 else "double"
+    udf = arrow_udf(score, kind)  # type: ignore[call-overload]  # the stubs want the kind
+    scored = df.withColumn(output, udf(feature_column(df, features)))
+    # As long as the caller holds this frame, the weights' buffers are not freed.
+    vars(scored)["_distvec_weights"] = [array.copy() for array in arrays]
+    return scored
+
+
+def _session_of(df: DataFrame, arrays: tuple[DistArray, ...]) -> PSContext:
+    """The session of all arrays, where they are such as tasks of ``df`` can pull."""
+    session = arrays[0].session if isinstance(arrays[0], DistArray) else None
     if not isinstance(session, PSContext):
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
     if session.is_stopped:
         raise RuntimeError(STOPPED)
     if df.sparkSession.sparkContext is not session.spark_context:
         raise ValueError("the data belongs to another SparkContext than the weights")
-    if weights.dtype.name not in FLOATS:
-        raise TypeError(f"weights have dtype {weights.dtype}; allowed are float64 and float32")
-    adopt(df)
-    weights = weights.persist()
-    request = Scoring(
-        session.access,
-        weights.buffer_id,
-        weights.type,
-        intercept,
-    )
+    for array in arrays:
+        if not isinstance(array, DistArray) or array.session is not session:
+            raise ValueError("the weights do not all belong to one session")
+        if array.dtype.name not in FLOATS:
+            raise TypeError(f"weights have dtype {array.dtype}; allowed are float64 and float32")
+    return session
 
-    # arrow_udf reads the kind of function from these hints, which a functools.partial cannot have.
-    def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        return score_batches(request, batches)
 
-    udf = arrow_udf(score, "double")  # type: ignore[call-overload]  # the stubs want the kind
-    scored = df.withColumn(output, udf(feature_column(df, features)))
-    # As long as the caller holds this frame, the weights' buffer is not freed.
-    vars(scored)["_distvec_weights"] = weights
-    return scored
+def _no_scores(request: Scoring) -> Floats:
+    """The scores of no rows, which have a column for each class if there are several."""
+    loss, intercept = request.loss, request.intercept
+    nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
+    return loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
 
 
 def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    """The task side: one array of margins for each array of features."""
-    client = join(request.access)
-    expected = request.type.space.length - request.intercept
+    """The task side: one array of scores for each array of features."""
+    client, nothing = join(request.access), _no_scores(request)
     for batch in batches:
-        if len(batch) == 0:
-            yield pa.array([], type=pa.float64())
-            continue
-        try:
-            rows = features_of(batch)
-        except BadRow as bad:
-            raise ValueError(f"scores: row {bad.row} of a batch: {bad.reason}") from None
-        if rows.size != expected:
-            raise ValueError(f"scores: rows have {rows.size} features, the weights {expected}")
-        columns, local = local_columns(rows.indices, rows.size)
-        coordinates = np.append(columns, expected) if request.intercept else columns
-        pulled = WholeVectors().pull(client, request.weights, request.type, coordinates)
-        indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
-        matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
-        found = Rows(matrix, np.zeros(len(batch))).margins(pulled, intercept=request.intercept)
-        yield pa.array(found)
+        found = _scores_of(client, request, batch) if len(batch) else nothing
+        flat = pa.array(np.ascontiguousarray(found).ravel())
+        if found.ndim == 1:
+            yield flat
+        else:
+            ends = np.arange(len(batch) + 1, dtype=np.int32) * found.shape[1]
+            yield pa.ListArray.from_arrays(pa.array(ends), flat)
+
+
+def _scores_of(client: Client, request: Scoring, batch: pa.Array) -> Floats:
+    try:
+        rows = features_of(batch)
+    except BadRow as bad:
+        raise ValueError(f"scores: row {bad.row} of a batch: {bad.reason}") from None
+    columns, local = local_columns(rows.indices, rows.size)
+    arrays = tuple(
+        _pulled(client, stored, rows, columns, intercept=request.takes_intercept(one))
+        for one, stored in zip(request.loss.parameters, request.parameters, strict=True)
+    )
+    indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
+    matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
+    unlabelled = Rows(matrix, np.zeros(len(batch)))
+    return request.loss.scores(unlabelled, arrays, intercept=request.intercept)
+
+
+def _pulled(
+    client: Client, stored: StoredArray, rows: SparseRows, columns: np.ndarray, *, intercept: bool
+) -> Values:
+    """The rows of a parameter at the columns that occur, and the intercept's."""
+    features = stored.type.space.length - intercept
+    if rows.size != features:
+        raise ValueError(f"scores: rows have {rows.size} features, the weights {features}")
+    coordinates = np.append(columns, features) if intercept else columns
+    return WholeVectors().pull(client, *stored, coordinates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from distvec.losses import FactorizationMachine, Softmax
 from distvec.spark import scores
 
 pytestmark = pytest.mark.spark
@@ -34,3 +35,18 @@ def test_refusals(ps, problem):
         scores(problem.frame, ps.zeros(3000), features="nothing")
     with pytest.raises(Exception, match="rows have 3000 features, the weights 7"):
         scores(problem.frame, ps.zeros(7)).collect()
+
+
+def test_of_a_table_and_of_a_dict(ps, problem):
+    rng, x = np.random.default_rng(4), problem.x
+    table = rng.normal(size=(3001, 2))
+    scored = scores(problem.frame, ps.array(table), loss=Softmax(classes=2), intercept=True)
+    found = [row.score for row in scored.select("score").collect()]
+    np.testing.assert_allclose(found, x @ table[:-1] + table[-1], rtol=1e-12, atol=1e-12)
+
+    w, v = rng.normal(size=3000), rng.normal(size=(3000, 2))
+    model = {"w": ps.array(w), "V": ps.array(v)}
+    scored = scores(problem.frame, model, loss=FactorizationMachine(2), output="margin")
+    found = [row.margin for row in scored.select("margin").collect()]
+    pairs = 0.5 * ((x @ v) ** 2 - (x * x) @ (v * v)).sum(axis=1)
+    np.testing.assert_allclose(found, x @ w + pairs, rtol=1e-10, atol=1e-11)
