@@ -121,6 +121,21 @@ class PhasedLoss(Loss):
         return self.sums_told(rows, arrays, told, intercept=intercept)
 
 
+def check_loss(loss: object) -> None:
+    """TypeError for what is no loss."""
+    if isinstance(loss, Loss):
+        return
+    if isinstance(loss, type):
+        raise TypeError(f"loss is the class {loss.__name__}; call it: {loss.__name__}()")
+    if callable(loss):
+        name = getattr(loss, "__name__", type(loss).__name__)
+        raise TypeError(f"loss is the function {name}; write @row_loss (or @block_loss) above it")
+    raise TypeError(
+        f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as Logistic(), or "
+        "your own function with @row_loss"
+    )
+
+
 def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:
     """A bare array, or a dict by names, as arrays in the order of ``parameters``. TypeError."""
     if len(parameters) == 1 and not parameters[0].name:
