@@ -1,6 +1,7 @@
 """What an objective sums over rows: losses as small values, on NumPy and SciPy arrays of one
 process. Which rows there are, and where the parameters live, is the business of the objectives."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
@@ -61,7 +62,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Tasks import this package for its losses, and have no use for optimizers.
     if name == "Objective":
-        from distvec.losses.objective import Objective
-
-        return Objective
+        return import_module("distvec.losses.objective").Objective
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
