@@ -116,7 +116,7 @@ def case_of(name: str, matrix: Any) -> Case:
         labels,
         groups=np.arange(count) // GROUP if loss.order == "group" else None,
         events=(rng.random(count) < 0.5).astype(np.float64) if loss.order == "time" else None,
-    ).in_strips()
+    ).for_many_products()
     scale = 1.0 / np.sqrt(matrix.size / count)
     arrays = tuple(scale * rng.standard_normal((columns, *one.row)) for one in loss.parameters)
     width = sum(int(np.prod(one.row)) for one in loss.parameters)

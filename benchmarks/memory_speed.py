@@ -122,4 +122,4 @@ def _rows(work: Work, number: int, count: int) -> Rows:
     matrix = sp.csr_array(sp.vstack([part[1] for part in made]))
     columns, local = np.unique(matrix.indices, return_inverse=True)
     arrays = (matrix.data, local.astype(np.int32), matrix.indptr.astype(np.int32))
-    return Rows(sp.csr_array(arrays, shape=(labels.size, columns.size)), labels).in_strips()
+    return Rows(sp.csr_array(arrays, shape=(labels.size, columns.size)), labels).for_many_products()

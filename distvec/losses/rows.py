@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from distvec.losses.by_columns import ByColumns, by_columns
 from distvec.losses.pairs import Pairs, pairs_of
-from distvec.losses.strips import Strips, strips_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Rows:
     """Rows of a group have one number, and lie together."""
     events: Floats | None = None
     """1 where what is waited for came, 0 where it was not seen (survival)."""
-    strips: Strips | None = None
+    by_columns: ByColumns | None = None
     """The matrix once more, where products are faster so; of another matrix they are ignored."""
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Rows:
             offsets=None if self.offsets is None else self.offsets[part],
             groups=None if self.groups is None else self.groups[part],
             events=None if self.events is None else self.events[part],
-            strips=None,
+            by_columns=None,
         )
 
     @property
@@ -89,11 +89,11 @@ class Rows:
             raise ValueError("rows are compared within groups, of which there are none: groups=...")
         return pairs_of(self.labels, self.groups, self.weights)
 
-    def in_strips(self) -> Rows:
-        """These rows for many products: with strips, a second copy of the matrix, if they pay."""
+    def for_many_products(self) -> Rows:
+        """These rows with a second copy of the matrix, by columns, where products are faster so."""
         if isinstance(self.matrix, np.ndarray):
             return self
-        return replace(self, strips=strips_of(self.matrix))
+        return replace(self, by_columns=by_columns(self.matrix))
 
     @property
     def weight_sum(self) -> float:
@@ -128,16 +128,16 @@ class Rows:
 
     def _times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``X v`` of one or more vectors."""
-        if (strips := self._strips_for(vectors)) is not None:
-            return strips.times(vectors)
+        if (elements := self._elements_for(vectors)) is not None:
+            return elements.times(vectors)
         if _by_rows(self.matrix, vectors):
             return np.asarray(np.einsum("ij,j->i", self.matrix, vectors))
         return np.asarray(self.matrix @ vectors)
 
     def _transposed_times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``X^T v``; sums over many rows are sums of those of blocks, which loses fewer digits."""
-        if (strips := self._strips_for(vectors)) is not None:
-            return strips.transposed_times(vectors)
+        if (elements := self._elements_for(vectors)) is not None:
+            return elements.transposed_times(vectors)
         if not _by_rows(self.matrix, vectors):
             return np.asarray(self.matrix.T @ vectors)
         total = np.zeros(self.columns)
@@ -145,10 +145,9 @@ class Rows:
             total += np.einsum("ij,i->j", self.matrix[part], vectors[part])
         return total.astype(self.matrix.dtype, copy=False)
 
-    def _strips_for(self, vectors: npt.NDArray[Any]) -> Strips | None:
-        if self.strips is None or self.strips.matrix is not self.matrix or vectors.ndim != 1:
-            return None
-        return self.strips
+    def _elements_for(self, vectors: npt.NDArray[Any]) -> ByColumns | None:
+        found = self.by_columns
+        return found if found and found.matrix is self.matrix and vectors.ndim == 1 else None
 
 
 def blocks(count: int) -> Iterator[slice]:

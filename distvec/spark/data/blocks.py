@@ -16,12 +16,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pyspark import SparkFiles
 
+from distvec.losses.by_columns import ByColumns
 from distvec.losses.rows import Ints, Matrix, Rows
-from distvec.losses.strips import Strips
 
 _ALONG = ("weights", "offsets", "groups", "events")
 """Attributes of ``Rows`` that may be None."""
-_OF_STRIPS = ("values", "indices", "starts")
+_BY_COLUMNS = ("values", "rows", "columns", "starts")
 
 
 class BlockMissing(FileNotFoundError):
@@ -72,8 +72,8 @@ def save(block: Block, path: str) -> None:
     for name in _ALONG:
         if (array := getattr(rows, name)) is not None:
             arrays[name] = array
-    if rows.strips is not None:
-        arrays |= {f"strip-{name}": getattr(rows.strips, name) for name in _OF_STRIPS}
+    if rows.by_columns is not None:
+        arrays |= {f"by-columns-{name}": getattr(rows.by_columns, name) for name in _BY_COLUMNS}
     for name, array in arrays.items():
         np.save(os.path.join(path, name + ".npy"), array)
 
@@ -83,7 +83,7 @@ def load(path: str) -> Block:
     columns, labels = _map(path, "columns"), _map(path, "labels")
     matrix = _matrix(path, (labels.size, columns.size))
     along: dict[str, Any] = {name: _map(path, name) for name in _ALONG if _has(path, name)}
-    return Block(columns, Rows(matrix, labels, strips=_strips(path, matrix), **along))
+    return Block(columns, Rows(matrix, labels, by_columns=_by_columns(path, matrix), **along))
 
 
 def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
@@ -93,10 +93,10 @@ def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
     return sp.csr_array(parts, shape=shape, copy=False)
 
 
-def _strips(path: str, matrix: Matrix) -> Strips | None:
-    if isinstance(matrix, np.ndarray) or not _has(path, "strip-values"):
+def _by_columns(path: str, matrix: Matrix) -> ByColumns | None:
+    if isinstance(matrix, np.ndarray) or not _has(path, "by-columns-values"):
         return None
-    return Strips(matrix, *(_map(path, f"strip-{name}") for name in _OF_STRIPS))
+    return ByColumns(matrix, *(_map(path, f"by-columns-{name}") for name in _BY_COLUMNS))
 
 
 def _has(path: str, name: str) -> bool:

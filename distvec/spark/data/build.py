@@ -179,7 +179,7 @@ class Collector:
         order = np.lexsort(keys)
         ordered: dict[str, Any] = {f"{name}s": values[order] for name, values in along.items()}
         rows = Rows(matrix[order], labels[order], **ordered)
-        return Block(columns, rows.in_strips())
+        return Block(columns, rows.for_many_products())
 
     def _matrix(self, dtype: str) -> tuple[Ints, Matrix]:
         """The coordinates that occur, and the rows over them."""

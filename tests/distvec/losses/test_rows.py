@@ -1,4 +1,4 @@
-"""The two passes over dense rows and over strips of columns, beside those over sparse rows."""
+"""The two passes over dense rows and by columns, beside those over sparse rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distvec.losses.by_columns import by_columns
 from distvec.losses.rows import BLOCK_ROWS, Rows
-from distvec.losses.strips import strips_of
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -42,35 +42,41 @@ def test_dense_rows_give_what_sparse_ones_do(dtype, count, columns, intercept, s
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @settings(deadline=None, max_examples=50)
 @given(
-    count=st.integers(1, 20),
-    columns=st.integers(1, 60),
-    width=st.integers(1, 9),
+    count=st.integers(0, 30),
+    columns=st.integers(1, 40),
+    block=st.integers(1, 30),
     intercept=st.booleans(),
     seed=st.integers(0, 999),
 )
-def test_strips_give_what_rows_do(dtype, count, columns, width, intercept, seed):
+def test_elements_by_columns_give_what_rows_do(dtype, count, columns, block, intercept, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.integers(-9, 10, (count, columns)) * (rng.random((count, columns)) < 0.5)
     plain = Rows(sp.csr_array(matrix.astype(dtype)), np.ones(count))
-    cut = replace(plain, strips=strips_of(plain.matrix, width))
-    assert (cut.strips is None) == (min(columns // width, plain.matrix.nnz // count) < 2)
-    weights = rng.integers(-9, 10, columns + intercept).astype(float)
-    slopes = rng.integers(-9, 10, count).astype(float)
-    for rows, other in ((cut, plain), (cut[1:], plain[1:])):
-        np.testing.assert_array_equal(
-            rows.margins(weights, intercept=intercept), other.margins(weights, intercept=intercept)
-        )
-    np.testing.assert_array_equal(
-        cut.gradient(slopes, intercept=intercept),
-        plain.gradient(slopes, intercept=intercept),
-        strict=True,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distvec.losses.by_columns.BLOCK_ROWS", block)
+        fast = replace(plain, by_columns=by_columns(plain.matrix, wide=1))
+        weights = rng.integers(-9, 10, columns + intercept).astype(float)
+        slopes = rng.integers(-9, 10, count).astype(float)
+        for rows, other in ((fast, plain), (fast[1:], plain[1:])):
+            found = rows.margins(weights, intercept=intercept)
+            expected = other.margins(weights, intercept=intercept)
+            np.testing.assert_array_equal(found, expected, strict=True)
+        found = fast.gradient(slopes, intercept=intercept)
+    expected = plain.gradient(slopes, intercept=intercept)
+    np.testing.assert_array_equal(found, expected, strict=True)
 
 
-def test_strips_of_another_matrix_are_ignored():
+def test_only_wide_matrices_are_kept_by_columns_too():
+    matrix = sp.csr_array((np.ones(3), [0, 4, 9], [0, 1, 3]), shape=(2, 10))
+    assert by_columns(matrix, wide=10) is not None
+    assert by_columns(matrix, wide=11) is None
+    assert by_columns(sp.csr_array(np.ones((17, 10))), wide=10) is None  # long columns
+
+
+def test_elements_of_another_matrix_are_ignored():
     rows = Rows(sp.csr_array(np.ones((3, 8))), np.ones(3))
-    cut = replace(rows, strips=strips_of(rows.matrix, 2))
-    assert cut.strips is not None
-    twice = replace(cut, matrix=2.0 * cut.matrix)
+    rows = replace(rows, by_columns=by_columns(rows.matrix, wide=1))
+    assert rows.by_columns is not None
+    twice = replace(rows, matrix=2.0 * rows.matrix)
     np.testing.assert_array_equal(twice.margins(np.ones(8), intercept=False), [16.0] * 3)
     np.testing.assert_array_equal(twice.gradient(np.ones(3), intercept=False), [6.0] * 8)
