@@ -210,6 +210,40 @@ _NONE: dict[str, str] = {
 }
 """Why there is none."""
 
+# --- reductions -----------------------------------------------------------------------------------
+
+Fold: TypeAlias = Callable[[Any, Any], Any]
+"""A reduction along the same axis: of NumPy's function and values, shaped to stand beside them."""
+
+
+def _every(t: Any, y: Any, x: Any, fold: Fold) -> Any:
+    return t
+
+
+def _chosen(t: Any, y: Any, x: Any, fold: Fold) -> Any:
+    """In equal parts for the elements that are the least or greatest, as in PyTorch and JAX."""
+    chosen = x == y
+    return np.where(chosen, t / fold(np.sum, chosen), 0.0)
+
+
+def _others(t: Any, y: Any, x: Any, fold: Fold) -> Any:
+    """The product of the others: also where one of them, or the element itself, is zero."""
+    is_zero = x == 0.0
+    zeros, factors = fold(np.sum, is_zero), np.where(is_zero, 1.0, x)
+    rest = fold(np.prod, factors)
+    return t * np.where(zeros == 0, rest / factors, np.where((zeros == 1) & is_zero, rest, 0.0))
+
+
+REDUCTIONS: Mapping[str, Derivative] = MappingProxyType(
+    {
+        "sum": _every,
+        "prod": _others,
+        **dict.fromkeys(("min", "max", "nanmin", "nanmax"), _chosen),
+    }
+)
+"""By reduction, from ``(t, result, values, fold)``: what comes back to the values where the result
+is followed by ``t``. Both are shaped to stand beside the values."""
+
 COLUMN: Mapping[str, Derivatives] = MappingProxyType(
     _SMOOTH | {name: (None,) * arity for arity, names in _STEPS.items() for name in names.split()}
 )

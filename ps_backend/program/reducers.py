@@ -9,7 +9,7 @@ same along each row is a row op, ``row_NAME``, which follows from the row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from ps_backend.errors import NothingToReduce
 from ps_backend.program import householder, ops, row_ops
-from ps_backend.program.derivatives import Derivatives
+from ps_backend.program.derivatives import REDUCTIONS, Derivative, Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest
 
@@ -71,6 +71,9 @@ class Reducer:
 
     doc: str = ""
     """What it gives, for users."""
+    derivative: Derivative | None = None
+    """As those of ``derivatives.REDUCTIONS``, which has that of the rows below. Without one, what
+    uses the reduction cannot be differentiated, unless its results are no floats."""
 
     @property
     def is_public(self) -> bool:
@@ -322,4 +325,4 @@ def _wide(name: str, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 for _row in _ROWS:
-    register(_row)
+    register(replace(_row, derivative=REDUCTIONS.get(_row.name)))

@@ -45,6 +45,7 @@ def use(ps: Session) -> None:
         x = ps.array(values)
         check_functions(ps, x, values)
         check_fusion(x, values)
+        check_gradient(x, values)
     x = ps.array([0.5, -0.5])
     assert special.erfinv(x).numpy().tobytes() == special.erfinv([0.5, -0.5]).tobytes()
     assert x.__array_namespace__().signed_square(x).numpy().tolist() == [0.25, -0.25]
@@ -59,6 +60,15 @@ def check_functions(ps: Session, x: dv.DistArray, values: np.ndarray) -> None:
         assert dv.signed_square(x.astype(dtype)).numpy().tobytes() == signed_square(typed).tobytes()
     unit = values / 10
     assert dv.erfinv(ps.array(unit)).numpy().tobytes() == special.erfinv(unit).tobytes()
+
+
+def check_gradient(x: dv.DistArray, values: np.ndarray) -> None:
+    """Of the op that brings its derivative along; the other one has none."""
+    gradient = dv.grad(lambda x: np.sum(dv.signed_square(x)))(x)
+    assert_plan(gradient, messages=1, sweeps=1)
+    assert gradient.numpy().tobytes() == (2 * abs(values)).tobytes()
+    with pytest.raises(TypeError, match="erfinv has no derivative here; write the function with"):
+        dv.grad(lambda x: np.sum(dv.erfinv(x)))(x)
 
 
 def check_fusion(x: dv.DistArray, values: np.ndarray) -> None:

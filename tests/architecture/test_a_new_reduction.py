@@ -39,6 +39,7 @@ LOG_OF_SUM = Reducer(
     "np.logaddexp({a}, {b})",
     accumulator="float64",
     doc="Logarithm of the sum of the exponentials.",
+    derivative=lambda t, y, x, fold: t * np.exp(x - y),
 )
 
 
@@ -80,6 +81,8 @@ def check_axes(ps: Session) -> None:
 
 
 def check_numbers(ps: Session, values: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="largest_number has no derivative here"):
+        dv.grad(dv.largest_number)(ps.array(values))
     for dtype in (np.float64, np.float32):
         x, typed = ps.array(values.astype(dtype)), values.astype(dtype)
         found = dv.largest_number(x)
@@ -99,6 +102,8 @@ def check_logarithms(ps: Session, values: np.ndarray) -> None:
     assert_plan(found, x.sum(), messages=1, sweeps=1)
     expected = np.logaddexp.reduce(2 * values)
     assert np.isclose(float(found), expected, rtol=1e-13, atol=0)
+    gradient = dv.grad(dv.log_of_sum)(x).numpy()
+    assert np.allclose(gradient, np.exp(values - np.logaddexp.reduce(values)), rtol=1e-10, atol=0)
     integers = dv.log_of_sum(ps.array(np.arange(10)))
     assert integers.dtype == np.float64
     assert np.isclose(float(integers), np.logaddexp.reduce(np.arange(10.0)), rtol=1e-15, atol=0)

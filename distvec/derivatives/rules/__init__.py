@@ -27,7 +27,6 @@ from ps_backend.program import ops
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        **reductions.RULES,
         **products.RULES,
         **columns.RULES,
         **places.RULES,
@@ -37,20 +36,36 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
 """By op of a node."""
 
 
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "order_statistics": "a quantile or median",
+        "triangle": "the QR decomposition of a table",
+        "interpolated": "numpy.interp",
+        "histogram": "a histogram",
+        "client.statistic": "a statistic of a small array",
+        "client.einsum": "einsum of small arrays",
+    }
+)
+"""What users call an operation whose name they have not seen."""
+
+
 def rule_of(node: Node) -> Rule:
     """How adjoints go back through ``node``. ``NotDifferentiable`` names what has no derivative."""
     row = ops.TABLE.get(node.op)
     if row is not None and row.derivatives:
         return elementwise.back
+    name, found = node.op, reductions.rule_of(node)
     if node.op == MOVEMENT:
-        found, name = moving.RULES.get(node.params[0]), node.params[0]
+        name = node.params[0]
+        found = moving.RULES.get(name)
     elif node.op == "client.linalg":
-        found, name = small_linear_algebra.RULES.get(node.params[0]), node.params[0]
-    else:
-        found, name = _RULES.get(node.op), node.op
+        name = node.params[-2]
+        found = small_linear_algebra.RULES.get(name)
+    elif found is None:
+        found = _RULES.get(node.op)
     if found is None:
         raise NotDifferentiable(
-            f"{name} has no derivative here{why_not(node.op)}; write the function with others, or "
-            f"give the gradient yourself: return (value, gradient)"
+            f"{_NAMES.get(name, name)} has no derivative here{why_not(name)}; write the function "
+            f"with others, or give the gradient yourself: return (value, gradient)"
         )
     return found

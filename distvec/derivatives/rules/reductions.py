@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from distvec.array.creation import reshape
-from distvec.derivatives.errors import NotDifferentiable
 from distvec.derivatives.steps import Adjoint, Rule, Step
+from distvec.graph.expr import Node
+from ps_backend.program.reducers import REDUCERS, Reducer
 
 _CLIENT = "client.reduce"
+_ALONG_ROWS = "row_"
+
+
+def rule_of(node: Node) -> Rule | None:
+    """How adjoints go back through a reduction; None if ``node`` is none that has a derivative."""
+    row = _row_of(node)
+    return None if row is None or row.derivative is None else _back
+
+
+def _row_of(node: Node) -> Reducer | None:
+    name = node.params[0] if node.op == _CLIENT else node.op.removeprefix(_ALONG_ROWS)
+    return REDUCERS.get(name)
+
+
+def _back(step: Step, number: int) -> Adjoint:
+    """As the table of reductions says."""
+    row, axis = _row_of(step.node), _axis(step)
+    assert row is not None and row.derivative is not None  # or there were no such rule
+
+    def beside(one: Any) -> Any:
+        """A result as an operand beside the values."""
+        return one if np.ndim(one) == 0 or axis != 1 else reshape(one, (one.shape[0], 1))
+
+    def fold(function: Any, values: Any) -> Any:
+        return beside(function(values, axis=axis))
+
+    return row.derivative(beside(step.adjoint), beside(step.result), step.arg(0), fold)
 
 
 def _axis(step: Step) -> int | None:
@@ -19,59 +46,6 @@ def _axis(step: Step) -> int | None:
     if node.op == _CLIENT:
         axis: int | None = node.params[1]
         return axis
-    if node.op.startswith("row_"):
+    if node.op.startswith(_ALONG_ROWS):
         return 1
     return 0 if node.params else None
-
-
-def _beside(step: Step, one: Any) -> Any:
-    """``one``, of the shape of the result, as an operand beside the argument."""
-    if np.ndim(one) == 0 or _axis(step) != 1:
-        return one
-    return reshape(one, (one.shape[0], 1))
-
-
-def _sum(step: Step, number: int) -> Adjoint:
-    return _beside(step, step.adjoint)
-
-
-def _extreme(step: Step, number: int) -> Adjoint:
-    """In equal parts for the elements that are the least or greatest, as in PyTorch and JAX."""
-    x = step.arg(0)
-    chosen = x == _beside(step, step.result)
-    share = step.adjoint / np.sum(chosen, axis=_axis(step))
-    return np.where(chosen, _beside(step, share), 0.0)
-
-
-def _prod(step: Step, number: int) -> Adjoint:
-    """The product of the others: also where one of them, or the element itself, is zero."""
-    x, axis = step.arg(0), _axis(step)
-    is_zero = x == 0.0
-    zeros = _beside(step, np.sum(is_zero, axis=axis))
-    others = np.where(is_zero, 1.0, x)
-    rest = _beside(step, np.prod(others, axis=axis))
-    found = np.where(zeros == 0, rest / others, np.where((zeros == 1) & is_zero, rest, 0.0))
-    return _beside(step, step.adjoint) * found
-
-
-_OF_TABLE: dict[str, Rule] = {
-    "sum": _sum,
-    "prod": _prod,
-    **dict.fromkeys(("min", "max", "nanmin", "nanmax"), _extreme),
-}
-
-
-def _of_client(step: Step, number: int) -> Adjoint:
-    name = step.params[0]
-    if name not in _OF_TABLE:
-        raise NotDifferentiable(f"{name} has no derivative here")
-    return _OF_TABLE[name](step, number)
-
-
-RULES = MappingProxyType(
-    {
-        **_OF_TABLE,
-        **{f"row_{name}": rule for name, rule in _OF_TABLE.items()},
-        _CLIENT: _of_client,
-    }
-)

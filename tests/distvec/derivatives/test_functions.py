@@ -162,8 +162,17 @@ REFUSED = [
     (lambda x: x * 2, ValueError, r"its result has shape \(2,\); return its sum: result.sum\(\)"),
     (lambda x: (x.sum(), x), TypeError, "returned a tuple, not one number.*has_aux=True"),
     (lambda x: np.sum(x > 0), TypeError, "returned int64, which has no derivative"),
-    (lambda x: np.median(x), NotDifferentiable, "order_statistics has no derivative here; write"),
+    (
+        lambda x: np.median(x),
+        NotDifferentiable,
+        "a quantile or median has no derivative here; write",
+    ),
     (lambda x: np.sum(np.nextafter(x, 1)), NotDifferentiable, "nextafter has no derivative here"),
+    (
+        lambda x: np.linalg.cond(x[:, None].T @ x[:, None]),
+        NotDifferentiable,
+        "cond has no derivative here",
+    ),
     (lambda x: np.maximum.reduce(np.logaddexp.accumulate(x)), NotDifferentiable, "accumulate_loga"),
 ]
 

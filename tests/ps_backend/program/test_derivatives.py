@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from ps_backend.program import ops
+from ps_backend.program import ops, reducers
 
 POSITIVE, UNIT = (0.2, 3.0), (0.1, 0.9)
 DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
@@ -85,6 +85,32 @@ def test_each_op_has_derivatives_as_differences_say_or_a_reason(name: str) -> No
             np.testing.assert_allclose(
                 derivative(np.full(40, -2.5), result, *args), -2.5 * found, rtol=1e-14
             )
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("name", sorted(reducers.PUBLIC))
+def test_each_reduction_has_a_derivative_as_differences_say(name: str, axis: int | None) -> None:
+    row = reducers.PUBLIC[name]
+    if row.truth or row.locates:  # no floats
+        assert row.derivative is None
+        return
+    assert row.derivative is not None
+    x = np.random.default_rng(2).uniform(0.5, 1.5, (4, 3))
+    x[0, 0] = 0.0  # of a product the others count
+
+    def fold(function: Any, values: Any) -> Any:
+        return function(values, axis=axis, keepdims=True)
+
+    result = fold(row.numpy.reduce, x)
+    t = np.random.default_rng(3).standard_normal(result.shape)
+    found = np.broadcast_to(row.derivative(t, result, x, fold), x.shape)
+    for place in np.ndindex(*x.shape):
+        ends = []
+        for distance in (1e-6, -1e-6):
+            moved = x.copy()
+            moved[place] += distance
+            ends.append(np.sum(t * fold(row.numpy.reduce, moved)))
+        assert found[place] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-8)
 
 
 def test_kinks_are_where_pytorch_and_jax_have_them() -> None:
