@@ -89,6 +89,14 @@ def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> 
     assert white == "True"
 
 
+def test_the_page_on_gradients_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("autodiff.md")
+    first, solved, newton, *others = capsys.readouterr().out.splitlines()
+    assert first == "0.693147 (20,)" and solved == "True 0.25" and newton == "True"
+    assert others[:2] == ["(20, 3) (3, 20)", "True"]
+    assert others[3] == "[-0.881  0.622] [0.105 0.235]"
+
+
 def test_the_page_on_the_array_api_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("array_api.md")
     assert capsys.readouterr().out.splitlines() == ["[1. 2. 3.] [2 1 1]", "[1. 2. 4. 7.]", "2"]
