@@ -6,6 +6,8 @@ means, so that nothing cancels.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from distvec.losses.rows import Floats, Rows
@@ -13,8 +15,9 @@ from distvec.losses.rows import Floats, Rows
 _ROWS = 4096
 """So many dense rows at a time: what is made of them stays small."""
 
-_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
-"""A deviation that is less than so much of its mean is rounding."""
+_ROUNDING = 1e-6
+"""Where so little of the squares is left without the mean's own error, the rest is rounding: of a
+column that is the same in all rows, about the number of rows times 1e-16 is."""
 
 
 def standard_deviations(rows: Rows) -> Floats:
@@ -22,7 +25,9 @@ def standard_deviations(rows: Rows) -> Floats:
     weights = _weights(rows)
     total = float(weights.sum())
     means = column_sums(rows) / total
-    return deviations(means, *column_squares(rows, means), total, float(weights @ weights))
+    squares = float(weights @ weights)
+    found: Floats = deviations(*column_squares(rows, means), total, squares)
+    return found
 
 
 def column_sums(rows: Rows) -> Floats:
@@ -45,27 +50,25 @@ def column_squares(rows: Rows, means: Floats) -> tuple[Floats, Floats]:
     each = np.repeat(weights, np.diff(matrix.indptr))
     far = matrix.data - means[matrix.indices]
     zeros = weights.sum() - np.bincount(matrix.indices, each, columns)
+    zeros[np.bincount(matrix.indices, minlength=columns) == len(rows)] = 0.0  # not of rounding
     each *= far
     first = np.bincount(matrix.indices, each, columns) - zeros * means
     each *= far
     return first, np.bincount(matrix.indices, each, columns) + zeros * np.square(means)
 
 
-def deviations(
-    means: Floats, first: Floats, second: Floats, weights: float, squares: float
-) -> Floats:
+def deviations(first: Any, second: Any, weights: float, squares: float) -> Any:
     """``sum c (x - mean)^2 / (sum c - sum c^2 / sum c)``, rooted, of the sums over all rows;
     ``squares`` are those of the weights.
 
     With weights of 1 that is the unbiased variance. 0 for a column that is the same in all rows,
-    and where there is one row only.
+    and where there is one row only. Arrays of any library that NumPy's functions take.
     """
     freedom = weights - squares / weights
+    spread = second - np.square(first) / weights  # the mean was rounded
     if freedom <= 0.0:
-        return np.zeros(means.shape)
-    variances = (second - np.square(first) / weights) / freedom  # the mean was rounded
-    found: Floats = np.sqrt(np.maximum(variances, 0.0))
-    return np.where(found > _ROUNDING * np.abs(means), found, 0.0)
+        return 0.0 * spread
+    return np.where(spread > _ROUNDING * second, np.sqrt(np.abs(spread / freedom)), 0.0)
 
 
 def _weights(rows: Rows) -> Floats:

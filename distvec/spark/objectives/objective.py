@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from distvec import DistArray
+from distvec.array.shaping.joining import concatenate
 from distvec.losses import labels as label_rules
 from distvec.losses.loss import (
     Loss,
@@ -30,6 +32,7 @@ from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.arguments import check_choice, check_columns, check_data
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
+from distvec.spark.objectives.moments import standard_deviations
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.scores import scores
@@ -76,8 +79,8 @@ class Objective(ObjectiveBase):
     1e5 rows of 50 touch 5 %, and an optimizer's vectors shrink as much. The features left out have
     the weight 0, as the optimum has under a penalty. Costs two Spark jobs.
 
-    ``standardization`` makes the penalty that of standardized features, as MLlib means it: one
-    Spark job.
+    ``standardization`` makes the penalty that of standardized features, as MLlib means it: two
+    Spark jobs.
     """
 
     def __init__(
@@ -286,7 +289,14 @@ class Objective(ObjectiveBase):
         return is_weight[:, None] if row else is_weight
 
     def _deviations(self, parameter: Parameter) -> DistArray:
-        raise NotImplementedError("standardization is not there yet")
+        found = self._standard_deviations
+        if self._has_intercept(parameter):
+            found = concatenate([found, self.ps.ones(1)])
+        return found[:, None] if parameter.row else found
+
+    @functools.cached_property
+    def _standard_deviations(self) -> DistArray:
+        return standard_deviations(self.ps, self.data, self.coordinates)
 
     def _arrays(self, x: Any) -> tuple[DistArray, ...]:
         """An array for each parameter, checked."""
