@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, overload
@@ -30,6 +31,7 @@ from ps_backend.client import Client
 from ps_backend.errors import PSError
 
 _WATCH_SECONDS = 1.0
+_SCORED = 4
 STOPPED = (
     "this PSContext was stopped, and its arrays went with it; start one again by "
     "PSContext.get_or_create(spark), and make them anew"
@@ -58,6 +60,8 @@ class PSContext(TaskSession):
         client.closed_message = STOPPED
         self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
+        self.scored: deque[Any] = deque(maxlen=_SCORED)
+        """The models that rows were scored by last: frames made of a scored one do not hold its."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""
         self._options = Options() if options is None else options

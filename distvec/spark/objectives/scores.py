@@ -57,8 +57,8 @@ def scores(
     With ``intercept`` the last row of ``weights`` is added to each. Offsets are not.
 
     Lazy, as all of Spark: the tasks pull the coordinates of their rows, one message a batch of rows
-    and array, when the result is computed. Keep ``weights`` until then; a task raises BufferLost
-    otherwise.
+    and array, when the result is computed. The weights of the last four calls are kept for that,
+    and those of a frame that you hold; of others a task raises BufferLost once you let them go.
     """
     loss = Logistic() if loss is None else loss
     arrays = as_arrays(weights, loss.parameters)
@@ -75,8 +75,10 @@ def scores(
     kind = "array<double>" if _no_scores(request).ndim == 2 else "double"
     udf = arrow_udf(score, kind)  # type: ignore[call-overload]  # the stubs want the kind
     scored = df.withColumn(output, udf(feature_column(df, features)))
-    # As long as the caller holds this frame, the weights' buffers are not freed.
-    vars(scored)["_distvec_weights"] = [array.copy() for array in arrays]
+    # As long as the caller holds this frame, the weights' buffers are not freed. Frames made of it
+    # do not hold it: so the session keeps the last models.
+    held = vars(scored)["_distvec_weights"] = [array.copy() for array in arrays]
+    session.scored.append(held)
     return scored
 
 

@@ -26,6 +26,11 @@ def test_it_is_lazy_and_holds_its_weights(ps, problem):
     assert scored.filter("score != 0").count() == np.count_nonzero(problem.x.sum(axis=1))
 
 
+def test_a_frame_made_of_a_scored_one_has_the_model_of_a_temporary(ps, problem):
+    found = scores(problem.frame, ps.ones(3000) * 3.0).select("score").collect()
+    np.testing.assert_allclose([row.score for row in found], 3.0 * problem.x.sum(axis=1))
+
+
 def test_refusals(ps, problem):
     with pytest.raises(TypeError, match="weights must be a DistArray of a PSContext"):
         scores(problem.frame, np.zeros(3000))
