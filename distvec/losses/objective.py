@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distvec.losses.batches import Batches
 from distvec.losses.deviations import standard_deviations
 from distvec.losses.given_rows import Given, matrix_for, rows_for
-from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, check_loss, shape_of
+from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, shape_of
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
 from distvec.losses.rows import Floats, Rows
@@ -26,8 +26,9 @@ class Objective(ObjectiveBase):
         result = objective.minimize()
 
     ``rows`` is a pair: features, a SciPy sparse matrix or an array ``(rows, n)``, and labels; or
-    ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32. Labels
-    are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
+    ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32; sparse
+    ones over many columns are kept once more, in strips of columns, which halves an evaluation.
+    Labels are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
     ``positive_label`` is +1.
 
     ``value`` is the weighted sum of the losses divided by the sum of the weights, with the smooth
@@ -51,8 +52,13 @@ class Objective(ObjectiveBase):
         positive_label: float | None = None,
         seed: int = 0,
     ) -> None:
-        check_loss(loss)
-        self.rows, self.loss = rows_for(rows, loss, positive_label)
+        if not isinstance(loss, Loss):
+            raise TypeError(
+                f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as "
+                "Logistic(), or your own function with @row_loss"
+            )
+        ready, self.loss = rows_for(rows, loss, positive_label)
+        self.rows = ready.in_strips()
         self.intercept, self.seed = intercept, seed
         self._share: float | None = None
         self._set_penalty(penalty, standardization=standardization)

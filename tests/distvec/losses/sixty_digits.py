@@ -13,13 +13,13 @@ D = Decimal
 
 
 class Exact(NamedTuple):
-    """What a row contributes; ``terms`` are the sizes of what value and slope are differences
-    of, ``kinks`` the margins where the curvature (or already the slope) jumps."""
+    """What a row contributes; ``terms`` are the sizes of what value, slope and curvature are
+    differences of, ``kinks`` the margins where the curvature (or already the slope) jumps."""
 
     value: Decimal
     slope: Decimal
     curvature: Decimal
-    terms: tuple[Decimal, Decimal] = (D(0), D(0))
+    terms: tuple[Decimal, Decimal, Decimal] = (D(0), D(0), D(0))
     kinks: tuple[Decimal, ...] = ()
 
 
@@ -102,19 +102,21 @@ def _squared_epsilon_insensitive(loss, m, y):
 
 def _poisson(loss, m, y):
     mean = m.exp()
-    return Exact(mean - y * m, mean - y, mean, (mean + abs(y * m), mean + y))
+    return Exact(mean - y * m, mean - y, mean, (mean + abs(y * m), mean + y, D(0)))
 
 
 def _gamma(loss, m, y):
     ratio = y * (-m).exp()
-    return Exact(m + ratio, 1 - ratio, ratio, (abs(m) + ratio, 1 + ratio))
+    return Exact(m + ratio, 1 - ratio, ratio, (abs(m) + ratio, 1 + ratio, D(0)))
 
 
 def _tweedie(loss, m, y):
     p = D(loss.power)
     mean, label = ((2 - p) * m).exp(), y * ((1 - p) * m).exp() if y else D(0)
-    curvature = (2 - p) * mean + (p - 1) * label
-    return Exact(mean / (2 - p) + label / (p - 1), mean - label, curvature, (D(0), mean + label))
+    value, curvature = mean / (2 - p) + label / (p - 1), (2 - p) * mean + (p - 1) * label
+    spread = 1 + abs(m)  # exponents are rounded
+    terms = (value * spread, (mean + label) * spread, curvature * spread)
+    return Exact(value, mean - label, curvature, terms)
 
 
 _FORMULAS: dict[type, Callable[..., Exact]] = {

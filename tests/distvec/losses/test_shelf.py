@@ -7,8 +7,10 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from distvec import losses
 from tests.distvec.losses.sixty_digits import DIGITS, exact
@@ -63,11 +65,8 @@ def agrees(found, expected, allowed):
     return abs(Decimal(found) - expected) <= allowed + Decimal("5e-324")
 
 
-@every_loss
-@settings(deadline=None, max_examples=25)
-@given(data=st.data())
-def test_a_row(loss, data):
-    margin, label = data.draw(rows(loss))
+def check(loss, margin, label):
+    """AssertionError unless value, slope and curvature of one row are right to a few roundings."""
     expected = exact(loss, margin, label)
     with np.errstate(all="ignore"):
         (value,), (slope,) = loss.row(np.array([margin]), np.array([label]))
@@ -87,7 +86,68 @@ def test_a_row(loss, data):
         if loss.has_products and not is_near:
             with np.errstate(all="ignore"):
                 (curvature,) = loss.curvature(np.array([margin]), np.array([label]))
-            assert agrees(curvature, expected.curvature, 8 * EPSILON * expected.curvature)
+            in_curvature = 8 * (EPSILON * expected.curvature + terms[2])
+            assert agrees(curvature, expected.curvature, in_curvature)
+
+
+@every_loss
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_a_row(loss, data):
+    check(loss, *data.draw(rows(loss)))
+
+
+@st.composite
+def some_rows(draw, loss):
+    """Rows, parameters, a direction, an intercept or none: all of few digits, margins exact."""
+    count, columns = draw(st.integers(0, 8)), draw(st.integers(1, 4))
+    eighths = st.integers(-40, 40).map(lambda k: k / 8)
+    kind = draw(st.sampled_from([np.float64, np.float32]))
+    matrix = draw(hnp.arrays(kind, (count, columns), elements=eighths | st.just(0.0)))
+
+    def column(values):
+        return draw(hnp.arrays(np.float64, count, elements=values))
+
+    rows = losses.Rows(
+        sp.csr_array(matrix) if draw(st.booleans()) else matrix,
+        column(LABELS[loss.labels]),
+        draw(st.none() | st.builds(column, st.just(st.sampled_from([0.0, 1.0, 0.5, 3.0])))),
+        draw(st.none() | st.builds(column, st.just(eighths))),
+    )
+    intercept = draw(st.booleans())
+    w, v = draw(hnp.arrays(np.float64, (2, columns + intercept), elements=eighths))
+    return rows, matrix, w, v, intercept
+
+
+@settings(deadline=None, max_examples=80)
+@given(loss=st.sampled_from(SHELF), data=st.data())
+def test_sums_over_rows(loss, data):
+    rows, matrix, w, v, intercept = data.draw(some_rows(loss))
+    count = len(rows)
+    x = np.column_stack([matrix, np.ones(count)]) if intercept else matrix.astype(float)
+    offsets = 0.0 if rows.offsets is None else rows.offsets
+    c = np.ones(count) if rows.weights is None else rows.weights
+    m = x @ w + offsets
+    each = [exact(loss, *pair) for pair in zip(m.tolist(), rows.labels.tolist(), strict=True)]
+    values, slopes, curvatures = (
+        np.array([float(getattr(one, name)) for one in each])
+        for name in ("value", "slope", "curvature")
+    )
+    sizes = np.abs(values) + np.abs(slopes) * (np.abs(m) + 1) + np.abs(rows.labels * m) + 1
+    found = loss.sums(rows, (w,), intercept=intercept)
+    assert found.weight == c.sum()
+    assert abs(found.value - math.fsum(c * values)) <= 1e-14 * (c @ sizes)
+    rounding = 1e-14 if matrix.dtype == np.float64 else 1e-6
+    scale = (np.abs(slopes) + np.abs(rows.labels) * loss.labels.startswith("r") + 1) * (1 + abs(m))
+    allowed = rounding * (np.abs(x).T @ (c * scale))
+    assert (np.abs(found.gradients[0] - x.T @ (c * slopes)) <= allowed).all()
+    if loss.has_products and not any(
+        Decimal(at) in one.kinks for at, one in zip(m, each, strict=True)
+    ):
+        (product,) = loss.products(rows, (w,), (v,), intercept=intercept)
+        expected = x.T @ (c * curvatures * (x @ v))
+        allowed = rounding * (np.abs(x).T @ (c * curvatures * (1 + abs(m)) * (np.abs(x) @ abs(v))))
+        assert (np.abs(product - expected) <= allowed).all()
 
 
 @every_loss
