@@ -2,6 +2,7 @@
 process. Which rows there are, and where the parameters live, is the business of the objectives."""
 
 from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
+from distvec.losses.check import check_loss
 from distvec.losses.counts import Gamma, Poisson, Tweedie
 from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
@@ -50,5 +51,6 @@ __all__ = [
     "Sums",
     "Tweedie",
     "block_loss",
+    "check_loss",
     "row_loss",
 ]

@@ -27,7 +27,7 @@ class Objective(ObjectiveBase):
 
     ``rows`` is a pair: features, a SciPy sparse matrix or an array ``(rows, n)``, and labels; or
     ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32; sparse
-    ones over many columns are kept once more, in strips of columns, which halves an evaluation.
+    ones over many columns are kept by columns as well, as an evaluation is faster so.
     Labels are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
     ``positive_label`` is +1.
 
@@ -58,7 +58,7 @@ class Objective(ObjectiveBase):
                 "Logistic(), or your own function with @row_loss"
             )
         ready, self.loss = rows_for(rows, loss, positive_label)
-        self.rows = ready.in_strips()
+        self.rows = ready.for_many_products()
         self.intercept, self.seed = intercept, seed
         self._share: float | None = None
         self._set_penalty(penalty, standardization=standardization)

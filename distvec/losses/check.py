@@ -1,0 +1,157 @@
+"""A check of the slopes of a row's loss by differences of its values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.one_margin import RowLoss
+from distvec.losses.row_blocks import RowFunction, evaluate
+from distvec.losses.rows import Floats, Rows
+
+_ROWS = 200
+_STEP = float(np.finfo(np.float64).eps) ** (1.0 / 3.0)
+
+
+@dataclass(frozen=True)
+class RowDerivative:
+    """A derivative by the margin, as the loss gives it and by differences; ``name`` says which."""
+
+    name: str
+    margin: float
+    label: float
+    given: float
+    by_differences: float
+    allowed: float
+
+    @property
+    def error(self) -> float:
+        """Their difference; inf where one is not a number."""
+        error = abs(self.given - self.by_differences)
+        return error if math.isfinite(error) else math.inf
+
+    @property
+    def ok(self) -> bool:
+        """Whether they agree."""
+        return self.error <= self.allowed
+
+
+@dataclass(frozen=True)
+class LossCheck:
+    """What ``check_loss`` found; true if all derivatives agree; prints as a table."""
+
+    derivatives: tuple[RowDerivative, ...]
+
+    def __bool__(self) -> bool:
+        return all(one.ok for one in self.derivatives)
+
+    @property
+    def worst(self) -> RowDerivative:
+        """The derivative with the largest error, as a multiple of what is allowed."""
+        return max(self.derivatives, key=lambda one: one.error / max(one.allowed, 1e-300))
+
+    def __str__(self) -> str:
+        wrong = [one for one in self.derivatives if not one.ok]
+        heading = f"{len(wrong)} of {len(self.derivatives)} derivatives differ"
+        if not wrong:
+            return heading
+        columns = f"{'':12}{'margin':>14}{'label':>14}{'given':>16}{'by differences':>16}"
+        rows = (
+            f"{one.name:12}{one.margin:14.6g}{one.label:14.6g}{one.given:16.8g}"
+            f"{one.by_differences:16.8g}"
+            for one in wrong
+        )
+        return "\n".join((heading, columns, *rows))
+
+
+def check_loss(
+    loss: RowLoss,
+    margins: npt.ArrayLike | None = None,
+    labels: npt.ArrayLike | None = None,
+    *,
+    rtol: float = 1e-5,
+    seed: int = 0,
+) -> LossCheck:
+    """Compare slopes (and curvatures, where there are any) with central differences of values (and
+    slopes): at ``margins`` and ``labels``, or at 200 random ones of its kind.
+
+    rtol    relative error allowed, beside the rounding of the differences
+    seed    of the random rows; at a kink of the loss a difference is no derivative, and they are at
+            none but by misfortune
+
+        assert check_loss(my_loss), check_loss(my_loss)
+
+    For a ``block_loss``, and for anything else, there is ``optim``'s ``check_gradient`` of an
+    objective with it. LossError as in an evaluation.
+    """
+    if not isinstance(loss, RowLoss):
+        raise TypeError(
+            f"{loss} has no margins; type check_gradient(Objective(rows, loss=...), x), from "
+            "distvec.losses and optim.objectives.gradient_check"
+        )
+    rng = np.random.default_rng(seed)
+    given = [
+        one if one is None else np.array(one, np.float64, ndmin=1) for one in (margins, labels)
+    ]
+    count = next((one.size for one in given if one is not None), _ROWS)
+    m = _margins(rng, count) if given[0] is None else given[0]
+    y = _labels(loss.labels, rng, count) if given[1] is None else given[1]
+    m, y = np.broadcast_arrays(m, y)
+    found = _derivatives("slope", loss, m, y, rtol)
+    if loss.has_products:
+        found += _derivatives("curvature", loss, m, y, rtol)
+    return LossCheck(tuple(found))
+
+
+def _derivatives(
+    name: str, loss: RowLoss, margins: Floats, labels: Floats, rtol: float
+) -> list[RowDerivative]:
+    """At each row; of values by slopes, or of slopes by curvatures."""
+    place = 0 if name == "slope" else 1
+    steps = _STEP * np.maximum(np.abs(margins), 1.0)
+    above, below = (_columns(loss, margins + sign * steps, labels)[place] for sign in (1, -1))
+    differences = (above - below) / (2.0 * steps)
+    given = _columns(loss, margins, labels)[1] if place == 0 else _curvatures(loss, margins, labels)
+    rounding = 8.0 * float(np.finfo(np.float64).eps) * (np.abs(above) + np.abs(below)) / steps
+    allowed = rounding + rtol * np.maximum(np.maximum(np.abs(given), np.abs(differences)), 1e-3)
+    rows = zip(margins, labels, given, differences, allowed, strict=True)
+    return [RowDerivative(name, *map(float, row)) for row in rows]
+
+
+def _columns(loss: RowLoss, margins: Floats, labels: Floats) -> list[Floats]:
+    """Values and slopes."""
+    return _evaluated(loss.row, ("values", "slopes"), loss, margins, labels)
+
+
+def _curvatures(loss: RowLoss, margins: Floats, labels: Floats) -> Floats:
+    return _evaluated(lambda m, y: (loss.curvature(m, y),), ("curvatures",), loss, margins, labels)[
+        0
+    ]
+
+
+def _evaluated(
+    function: RowFunction, names: tuple[str, ...], loss: RowLoss, margins: Floats, labels: Floats
+) -> list[Floats]:
+    rows = Rows(np.empty((labels.size, 0)), np.ascontiguousarray(labels))
+    with np.errstate(all="ignore"):
+        parts = [columns for _, columns in evaluate(function, str(loss), names, rows, margins)]
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _margins(rng: np.random.Generator, count: int) -> Floats:
+    return rng.choice([0.3, 3.0, 30.0], count) * rng.normal(size=count)
+
+
+def _labels(kind: str, rng: np.random.Generator, count: int) -> Floats:
+    sizes = rng.lognormal(size=count)
+    kinds: dict[str, Floats] = {
+        "signs": rng.choice([-1.0, 1.0], count),
+        "classes": rng.integers(0, 3, count).astype(np.float64),
+        "real": rng.normal(size=count),
+        "counts": np.where(rng.random(count) < 0.5, np.floor(sizes), sizes),
+        "positive": sizes,
+    }
+    return kinds[kind]
