@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distvec.losses.loss import Parameter
+from distvec.losses.penalties import in_dtype_of
+from distvec.losses.scales import Scales
 from optim import Box, NonNegative
 from optim.core.arrays import Array, namespace
 from optim.quasi_newton.bounds import box_like
@@ -25,19 +27,29 @@ def box_of(bounds: Any, like: Array, mask: Array | None) -> Box:
     if mask is not None and isinstance(bounds, Sequence) and len(bounds) == like.shape[0] - 1:
         bounds = [*bounds, (None, None)]
     box = box_like(bounds, like)
-    return Box(_of_features(box.lower, -math.inf, mask), _of_features(box.upper, math.inf, mask))
+    ends = ((box.lower, -math.inf), (box.upper, math.inf))
+    return Box(*(in_dtype_of(like, _of_features(bound, none, mask)) for bound, none in ends))
 
 
-def scaled_box(box: Box, factor: Array, part: Array | None) -> Box:
-    """The box of the parameter times ``factor``; where that is 0 there are no bounds."""
+def scaled_boxes(boxes: Sequence[Box], likes: Sequence[Array], scales: Scales) -> list[Box]:
+    """The boxes of the scaled parameters, arrays like ``likes``; a row without a part has none."""
+    parts = scales.parts or [None] * len(boxes)
+    return [
+        Box(
+            _scaled(box.lower, -math.inf, in_dtype_of(like, factor), part),
+            _scaled(box.upper, math.inf, in_dtype_of(like, factor), part),
+        )
+        for box, like, factor, part in zip(boxes, likes, scales.factors, parts, strict=True)
+    ]
 
-    def times(bound: Any, none: float) -> Any:
-        if isinstance(bound, float) and math.isinf(bound):
-            return bound
-        product = factor * bound
-        return product if part is None else namespace(part).where(part, product, none)
 
-    return Box(times(box.lower, -math.inf), times(box.upper, math.inf))
+def _scaled(bound: Any, none: float, factor: Array, part: Array | None) -> Any:
+    if isinstance(bound, float) and math.isinf(bound):
+        return bound
+    product = factor * bound
+    if part is None:
+        return product
+    return in_dtype_of(product, namespace(part).where(part, product, none))
 
 
 def by_name(bounds: Any, parameters: Sequence[Parameter]) -> list[Any]:

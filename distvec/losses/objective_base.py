@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from distvec.losses.bounds import box_of, by_name, scaled_box
+from distvec.losses.bounds import box_of, by_name, scaled_boxes
 from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
-from distvec.losses.penalties import Penalty, Term, by_parameter, term_of
+from distvec.losses.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.losses.scales import Scales, Standardized
 from distvec.losses.solver_choice import Task
 from optim import Box, Outcome, Result, State
@@ -114,7 +114,7 @@ class ObjectiveBase(ABC):
         """All of the penalty at ``x``."""
         pairs = list(zip(self._terms, self._scaled(self._arrays(x)), strict=True))
         smooth = (found[0] for term, y in pairs if (found := term.quadratic(y)) is not None)
-        return sum(smooth) + sum(term.kinked().value(y) for term, y in pairs)
+        return sum(smooth) + sum(term.kinked_value(y) for term, y in pairs)
 
     def total(self, x: Any) -> Scalar:
         """What is minimised: the mean loss and all of the penalty, at ``x``."""
@@ -146,11 +146,13 @@ class ObjectiveBase(ABC):
         RuntimeWarning says: smoothing helps.
         """
         x0 = self.start() if x0 is None else x0
-        boxes = None if bounds is None else self._boxes(bounds)
+        start = self._arrays(x0)
+        boxes = None if bounds is None else self._boxes(bounds, start)
         scales = self._scales
         seen: Any = self if scales is None else Standardized.over(self, scales, self._parameters)
         hessp = seen.hessp if self.loss.has_products else None
-        solver = Task(self._parameters, self._terms, boxes, hessp).solver(method, options)
+        task = Task(self._parameters, self._terms, start, boxes, hessp)
+        solver = task.solver(method, options)
         if scales is None:
             found = solver.minimize(self, x0, callback=callback, progress=progress)
         else:
@@ -192,7 +194,7 @@ class ObjectiveBase(ABC):
         """``arrays`` and gradients by what is penalised, of which some are 0."""
         factors = [1.0] * len(arrays) if self._scales is None else self._scales.factors
         return [
-            array if more is None else array + factor * more
+            array if more is None else array + in_dtype_of(more, factor) * more
             for array, factor, more in zip(arrays, factors, by_scaled, strict=True)
         ]
 
@@ -203,22 +205,11 @@ class ObjectiveBase(ABC):
             for one, parameter in zip(given, self._parameters, strict=True)
         )
 
-    def _boxes(self, bounds: Any) -> list[Box]:
-        """Of what the solver sees."""
-        found = [
-            box_of(one, self._zeros(parameter), self._is_penalised(parameter))
-            for one, parameter in zip(
-                by_name(bounds, self._parameters), self._parameters, strict=True
-            )
-        ]
-        scales = self._scales
-        if scales is None:
-            return found
-        parts = scales.parts or [None] * len(found)
-        return [
-            scaled_box(box, factor, part)
-            for box, factor, part in zip(found, scales.factors, parts, strict=True)
-        ]
+    def _boxes(self, bounds: Any, start: Arrays) -> list[Box]:
+        """Of what the solver sees, for arrays like ``start``."""
+        each = zip(by_name(bounds, self._parameters), start, self._parameters, strict=True)
+        found = [box_of(one, array, self._is_penalised(of)) for one, array, of in each]
+        return found if self._scales is None else scaled_boxes(found, start, self._scales)
 
 
 def _kinks(loss: Loss) -> str:

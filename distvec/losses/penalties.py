@@ -81,12 +81,22 @@ class Term:
         if _is_zero(self.l2):
             return None
         chosen = _chosen(self.mask, y)
-        gradient = self.l2 * chosen
+        gradient = in_dtype_of(y, self.l2) * chosen
         return 0.5 * vdot(gradient, chosen), gradient
 
     def quadratic_product(self, v: Array) -> Array | None:
         """The Hessian of the smooth part times ``v``; None: it is 0."""
-        return None if _is_zero(self.l2) else self.l2 * _chosen(self.mask, v)
+        if _is_zero(self.l2):
+            return None
+        return in_dtype_of(v, self.l2) * _chosen(self.mask, v)
+
+    def kinked_value(self, y: Array) -> Scalar:
+        """The part that has kinks; a number where there is none. No message."""
+        chosen, value = _chosen(self.mask, y), 0.0
+        if self.has_l1:
+            xp = namespace(y)
+            value = xp.sum(in_dtype_of(y, self.l1) * xp.abs(chosen))
+        return value if self.other is None else value + self.other.value(chosen)
 
     def l1_weights(self) -> Any:
         """A number, or an array with 0 for what is not penalised, as ``OWLQN(l1=...)`` takes it."""
@@ -94,9 +104,9 @@ class Term:
             return self.l1
         return namespace(self.mask).where(self.mask, self.l1, 0.0)
 
-    def kinked(self, box: Callable[[Array], Array] | None = None) -> Kinked:
-        """The part that has kinks, within a box."""
-        l1 = (L1Norm(self.l1),) if self.has_l1 else ()
+    def kinked(self, y: Array, box: Callable[[Array], Array] | None = None) -> Kinked:
+        """The part that has kinks, for arrays of the dtype of ``y``, within a box."""
+        l1 = (L1Norm(in_dtype_of(y, self.l1)),) if self.has_l1 else ()
         return Kinked(l1 if self.other is None else (*l1, self.other), self.mask, box)
 
     def plus(self, more: Term) -> Term:
@@ -192,6 +202,13 @@ def _fitted(given: Any, like: Array, mask: Array | None, name: str, rest: float)
             f"{tuple(like.shape)}; give a number, or one for each element"
         )
     return found
+
+
+def in_dtype_of(y: Array, weights: Any) -> Any:
+    """``weights``, a number or an array, so that products with ``y`` have its dtype."""
+    if getattr(weights, "dtype", y.dtype) == y.dtype:
+        return weights
+    return namespace(weights).astype(weights, y.dtype)
 
 
 def _chosen(mask: Array | None, y: Array) -> Array:

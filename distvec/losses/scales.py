@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from distvec.losses.loss import Parameter, as_arrays, as_given
+from distvec.losses.penalties import in_dtype_of
 from optim import Result, Solver, State
 from optim.core.arrays import Array, fetch, namespace
 from optim.stochastic.minibatches import is_sampled
@@ -56,12 +57,8 @@ class Scales:
 
 
 def _products(factors: Arrays, arrays: Arrays) -> Arrays:
-    """In the dtypes of ``arrays``."""
-    return tuple(
-        (factor if factor.dtype == array.dtype else namespace(array).astype(factor, array.dtype))
-        * array
-        for factor, array in zip(factors, arrays, strict=True)
-    )
+    pairs = zip(factors, arrays, strict=True)
+    return tuple(in_dtype_of(array, factor) * array for factor, array in pairs)
 
 
 class Standardized:

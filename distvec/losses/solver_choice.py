@@ -9,17 +9,20 @@ from typing import Any
 from distvec.losses.loss import Parameter, as_given
 from distvec.losses.penalties import Term
 from optim import LBFGS, LBFGSB, OWLQN, Box, ProximalGradient, Solver
+from optim.core.arrays import Array
+from optim.core.solver import ToleranceSolver
 from optim.scipy_interface.minimize import METHODS
 from optim.scipy_interface.results import own_options
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a solver has to know beside the objective: of each parameter the penalty's term, and the
-    box if there are bounds; products with the Hessian if the objective has any."""
+    """What a solver has to know beside the objective: of each parameter the penalty's term, the
+    start, and the box if there are bounds; products with the Hessian if the objective has any."""
 
     parameters: Sequence[Parameter]
     terms: Sequence[Term]
+    start: Sequence[Array]
     boxes: Sequence[Box] | None = None
     hessp: Any = None
 
@@ -64,15 +67,17 @@ class Task:
         """What the solver is given of all this."""
         boxes = self.boxes if self.boxes is not None else [None] * len(self.terms)
         if "penalty" in known:
-            pairs = zip(self.terms, boxes, strict=True)
-            return {"penalty": self._given([term.kinked(box) for term, box in pairs])}
-        if self.has_others or not (self.is_smooth or "l1" in known):
+            each = zip(self.terms, self.start, boxes, strict=True)
+            return {"penalty": self._given([term.kinked(x, box) for term, x, box in each])}
+        # The l1 of stochastic solvers, as of FTRL, weighs otherwise.
+        takes_l1 = "l1" in known and issubclass(kind, ToleranceSolver)
+        if self.has_others or not (self.is_smooth or takes_l1):
             raise ValueError(
                 f"{kind.__name__} takes no penalty with kinks; leave method out, or give "
                 f"method='proximal-gradient'{'' if self.has_others else ' or OWL-QN'}"
             )
         told: dict[str, Any] = {}
-        if "l1" in known:
+        if takes_l1:
             told["l1"] = self._given([term.l1_weights() for term in self.terms])
         if self.boxes is not None:
             told[_bounds_of(kind, known)] = self._given(boxes)

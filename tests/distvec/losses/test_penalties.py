@@ -99,11 +99,14 @@ class Local(ObjectiveBase):
 
     def _mean(self, arrays: Arrays) -> tuple[float, Arrays]:
         sums = self.loss.sums(self.rows, arrays, intercept=self.intercept)
-        return sums.value / sums.weight, tuple(one / sums.weight for one in sums.gradients)
+        pairs = zip(sums.gradients, arrays, strict=True)
+        gradients = ((one / sums.weight).astype(array.dtype) for one, array in pairs)
+        return sums.value / sums.weight, tuple(gradients)
 
     def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
         found = self.loss.products(self.rows, arrays, directions, intercept=self.intercept)
-        return tuple(one / self.rows.weight_sum for one in found)
+        pairs = zip(found, arrays, strict=True)
+        return tuple((one / self.rows.weight_sum).astype(array.dtype) for one, array in pairs)
 
     def _zeros(self, parameter: Parameter) -> Floats:
         return np.zeros(shape_of(parameter, self.rows.columns, intercept=self.intercept))
@@ -282,6 +285,8 @@ def test_solvers_that_do_not_fit_are_refused() -> None:
         kinked.minimize(method="L-BFGS")
     with pytest.raises(ValueError, match=r"takes no penalty with kinks.*'proximal-gradient'$"):
         groups.minimize(method="OWL-QN")
+    with pytest.raises(ValueError, match="FTRL takes no penalty with kinks"):
+        kinked.minimize(method="FTRL")  # whose l1 is another
     with pytest.raises(ValueError, match="takes no bounds"):
         groups.with_penalty(None).minimize(method="CG", bounds=Box(0.0, 1.0))
     with pytest.raises(NotImplementedError, match=r"optim\.ADMM"):
@@ -293,3 +298,34 @@ def test_solvers_that_do_not_fit_are_refused() -> None:
     softmax = Local(ROWS, SoftmaxOfTwo())
     with pytest.raises(NotImplementedError, match="SoftmaxOfTwo has no products"):
         softmax.hessp(softmax.start(), softmax.start())
+
+
+@pytest.mark.parametrize("standard", [False, True])
+def test_floats_of_32_bits_stay_so(standard: bool) -> None:
+    weights = np.linspace(0.1, 0.2, 6)
+    for penalty in (ElasticNet(weights / 10.0, weights), L1Norm(weights / 10.0)):
+        objective = Local(ROWS, Logistic(), penalty, standardization=standard)
+        exact = objective.minimize().x
+        for bounds in (None, Box(-10.0, 10.0)):  # by OWL-QN, and by proximal gradients
+            found = objective.minimize(np.zeros(6, np.float32), bounds=bounds)
+            assert found.x.dtype == found.jac.dtype == np.float32
+            np.testing.assert_allclose(found.x, exact, atol=2e-2)
+        assert objective(found.x)[1].dtype == np.float32
+        assert objective.hessp(found.x, found.x).dtype == np.float32
+
+
+def test_solvers_by_name_find_the_same_minimum() -> None:
+    objective = Local(ROWS, Logistic(), ElasticNet(0.02, 0.05), standardization=True)
+    expected = objective.minimize(gradient_tolerance=1e-10).x
+    for method in ("proximal-gradient", "ADMM"):
+        found = objective.minimize(method=method, max_iterations=3000)
+        np.testing.assert_allclose(found.x, expected, atol=1e-4)
+    smooth = objective.with_penalty(SquaredL2Norm(0.05))
+    expected = smooth.minimize(gradient_tolerance=1e-10).x
+    for method in ("trust-ncg", "CG", "proximal-gradient", "gradient-descent"):
+        found = smooth.minimize(method=method, max_iterations=3000)
+        np.testing.assert_allclose(found.x, expected, atol=1e-5)
+    for method in ("SPG", "PQN"):
+        bounded = smooth.minimize(bounds=Box(-0.3, 0.3)).x
+        found = smooth.minimize(method=method, bounds=Box(-0.3, 0.3))
+        np.testing.assert_allclose(found.x, bounded, atol=1e-5)
