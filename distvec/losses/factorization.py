@@ -19,7 +19,9 @@ from distvec.losses.rows import Floats, Matrix, Rows
 _Values: TypeAlias = npt.NDArray[Any]
 
 _SQUARED_AT_ONCE = 1 << 21
-"""So many elements of the matrix are squared at a time (16 MiB)."""
+"""So many elements of a sparse matrix are squared at a time (16 MiB)."""
+_DENSE_AT_ONCE = 1 << 17
+"""Of a dense one: they stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,9 @@ def _squares_gradient(rows: Rows, slopes: Floats) -> _Values:
 
 def _squares(rows: Rows) -> Iterator[tuple[slice, Rows]]:
     matrix = rows.matrix
+    most = _DENSE_AT_ONCE if isinstance(matrix, np.ndarray) else _SQUARED_AT_ONCE
     elements = matrix.size if isinstance(matrix, np.ndarray) else matrix.nnz
-    count = max(1, len(rows) * _SQUARED_AT_ONCE // max(elements, 1))
+    count = max(1, len(rows) * most // max(elements, 1))
     for start in range(0, len(rows), count):
         part = slice(start, start + count)
         piece = rows[part]

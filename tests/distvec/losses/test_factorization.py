@@ -94,6 +94,7 @@ def test_squares_in_pieces_are_the_same(monkeypatch):
     sums = loss.sums(rows, at, intercept=True)
     products = loss.products(rows, at, ways, intercept=True)
     monkeypatch.setattr(factorization, "_SQUARED_AT_ONCE", 77)
+    monkeypatch.setattr(factorization, "_DENSE_AT_ONCE", 77)
     for matrix in (rows.matrix, rows.matrix.toarray()):
         again = Rows(matrix, rows.labels, rows.weights, rows.offsets)
         for mine, right in zip(
