@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from distvec.array.operators import Arithmetic
 from distvec.derivatives.rules import rule_of
 from distvec.derivatives.steps import Adjoint, One, Step, in_dtype
@@ -22,7 +24,8 @@ def gradients(value: Arithmetic, variables: Sequence[Node]) -> list[Any]:
     Of their shapes and dtypes. What servers reduce, as ``T.T @ u``, stays with the client, as it
     would by hand.
     """
-    found = _adjoints(value, variables)
+    with np.errstate(all="ignore"):  # of numbers that are known here
+        found = _adjoints(value, variables)
     return [_like(value, node, found.get(id(node), 0.0)) for node in variables]
 
 

@@ -50,6 +50,12 @@ def _power(t: Any, y: Any, x: Any, power: Any) -> Any:
     return t * y * np.log(np.where(x == 0, 1.0, x))
 
 
+def _share(t: Any, mine: Any, other: Any) -> Any:
+    """Of ``logaddexp``; a known 0, as in a logistic loss, is not subtracted."""
+    is_zero = isinstance(other, np.number | float | int) and other == 0
+    return t * special.expit(mine if is_zero else mine - other)
+
+
 def _larger(t: Any, mine: Any, other: Any) -> Any:
     return np.where(mine > other, t, np.where(mine == other, 0.5 * t, 0.0))
 
@@ -123,8 +129,8 @@ _SMOOTH: dict[str, Derivatives] = {
     "log2": (lambda t, y, x: t / (x * _LOG_2),),
     "log10": (lambda t, y, x: t / (x * _LOG_10),),
     "logaddexp": (
-        lambda t, z, x, y: t * special.expit(x - y),
-        lambda t, z, x, y: t * special.expit(y - x),
+        lambda t, z, x, y: _share(t, x, y),
+        lambda t, z, x, y: _share(t, y, x),
     ),
     "logaddexp2": (
         lambda t, z, x, y: t * special.expit(_LOG_2 * (x - y)),

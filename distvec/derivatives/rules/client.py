@@ -89,6 +89,16 @@ def _accumulate(step: Step, number: int) -> Adjoint:
     return np.flip(np.cumsum(np.flip(step.whole(), axis), axis=axis), axis)
 
 
+def _reduceat(step: Step, number: int) -> Adjoint:
+    """Of sums of what lies between indices that rise from 0: each sum's adjoint to all of its."""
+    name, starts, axis, _ = step.params
+    if name != "add" or axis != 0 or starts[0] != 0 or any(np.diff(starts) <= 0):
+        raise NotDifferentiable(f"{name}.reduceat with these indices has no derivative here")
+    shape = step.node.args[0].type.shape
+    part = np.searchsorted(starts, np.arange(shape[0]), side="right") - 1
+    return step.adjoint if step.is_number else _named(step, [part], shape)
+
+
 _ALL: dict[str, Rule] = {
     "client.reshape": _reshape,
     "client.transpose": _transpose,
@@ -98,5 +108,6 @@ _ALL: dict[str, Rule] = {
     "client.stack": _stack,
     "client.concatenate": _concatenate,
     "client.accumulate": _accumulate,
+    "client.reduceat": _reduceat,
 }
 RULES = MappingProxyType(_ALL)

@@ -72,3 +72,34 @@ def test_the_bits_are_the_same_on_any_number_of_servers(
         parts = [value.item().hex(), *(one.numpy().tobytes() for one in gradients.values())]
         found.append(parts)
     assert found[0] == found[1] == found[2]
+
+
+TWICE = (
+    "powers", "ufuncs", "norms", "variance", "T @ w", "T.T @ T", "shares", "logsumexp", "slices",
+    "columns by number", "elements", "gathers", "masks", "concatenate", "cumsum", "recurrence",
+    "small linear algebra", "in place",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_along_any_direction_the_gradient_changes_as_the_hessian_says(
+    name: str, sessions: dict[int, dv.Session], on_servers: dict[int, dict[str, Any]], host: Any
+) -> None:
+    ps, arrays = sessions[2], on_servers[2]
+
+    def function(by: dict[str, Any]) -> Any:
+        return FUNCTIONS[name](SimpleNamespace(**{**arrays, **by}))
+
+    rng, step = np.random.default_rng(0), 1e-5
+    along = {by: rng.uniform(-1, 1, host[by].shape) for by in BY}
+    there = {by: ps.array(one) for by, one in along.items()}
+    products = dv.hessian_product(function)({by: arrays[by] for by in BY}, there)
+    ends = [
+        dv.grad(function)({by: arrays[by] + distance * there[by] for by in BY})
+        for distance in (step, -step)
+    ]
+    for by in BY:
+        after, before = (one[by].numpy() for one in ends)
+        found, slope = products[by].numpy(), (after - before) / (2 * step)
+        error = np.abs(found - slope)
+        assert np.all(error <= 1e-4 * (1 + np.abs(slope)) + 1e-6 * np.max(np.abs(after)))
