@@ -35,6 +35,18 @@ def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert check[0].startswith("0 of ")
 
 
+def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("penalties.md")
+    out = capsys.readouterr().out.splitlines()
+    assert out == [
+        "Converged: the gradient is within its tolerance.",
+        "3 True",
+        "[0. 0. 0.]",
+        "True True",
+        "[0.65 0.07 0.  ] [0.72 0.07 8.38]",
+    ]
+
+
 def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("cost.md")
     out = capsys.readouterr().out
