@@ -119,9 +119,10 @@ BENCHMARKS := nodes dispatch latency fused tables slices movement chains directi
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 
-pages: env  ## Write the pages of docs/ that are made from the code: operations.md, numpy.md
+pages: env  ## Write the pages of docs/ that are made from the code: operations.md, numpy.md, objectives.md
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
+	$(PY) -m docs.make_objectives
 
 proto: env $(PROTOC)  ## Generate ps_backend/wire/*_pb2.py from its .proto
 	$(call protoc,.)

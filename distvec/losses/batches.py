@@ -23,17 +23,15 @@ class Batches:
 
     @classmethod
     def of(cls, rows: Rows, size: int, *, shuffle: bool, fixed: bool, seed: int) -> Batches:
-        """ValueError for a size that there is not. With both ``shuffle`` and ``fixed`` the rows are
-        copied once."""
+        """ValueError for a size that there is not. Rows of ``fixed`` batches are copied once."""
         if not 1 <= size <= len(rows):
             raise ValueError(f"batch_size={size!r}: must be between 1 and {len(rows)}, the rows")
         if not seed >= 0:
             raise ValueError(f"seed={seed!r}: must not be negative")
-        order = Order(len(rows), shuffle, seed)
         if not fixed:
-            return cls(rows, size, order, None)
-        shuffled = rows.take(order.epoch(0)) if shuffle else rows
-        return cls(shuffled, size, None, Order(-(-len(rows) // size), shuffle, seed))
+            return cls(rows, size, Order(len(rows), shuffle, seed), None)
+        sample = Order(len(rows), True, seed).epoch(0)
+        return cls(rows.take(sample), size, None, Order(-(-len(rows) // size), shuffle, seed))
 
     @property
     def per_epoch(self) -> int:

@@ -89,8 +89,8 @@ def check_loss(
     """
     if not isinstance(loss, RowLoss):
         raise TypeError(
-            f"{loss} has no margins; type check_gradient(Objective(rows, loss=...), x), from "
-            "distvec.losses and optim.objectives.gradient_check"
+            f"{loss} has no margins; type optim.check_gradient(objective, x), with an "
+            "objective that has this loss"
         )
     rng = np.random.default_rng(seed)
     given = [

@@ -64,20 +64,22 @@ class Objective(ObjectiveBase):
         self._set_penalty(penalty, standardization=standardization)
 
     def minibatches(
-        self, batch_size: int, *, shuffle: bool = True, fixed: bool = False, seed: int = 0
+        self, batch_size: int, *, shuffle: bool = True, fixed: bool = True, seed: int = 0
     ) -> SampledObjective:
         """This objective for solvers that see ``batch_size`` rows at a time, such as "SGD".
 
-        shuffle     a new order of the rows in each epoch; False: always that of the data
-        fixed       the same batches in each epoch, in a new order, as "SAG" needs them
-        seed        of the orders
+        shuffle   a new order in each epoch; False: always the same
+        fixed     the batches are the same in each epoch, random samples, and their order changes:
+                  the rows are copied once. False: the order of the rows changes, each batch is a
+                  copy, and solvers that keep a gradient for each ("SAG") refuse
+        seed      of samples and orders: the same seed, the same batches
 
         The value of a batch is the weighted sum of its losses, times the number of batches, divided
-        by the sum of all weights; with the penalty. So their mean over an epoch is the objective.
-        ValueError for losses that need rows together.
+        by the sum of all weights; with the penalty. So their mean is the objective. ValueError for
+        losses that compare rows with others, as Cox's.
         """
         if isinstance(self.loss, PhasedLoss) or self.loss.order:
-            raise ValueError(f"{self.loss} needs rows together: it has no minibatches")
+            raise ValueError(f"{self.loss} compares rows with others: it has no minibatches")
         sampled = object.__new__(SampledObjective)
         sampled.__dict__.update(self.__dict__)
         sampled._batches = Batches.of(

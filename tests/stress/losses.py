@@ -1,4 +1,7 @@
-"""Losses without Spark: all known optima of shared/data, and many rows against 60 digits."""
+"""Losses without Spark: all known optima of shared/data, and many rows against 60 digits.
+
+Hinge losses under little penalty, and the l1 norms of news20, take minutes each.
+"""
 
 from __future__ import annotations
 

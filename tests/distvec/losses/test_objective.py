@@ -318,7 +318,7 @@ def test_stochastic_solvers_see_batches(method, fixed, options):
 
 
 def test_sag_asks_for_batches_that_stay():
-    sampled = Objective(data(), loss=Huber()).minibatches(10)
+    sampled = Objective(data(), loss=Huber()).minibatches(10, fixed=False)
     with pytest.raises(TypeError, match="change from epoch to epoch"):
         sampled.minimize(method="SAG", step_size=0.1)
 
