@@ -15,6 +15,8 @@ from distvec.losses.scales import Scales, Standardized
 from distvec.losses.solver_choice import Task
 from optim import Box, Outcome, Result, State
 from optim.core.arrays import Array, Scalar
+from optim.core.boundary import as_start
+from optim.core.trees import arranged
 
 Arrays = tuple[Array, ...]
 
@@ -145,7 +147,7 @@ class ObjectiveBase(ABC):
         coefficients themselves. At the kinks of a loss solvers stop near a minimum only, which a
         RuntimeWarning says: smoothing helps.
         """
-        x0 = self.start() if x0 is None else x0
+        x0 = self.start() if x0 is None else arranged(as_start(x0))
         start = self._arrays(x0)
         boxes = None if bounds is None else self._boxes(bounds, start)
         scales = self._scales

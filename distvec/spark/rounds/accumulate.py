@@ -76,7 +76,7 @@ class Target:
                 array.become(graph.make(old.op, old.args, array.node.type, self.params))
         try:
             array.session.evaluate(array.sum())
-        except (PSError, ServerLost) as error:
+        except PSError as error:
             raise ServerLost(
                 f"a server was lost with a part of {self.name}, so the round cannot be run again: "
                 f"make the array anew, and call accumulate with it ({error})"

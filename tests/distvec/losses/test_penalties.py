@@ -329,3 +329,14 @@ def test_solvers_by_name_find_the_same_minimum() -> None:
         bounded = smooth.minimize(bounds=Box(-0.3, 0.3)).x
         found = smooth.minimize(method=method, bounds=Box(-0.3, 0.3))
         np.testing.assert_allclose(found.x, bounded, atol=1e-5)
+
+
+def test_a_start_of_integers_or_in_lists_is_one_of_floats() -> None:
+    penalty = ElasticNet(np.linspace(0.01, 0.05, 6), 0.01)
+    for standard in (False, True):
+        objective = Local(ROWS, Logistic(), penalty, standardization=standard)
+        for bounds in (None, Box(np.full(6, -0.25), np.full(6, 0.75))):
+            expected = objective.minimize(bounds=bounds).x
+            for x0 in (np.zeros(6, int), [0] * 6):
+                found = objective.minimize(x0, bounds=bounds).x
+                np.testing.assert_array_equal(found, expected)
