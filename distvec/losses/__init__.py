@@ -1,6 +1,9 @@
 """What an objective sums over rows: losses as small values, on NumPy and SciPy arrays of one
 process. Which rows there are, and where the parameters live, is the business of the objectives."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
 from distvec.losses.check import check_loss
 from distvec.losses.counts import Gamma, Poisson, Tweedie
@@ -8,7 +11,6 @@ from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
 from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
-from distvec.losses.objective import Objective
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import (
@@ -23,6 +25,9 @@ from distvec.losses.rows import Rows
 from distvec.losses.softmax import Softmax
 from distvec.losses.user_block_loss import block_loss
 from distvec.losses.user_row_loss import row_loss
+
+if TYPE_CHECKING:
+    from distvec.losses.objective import Objective
 
 __all__ = [
     "Absolute",
@@ -54,3 +59,14 @@ __all__ = [
     "check_loss",
     "row_loss",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Spark's tasks import losses, and have no use for optimizers.
+    if name == "Objective":
+        return import_module("distvec.losses.objective").Objective
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -58,10 +58,31 @@ class Objective(ObjectiveBase):
                 "Logistic(), or your own function with @row_loss"
             )
         ready, self.loss = rows_for(rows, loss, positive_label)
-        self.rows = ready.for_many_products()
+        self.data = ready.for_many_products()
+        """The rows as the loss sees them."""
         self.intercept, self.seed = intercept, seed
         self._share: float | None = None
         self._set_penalty(penalty, standardization=standardization)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.data)
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        return self.data.columns
+
+    @property
+    def dimension(self) -> int:
+        """Rows of the parameters: the number of features, and one more with an intercept."""
+        return self.features + self.intercept
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the row weights; the number of rows if there are none."""
+        return self.data.weight_sum
 
     def minibatches(
         self, batch_size: int, *, shuffle: bool = True, fixed: bool = True, seed: int = 0
@@ -83,41 +104,40 @@ class Objective(ObjectiveBase):
         sampled = object.__new__(SampledObjective)
         sampled.__dict__.update(self.__dict__)
         sampled._batches = Batches.of(
-            self.rows, batch_size, shuffle=shuffle, fixed=fixed, seed=seed
+            self.data, batch_size, shuffle=shuffle, fixed=fixed, seed=seed
         )
         return sampled
 
     def scores(self, x: Any, features: Any = None) -> Floats:
         """What the model ``x`` says of each row, or of each row of other ``features``: margins with
         offsets, ``(rows,)``; of k classes ``(rows, k)``."""
-        rows = self.rows if features is None else self._unlabelled(features)
+        rows = self.data if features is None else self._unlabelled(features)
         return self.loss.scores(rows, self._arrays(x), intercept=self.intercept)
 
     def _unlabelled(self, features: Any) -> Rows:
         matrix = matrix_for(features)
-        if matrix.shape[1] != self.rows.columns:
+        if matrix.shape[1] != self.features:
             raise ValueError(
-                f"features have {matrix.shape[1]} columns, those of the objective "
-                f"{self.rows.columns}"
+                f"features have {matrix.shape[1]} columns, those of the objective {self.features}"
             )
         return Rows(matrix, np.zeros(matrix.shape[0]))
 
     def __repr__(self) -> str:
         return (
-            f"<{type(self).__name__}: {self.loss}, {len(self.rows):,} rows of "
-            f"{self.rows.columns:,} features, penalty={self.penalty}, intercept={self.intercept}>"
+            f"<{type(self).__name__}: {self.loss}, {self.rows:,} rows of "
+            f"{self.features:,} features, penalty={self.penalty}, intercept={self.intercept}>"
         )
 
     # --- what ObjectiveBase asks for --------------------------------------------------------------
 
     def _mean(self, arrays: Arrays) -> tuple[np.float64, Arrays]:
-        found = self.loss.sums(self.rows, arrays, intercept=self.intercept)
+        found = self.loss.sums(self.data, arrays, intercept=self.intercept)
         weight = self._share or found.weight
         return np.float64(found.value) / weight, _as(arrays, found.gradients, weight)
 
     def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
-        found = self.loss.products(self.rows, arrays, directions, intercept=self.intercept)
-        return _as(arrays, found, self._share or self.loss.weight(self.rows))
+        found = self.loss.products(self.data, arrays, directions, intercept=self.intercept)
+        return _as(arrays, found, self._share or self.loss.weight(self.data))
 
     def _zeros(self, parameter: Parameter) -> Values:
         return np.zeros(self._shape(parameter))
@@ -136,7 +156,7 @@ class Objective(ObjectiveBase):
         return mask
 
     def _deviations(self, parameter: Parameter) -> Floats:
-        found = standard_deviations(self.rows)
+        found = standard_deviations(self.data)
         if self.intercept and parameter.takes_intercept:
             found = np.append(found, 1.0)
         return found[:, None] if parameter.row else found
@@ -153,7 +173,7 @@ class Objective(ObjectiveBase):
         return arrays
 
     def _shape(self, parameter: Parameter) -> tuple[int, ...]:
-        return shape_of(parameter, self.rows.columns, intercept=self.intercept)
+        return shape_of(parameter, self.features, intercept=self.intercept)
 
 
 class SampledObjective(Objective):
@@ -175,8 +195,8 @@ class SampledObjective(Objective):
         """The objective on batch k = 0, 1, ..."""
         part = object.__new__(Objective)
         part.__dict__.update(self.__dict__)
-        part.rows = self._batches.at(k)
-        part._share = self.loss.weight(self.rows) / self.batches_per_epoch
+        part.data = self._batches.at(k)
+        part._share = self.loss.weight(self.data) / self.batches_per_epoch
         return part
 
 

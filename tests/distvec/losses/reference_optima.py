@@ -94,9 +94,9 @@ def by_smoothing(rows: Any, penalty: SquaredL2Norm) -> Any:
 
 def in_scaled_variables(objective: Objective, lam: float) -> Any:
     """Of features of very different sizes: the same penalty, of standardized variables."""
-    deviations = standard_deviations(objective.rows)
+    deviations = standard_deviations(objective.data)
     scaled = Objective(
-        (objective.rows.matrix, objective.rows.labels),
+        (objective.data.matrix, objective.data.labels),
         loss=objective.loss,
         penalty=L1Norm(lam / deviations),
         standardization=True,

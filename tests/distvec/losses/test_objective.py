@@ -62,22 +62,22 @@ def test_features_of_any_kind_are_the_same_rows(make):
 def test_large_rows_are_not_copied_and_their_owner_is_not_changed():
     matrix = sp.csr_array(([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
     twice = sp.csr_array((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])))
-    assert Objective((twice, [0.0, 0.0]), loss=Squared()).rows.matrix.nnz == 2
+    assert Objective((twice, [0.0, 0.0]), loss=Squared()).data.matrix.nnz == 2
     assert twice.nnz == 3
     assert np.shares_memory(
-        Objective((matrix, [0.0, 0.0]), loss=Squared()).rows.matrix.data, matrix.data
+        Objective((matrix, [0.0, 0.0]), loss=Squared()).data.matrix.data, matrix.data
     )
     dense, labels = np.ones((2, 2), np.float32), np.zeros(2)
-    rows = Objective((dense, labels), loss=Squared()).rows
+    rows = Objective((dense, labels), loss=Squared()).data
     assert rows.matrix is dense and rows.labels is labels
 
 
 def test_labels_become_those_of_the_loss():
     for labels in ([0, 1, 1], [-1, 1, 1], [False, True, True]):
         objective = Objective((np.eye(3), labels), loss=Logistic())
-        assert objective.rows.labels.tolist() == [-1.0, 1.0, 1.0]
+        assert objective.data.labels.tolist() == [-1.0, 1.0, 1.0]
     named = Objective((np.eye(3), [7, 3, 7]), loss=Logistic(), positive_label=3)
-    assert named.rows.labels.tolist() == [-1.0, 1.0, -1.0]
+    assert named.data.labels.tolist() == [-1.0, 1.0, -1.0]
 
 
 def test_one_class_is_worth_a_warning():
@@ -355,3 +355,9 @@ def _freedom(counts):
 
 def test_deviations_of_one_row_are_0():
     assert standard_deviations(Rows(np.ones((1, 2)), np.zeros(1))).tolist() == [0.0, 0.0]
+
+
+def test_its_sizes_are_those_of_the_objective_over_spark():
+    objective = Objective(data(weights=np.full(60, 2.0)), loss=Huber(), intercept=True)
+    sizes = objective.rows, objective.features, objective.dimension, objective.weight_sum
+    assert sizes == (60, 4, 5, 120.0)

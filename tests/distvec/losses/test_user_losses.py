@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import cloudpickle
 import numpy as np
@@ -12,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from distvec.losses import Huber, Logistic, LossError, Parameter, Rows, block_loss, row_loss
+from distvec.losses import (
+    Huber,
+    Logistic,
+    LossError,
+    Objective,
+    Parameter,
+    Rows,
+    block_loss,
+    row_loss,
+)
 
 
 @row_loss(labels="signs")
@@ -207,3 +218,14 @@ def test_refusals(make, kind, said):
 def sums_with_offsets(loss):
     rows = Rows(np.ones((1, 1)), np.zeros(1), offsets=np.ones(1))
     return loss.sums(rows, (np.zeros(1),), intercept=False)
+
+
+def test_a_loss_that_raises_does_so_where_it_meets_rows():
+    with pytest.raises(LossError, match="rows 0 to 1: KeyError"):
+        Objective((np.eye(2), [1.0, 2.0]), loss=row_loss(raising)).minimize()
+
+
+def test_losses_come_without_optimizers():
+    code = "import sys, distvec.losses as l; print('optim' in sys.modules, l.Objective.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "Objective"]
