@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distvec.losses.deviations import standard_deviations
@@ -29,6 +29,7 @@ def exact(matrix: Floats, weights: Floats) -> list[float]:
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0.0, 1e6]))
+@settings(max_examples=30)
 def test_they_are_what_the_definition_says(seed: int, sparse: bool, shift: float) -> None:
     rng = np.random.default_rng(seed)
     matrix = shift + rng.normal(size=(rng.integers(2, 20), 4))
@@ -44,6 +45,7 @@ def test_they_are_what_the_definition_says(seed: int, sparse: bool, shift: float
 
 @pytest.mark.parametrize("make", [sp.csr_array, np.asarray], ids=["sparse", "dense"])
 @given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
 def test_a_column_of_one_value_has_none_whatever_the_weights(make: Any, seed: int) -> None:
     """Rounding of sums of weights, or of the mean, makes no deviation."""
     rng = np.random.default_rng(seed)
