@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,9 +12,7 @@ import numpy.typing as npt
 from distvec.losses.loss import Arrays, Parameter, PhasedLoss, Sums
 from distvec.losses.row_blocks import weighted
 from distvec.losses.rows import Floats, Rows
-from distvec.losses.scaled_sums import ZERO, Scaled, running, total
-
-_NOTHING = np.concatenate(ZERO)
+from distvec.losses.scaled_sums import Scaled, running, total
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,7 @@ class Cox(PhasedLoss):
     lost sight of then: censored); weights ``c`` and offsets count in each set ``S`` that a row is
     in. Convex and smooth. The objective is the mean over all rows, as in glmnet, not over events.
 
-    There is no intercept, which would cancel out: the parameter does not take one. There are no
-    products with the Hessian.
+    There is no intercept, which would cancel out: the parameter does not take one.
 
     Rows lie by time, ascending, in partitions too, and equal times in one partition. What a
     partition has to know of the others is ``S`` of all later rows, and then ``sum c_i / S_i`` over
@@ -43,49 +40,67 @@ class Cox(PhasedLoss):
         """One vector, without an intercept."""
         return (Parameter(takes_intercept=False),)
 
-    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Over rows that are all there are: two passes over the matrix."""
-        return self.sums_told(rows, arrays, (_NOTHING, _NOTHING), intercept=intercept)
+    @property
+    def has_products(self) -> bool:
+        """There are, at twice the numbers a row."""
+        return True
 
-    def summary(
-        self, phase: int, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+    def prepare(
+        self, rows: Rows, arrays: Arrays, directions: Arrays = (), *, intercept: bool
     ) -> Floats:
+        """The margins, ``(1, rows)``, and in a second row how they change in the direction."""
+        margins = [rows.margins(arrays[0], intercept=False)]
+        plain = replace(rows, offsets=None)
+        margins += [plain.margins(way, intercept=False) for way in directions]
+        return np.stack(margins)
+
+    def summary(self, phase: int, rows: Rows, prepared: Floats, told: Sequence[Floats]) -> Floats:
         """The sum of ``c exp(m)`` over these rows, then of ``c_i / S_i`` over their events."""
         with np.errstate(all="ignore"):
-            risks = _risks(rows, rows.margins(arrays[0], intercept=False))
             if phase == 0:
-                return np.concatenate(total(risks))
-            sets = _sets(risks, _heard(told[0]), _ties(rows.labels))
-            return np.concatenate(total(_hazards(rows, sets, _seen(rows))))
+                return _rows(total(_risks(rows, prepared)))[:, 0]
+            sets = _sets(rows, prepared, told[0], _ties(rows.labels))
+            return _rows(total(_hazards(rows, sets, _seen(rows))))[:, 0]
 
     def merge(self, phase: int, summaries: Sequence[Floats]) -> list[Floats]:
         """For each partition the sum over all later ones; in the second phase over all earlier."""
-        each = Scaled(*np.array(summaries).T)
+        each = _scaled(np.transpose(summaries))
+        nothing = _nothing(len(each.values))
         with np.errstate(all="ignore"):
             if phase == 0:
-                return [*np.transpose(running(each.at(slice(1, None)), backwards=True)), _NOTHING]
-            return [_NOTHING, *np.transpose(running(each.at(slice(-1))))]
+                return [*_rows(running(each.at(slice(1, None)), backwards=True)).T, nothing]
+            return [nothing, *_rows(running(each.at(slice(-1)))).T]
+
+    def alone(self, rows: Rows, prepared: Floats) -> list[Floats]:
+        """Nothing, twice."""
+        return [_nothing(prepared.shape[0])] * 2
 
     def sums_told(
-        self, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+        self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Sums:
         """The slope of a row is ``c exp(m)`` times ``sum c_i / S_i`` over the events until then,
-        and, where its event was seen, minus ``c``."""
-        later, earlier = map(_heard, told)
+        and, where its event was seen, minus ``c``. One pass over the matrix."""
         with np.errstate(all="ignore"):
-            margins = rows.margins(arrays[0], intercept=False)
-            ties, seen = _ties(rows.labels), _seen(rows)
-            sets = _sets(_risks(rows, margins), later, ties)
-            values = np.log(sets.values) + (sets.heights - margins)
+            margins, seen = prepared[0], _seen(rows)
+            sets, hazards = _both(rows, prepared, told, seen)
+            values = np.log(sets.values[0]) + (sets.heights - margins)
             value = float(weighted(np.where(seen, values, 0.0), rows.weights).sum())
-            hazards = running(_hazards(rows, sets, seen), earlier)
-            if ties is not None:
-                hazards = hazards.at(ties.last)
             slopes = np.exp(margins + hazards.heights)
-            slopes *= hazards.values
+            slopes *= hazards.values[0]
             slopes -= seen
             gradient = rows.gradient(weighted(slopes, rows.weights), intercept=False)
         return Sums(value, rows.weight_sum, (gradient,))
+
+    def products_told(
+        self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
+    ) -> Arrays:
+        """How the slopes change, carried back. One pass over the matrix."""
+        with np.errstate(all="ignore"):
+            margins, moved = prepared
+            _, hazards = _both(rows, prepared, told, _seen(rows))
+            changes = hazards.values[0] * moved + hazards.values[1]
+            changes *= np.exp(margins + hazards.heights)
+            return (rows.gradient(weighted(changes, rows.weights), intercept=False),)
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
         """The logarithm of the relative hazard, ``(rows,)``."""
@@ -111,8 +126,18 @@ def _ties(times: Floats) -> _Ties | None:
     return _Ties(np.repeat(starts[:-1], counts), np.repeat(starts[1:] - 1, counts))
 
 
-def _heard(told: Floats) -> Scaled:
-    return Scaled(told[:1], told[1:])
+def _scaled(rows: Floats) -> Scaled:
+    """What ``_rows`` makes of it, as it was."""
+    return Scaled(rows[:-1], rows[-1])
+
+
+def _rows(scaled: Scaled) -> Floats:
+    return np.vstack(scaled)
+
+
+def _nothing(count: int) -> Floats:
+    """The sum of no terms, as a partition is told."""
+    return np.append(np.zeros(count), -np.inf)
 
 
 def _seen(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -121,18 +146,33 @@ def _seen(rows: Rows) -> npt.NDArray[np.bool_]:
     return seen if rows.weights is None else seen & (rows.weights > 0.0)
 
 
-def _risks(rows: Rows, margins: Floats) -> Scaled:
-    """``c exp(m)``; a row of weight 0 is in no set, whatever its margin."""
-    return Scaled(np.ones(len(rows)) if rows.weights is None else rows.weights, margins)
+def _risks(rows: Rows, prepared: Floats) -> Scaled:
+    """``c exp(m)``, and its change; a row of weight 0 is in no set, whatever its margin."""
+    values = np.ones_like(prepared)
+    values[1:] = prepared[1:]
+    return Scaled(weighted(values, rows.weights), prepared[0])
 
 
-def _sets(risks: Scaled, later: Scaled, ties: _Ties | None) -> Scaled:
-    """``S`` of each row: of all whose time is not before its own."""
-    sums = running(risks, later, backwards=True)
+def _sets(rows: Rows, prepared: Floats, later: Floats, ties: _Ties | None) -> Scaled:
+    """``S`` of each row: of all whose time is not before its own; and its change."""
+    sums = running(_risks(rows, prepared), _scaled(later[:, None]), backwards=True)
     return sums if ties is None else sums.at(ties.first)
 
 
 def _hazards(rows: Rows, sets: Scaled, seen: npt.NDArray[np.bool_]) -> Scaled:
-    """``c / S`` of each event."""
-    values = 1.0 / sets.values if rows.weights is None else rows.weights / sets.values
+    """``c / S`` of each event, and its change ``-c S' / S^2``."""
+    values = 1.0 / sets.values[:1] if rows.weights is None else rows.weights / sets.values[:1]
+    if len(sets.values) > 1:
+        values = np.vstack([values, -values[0] * (sets.values[1] / sets.values[0])])
     return Scaled(np.where(seen, values, 0.0), -sets.heights)
+
+
+def _both(
+    rows: Rows, prepared: Floats, told: Sequence[Floats], seen: npt.NDArray[np.bool_]
+) -> tuple[Scaled, Scaled]:
+    """``S`` of each row, and the sum of ``c_i / S_i`` over the events until then."""
+    later, earlier = told
+    ties = _ties(rows.labels)
+    sets = _sets(rows, prepared, later, ties)
+    hazards = running(_hazards(rows, sets, seen), _scaled(earlier[:, None]))
+    return sets, hazards if ties is None else hazards.at(ties.last)

@@ -91,15 +91,21 @@ class PhasedLoss(Loss):
     """A loss that needs to know something of all rows before it can sum over some of them.
 
     In each phase every partition (rows that lie together, in the order of ``order``) tells a small
-    array, and is told another one. What it was told in all phases so far goes along.
+    array, and is told another one. What it was told in all phases so far goes along, and what was
+    ``prepared`` of its rows, once an evaluation where they stay. With directions all this is for
+    products with the Hessian.
     """
 
     phases: ClassVar[int] = 1
 
     @abstractmethod
-    def summary(
-        self, phase: int, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+    def prepare(
+        self, rows: Rows, arrays: Arrays, directions: Arrays = (), *, intercept: bool
     ) -> Floats:
+        """What all phases need of these rows alone, as their margins."""
+
+    @abstractmethod
+    def summary(self, phase: int, rows: Rows, prepared: Floats, told: Sequence[Floats]) -> Floats:
         """What these rows tell: a small vector, always of one length."""
 
     @abstractmethod
@@ -108,17 +114,50 @@ class PhasedLoss(Loss):
 
     @abstractmethod
     def sums_told(
-        self, rows: Rows, arrays: Arrays, told: Sequence[Floats], *, intercept: bool
+        self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Sums:
         """``sums``, given what was told in each phase."""
 
+    def products_told(
+        self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
+    ) -> Arrays:
+        """``products``, given what was told in each phase."""
+        raise NotImplementedError(f"{type(self).__name__} has no products with its Hessian")
+
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Over rows that are all there are."""
+        prepared = self.prepare(rows, arrays, intercept=intercept)
+        return self.sums_told(rows, prepared, self.alone(rows, prepared), intercept=intercept)
+
+    def products(
+        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
+    ) -> Arrays:
+        """The same, of the Hessian times ``directions``."""
+        prepared = self.prepare(rows, arrays, directions, intercept=intercept)
+        return self.products_told(rows, prepared, self.alone(rows, prepared), intercept=intercept)
+
+    def alone(self, rows: Rows, prepared: Floats) -> list[Floats]:
+        """What rows are told that are all there are."""
         told: list[Floats] = []
         for phase in range(self.phases):
-            mine = self.summary(phase, rows, arrays, told, intercept=intercept)
+            mine = self.summary(phase, rows, prepared, told)
             told.append(self.merge(phase, [mine])[0])
-        return self.sums_told(rows, arrays, told, intercept=intercept)
+        return told
+
+
+def check_loss(loss: object) -> None:
+    """TypeError for what is no loss."""
+    if isinstance(loss, Loss):
+        return
+    if isinstance(loss, type):
+        raise TypeError(f"loss is the class {loss.__name__}; call it: {loss.__name__}()")
+    if callable(loss):
+        name = getattr(loss, "__name__", type(loss).__name__)
+        raise TypeError(f"loss is the function {name}; write @row_loss (or @block_loss) above it")
+    raise TypeError(
+        f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as Logistic(), or "
+        "your own function with @row_loss"
+    )
 
 
 def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distvec.losses.batches import Batches
 from distvec.losses.deviations import standard_deviations
 from distvec.losses.given_rows import Given, matrix_for, rows_for
-from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, shape_of
+from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, check_loss, shape_of
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
 from distvec.losses.rows import Floats, Rows
@@ -52,11 +52,7 @@ class Objective(ObjectiveBase):
         positive_label: float | None = None,
         seed: int = 0,
     ) -> None:
-        if not isinstance(loss, Loss):
-            raise TypeError(
-                f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as "
-                "Logistic(), or your own function with @row_loss"
-            )
+        check_loss(loss)
         ready, self.loss = rows_for(rows, loss, positive_label)
         self.data = ready.for_many_products()
         """The rows as the loss sees them."""

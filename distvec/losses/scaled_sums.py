@@ -13,31 +13,33 @@ _SPAN = 200.0
 
 
 class Scaled(NamedTuple):
-    """Numbers ``values * exp(heights)``. No value is negative; where one is 0, so is the number,
-    whatever its height."""
+    """Numbers ``values[0] * exp(heights)``, none negative, and what goes along with them: rows
+    ``values[1:]`` at the same heights. Where ``values[0]`` is 0 all is, whatever the height."""
 
     values: Floats
+    """``(1 or more, n)``"""
     heights: Floats
+    """``(n,)``"""
 
     def at(self, places: slice | np.ndarray) -> Scaled:
         """Some of them."""
-        return Scaled(self.values[places], self.heights[places])
+        return Scaled(self.values[:, places], self.heights[places])
 
     def reversed(self) -> Scaled:
         """Last first."""
         return self.at(slice(None, None, -1))
 
 
-ZERO = Scaled(np.zeros(1), np.full(1, -np.inf))
+ZERO = Scaled(np.zeros((1, 1)), np.full(1, -np.inf))
 
 
 def total(terms: Scaled) -> Scaled:
-    """Their sum, of length 1."""
-    heights = np.where(terms.values == 0.0, -np.inf, terms.heights)
+    """Their sum, ``n = 1``."""
+    heights = np.where(terms.values[0] == 0.0, -np.inf, terms.heights)
     height = heights.max(initial=-np.inf)
     if height == -np.inf:
-        return ZERO
-    return Scaled(np.array([terms.values @ np.exp(heights - height)]), np.array([height]))
+        return Scaled(np.zeros((len(terms.values), 1)), ZERO.heights)
+    return Scaled((terms.values @ np.exp(heights - height))[:, None], np.array([height]))
 
 
 def running(terms: Scaled, before: Scaled = ZERO, *, backwards: bool = False) -> Scaled:
@@ -48,7 +50,7 @@ def running(terms: Scaled, before: Scaled = ZERO, *, backwards: bool = False) ->
     if not terms.heights.size:
         return terms
     low, high = terms.heights.min(), terms.heights.max()
-    if before.values[0] > 0.0:
+    if before.values[0, 0] > 0.0:
         low, high = min(low, before.heights[0]), max(high, before.heights[0])
     if low >= high - _SPAN and high != -np.inf:
         return _running_at(high, terms, before, backwards=backwards)
@@ -59,27 +61,27 @@ def running(terms: Scaled, before: Scaled = ZERO, *, backwards: bool = False) ->
 
 def _running_at(height: float, terms: Scaled, before: Scaled, *, backwards: bool) -> Scaled:
     """All relative to one height. Two passes."""
-    sums = terms.heights - height
-    np.exp(sums, out=sums)
-    sums *= terms.values
-    line = sums[::-1] if backwards else sums
-    line[0] += (before.values * np.exp(before.heights - height))[0]
-    np.cumsum(line, out=line)
-    return Scaled(sums, np.full(sums.size, height))
+    scales = terms.heights - height
+    np.exp(scales, out=scales)
+    sums = terms.values * scales
+    line = sums[:, ::-1] if backwards else sums
+    line[:, :1] += before.values * np.exp(before.heights - height)
+    np.cumsum(line, axis=1, out=line)
+    return Scaled(sums, np.full(scales.size, height))
 
 
 def _running_from(terms: Scaled, before: Scaled) -> Scaled:
     """Relative to the highest so far, and anew where one is higher by 200: some 10 us for each new
     height."""
-    heights = np.where(terms.values == 0.0, -np.inf, terms.heights)
-    tops = np.maximum(np.maximum.accumulate(heights), before.heights)
-    sums = Scaled(np.zeros(tops.size), tops.copy())
+    masked = Scaled(terms.values, np.where(terms.values[0] == 0.0, -np.inf, terms.heights))
+    tops = np.maximum(np.maximum.accumulate(masked.heights), before.heights)
+    sums = Scaled(np.zeros(terms.values.shape), tops.copy())
     start = 0
     while start < tops.size:
         stop = int(np.searchsorted(tops, tops[start] + _SPAN, side="right"))
-        part = Scaled(terms.values[start:stop], heights[start:stop])
+        part = slice(start, stop)
         if tops[start] != -np.inf:
-            found = _running_at(tops[start], part, before, backwards=False)
-            sums.values[start:stop], sums.heights[start:stop] = found
+            found = _running_at(tops[start], masked.at(part), before, backwards=False)
+            sums.values[:, part], sums.heights[part] = found
         before, start = sums.at(slice(stop - 1, stop)), stop
     return sums

@@ -14,20 +14,20 @@ from optim.core.structure import Structure, is_structure
 from optim.core.trees import Tree, arranged, named_leaves
 
 
-def as_start(x0: Any) -> Array:
+def as_start(x0: Any, name: str = "x0") -> Array:
     """`x0` as floating arrays that no caller's later write can change; a structure as a tree."""
     if isinstance(x0, Tree):
         return x0
     if not is_structure(x0):
-        return arrays.as_start(x0)
+        return arrays.as_start(x0, name)
     structure = Structure.of(x0)
     if not structure.names:
-        raise ValueError(f"x0 must hold at least one array, but is {x0!r}")
-    named = zip(structure.names, structure.arrays(x0, "x0"), strict=True)
-    leaves = [arrays.as_start(leaf, f"x0{name}") for name, leaf in named]
+        raise ValueError(f"{name} must hold at least one array, but is {x0!r}")
+    named = zip(structure.names, structure.arrays(x0, name), strict=True)
+    leaves = [arrays.as_start(leaf, name + place) for place, leaf in named]
     libraries = {getattr(namespace(leaf), "__name__", "") for leaf in leaves}
     if len(libraries) > 1:
-        raise TypeError(f"x0 must hold arrays of one library, but has {sorted(libraries)}")
+        raise TypeError(f"{name} must hold arrays of one library, but has {sorted(libraries)}")
     return Tree(structure, tuple(leaves))
 
 

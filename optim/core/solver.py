@@ -67,6 +67,9 @@ class Solver(ABC):
     ) -> Result:
         """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
 
+        x0          an array of any shape; or a dict, tuple or list of arrays, nested or not: then
+                    fun gets the same structure and returns a gradient of it, and x, jac, and the
+                    states are of it. Numbers in lists are one array
         callback    called as callback(state) after each iteration; stops the run by returning
                     True or raising StopIteration
         progress    True for a tqdm bar with value and gradient norm, or a callable(state)

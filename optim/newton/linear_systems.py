@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from optim.core.arrays import Array, fetch, quiet, size, vdot
+from optim.core.boundary import as_start, lifted, like
+from optim.core.structure import is_structure
+from optim.core.trees import arranged
 
 Matvec = Callable[[Array], Array]
 
@@ -70,11 +73,25 @@ def conjugate_gradient(
     max_iterations  None: ten for each element of b
     preconditioner  r -> an estimate of A^-1 r, symmetric and positive definite
 
+    b may be arrays in a dict, tuple or list: `matvec` and `preconditioner` get, and x is, the same.
     No vector is written to. Memory: x, residual, direction and its product. An iteration costs one
     message on lazy arrays, the start one more.
     """
     if not max_norm > 0.0:
         raise ValueError(f"conjugate_gradient(max_norm={max_norm}): give a positive length, or inf")
+    if is_structure(b):
+        whole = as_start(b, "b")
+        solved = conjugate_gradient(
+            lifted(matvec, "matvec(v)"),
+            whole,
+            None if x0 is None else like(x0, whole, "x0"),
+            rtol=rtol,
+            atol=atol,
+            max_norm=max_norm,
+            max_iterations=max_iterations,
+            preconditioner=lifted(preconditioner, "preconditioner(r)"),
+        )
+        return replace(solved, x=arranged(solved.x), residual=arranged(solved.residual))
     limit = 10 * size(b) if max_iterations is None else max_iterations
     with quiet():
         system = _System(matvec, preconditioner, max_norm)

@@ -56,7 +56,8 @@ class LBFGSB(ToleranceSolver):
     """Limited-memory BFGS for smooth objectives within bounds; without bounds, as LBFGS.
 
     bounds      a `Box`, whose bounds are numbers or arrays like x; or as in SciPy: one pair (lower,
-                upper) for each element of x, with None for no bound, or `scipy.optimize.Bounds`
+                upper) for each element of x, with None for no bound, or `scipy.optimize.Bounds`.
+                Of parameters in several arrays each has its own, in a dict, tuple or list like x
     history     pairs kept: 4 * history vectors of memory, as those of the free coordinates are kept
     search      the step-size search, along the path projected on the box
 

@@ -30,7 +30,8 @@ class OWLQN(ToleranceSolver):
     """Orthant-wise limited-memory quasi-Newton: minimises fun(x) + sum(l1 * |x|).
 
     l1          weight of the penalty: a number, or an array like x of weights >= 0. Coordinates of
-                weight 0 are ordinary: neither penalised nor held in an orthant, free to cross zero
+                weight 0 are ordinary: neither penalised nor held in an orthant, free to cross zero.
+                Of parameters in several arrays each may have its own: {"w": 0.1, "V": 0.0}
     history     pairs kept: 2 * history vectors of memory
     search      the step-size search, along the path projected on the orthant
 

@@ -17,7 +17,8 @@ class AdaGrad(StochasticSolver):
     """A step size per coordinate, by the gradients it has seen: minimises fun plus penalty.
 
     l1            weight of sum(|x|): a number, or an array like x of weights >= 0
-    l2            weight of x @ x / 2
+    l2            weight of x @ x / 2. Of parameters in several arrays each may have its weights:
+                  {"w": 0.1, "V": 0.0}
     epsilon       added to the root of the sum of squares
     accumulator   the sum of squares before the first step
 
@@ -29,7 +30,7 @@ class AdaGrad(StochasticSolver):
     """
 
     l1: Any = 0.0
-    l2: float = 0.0
+    l2: Any = 0.0
     epsilon: float = 1e-10
     accumulator: float = 0.0
 

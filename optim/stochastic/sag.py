@@ -37,7 +37,8 @@ class SAG(StochasticSolver):
 
     step_size   a number or a schedule; 1 / (16 L) is safe and 1 / L often works, where L bounds the
                 curvature of every term (for logistic loss max |row|^2 / 4)
-    l2          weight of x @ x / 2, which is added to the objective and not kept in the gradients
+    l2          weight of x @ x / 2, a number or one for each of several arrays; it is added to the
+                objective and not kept in the gradients
 
     The noise dies out, so a constant step size converges linearly where the sum is strongly convex.
     Any other function counts as a sum of one term.
@@ -45,7 +46,7 @@ class SAG(StochasticSolver):
     Vectors kept: one per term, and one. Let terms be batches, rather than single rows.
     """
 
-    l2: float = 0.0
+    l2: Any = 0.0
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -91,5 +92,6 @@ class SAG(StochasticSolver):
             total = total - memory.gradients[i]
         gradients: dict[int, Any] = {**memory.gradients, i: gradient}
         step_size = self.step_size_at(k)
-        x = (1.0 - step_size * self.l2) * x - (step_size / len(gradients)) * total
+        l2 = 0.0 if self.penalty is None else self.penalty.l2
+        x = (1.0 - step_size * l2) * x - (step_size / len(gradients)) * total
         return x, GradientTable(total, gradients, memory.order)

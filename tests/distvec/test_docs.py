@@ -25,12 +25,13 @@ def run(page: str) -> None:
 
 def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("solvers.md")
-    first, shape, at_bound, sparse, noisy, *check = capsys.readouterr().out.splitlines()
+    first, shape, at_bound, sparse, machine, noisy, *check = capsys.readouterr().out.splitlines()
     assert first.startswith("Converged")
     assert shape == "(20, 2)"
     assert float(at_bound) == 0.5
     difference, non_zero = sparse.split()
     assert float(difference) < 1e-5 and non_zero == "10"
+    assert machine.startswith("(20,) (20, 3) 0 of 25 derivatives differ")
     assert 1.0 <= float(noisy) < 1.05
     assert check[0].startswith("0 of ")
 

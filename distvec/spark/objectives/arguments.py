@@ -9,15 +9,6 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns
 
 
-def check_loss(loss: object) -> None:
-    """TypeError for what is no loss."""
-    if not isinstance(loss, Loss):
-        raise TypeError(
-            f"loss is {type(loss).__name__}; give a loss of distvec.losses, such as "
-            "Logistic(), or your own function with @row_loss"
-        )
-
-
 def check_data(data: DataFrame, ps: PSContext) -> None:
     """TypeError or ValueError for what is no DataFrame of the Spark application of ``ps``."""
     if not hasattr(data, "sparkSession"):

@@ -11,8 +11,7 @@ import numpy as np
 from pyspark import TaskContext
 
 from distvec.losses.errors import LossError, raised
-from distvec.losses.loss import Arrays, Loss, PhasedLoss, Sums
-from distvec.losses.rows import Rows
+from distvec.losses.loss import Arrays, Loss, PhasedLoss
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
 from distvec.spark.kept import kept
@@ -170,23 +169,44 @@ class _Task:
 
     def run(self, told: Told) -> tuple[PartitionResult, Arrays]:
         """What is asked, by nobody yet, and the gradients."""
-        loss, rows, intercept = self.work.loss, self.selection.rows, self.work.intercept
-        heard = [np.array(phase) for phase in told]
-        arrays, directions = self._pulled()
+        loss, rows = self.work.loss, self.selection.rows
         try:
+            if isinstance(loss, PhasedLoss):
+                return self._run_phase(loss, [np.array(phase) for phase in told])
+            arrays, directions = self._pulled()
             if self.request.asked == PRODUCTS:
-                products = loss.products(rows, arrays, directions, intercept=intercept)
+                products = loss.products(rows, arrays, directions, intercept=self.work.intercept)
                 return _NOBODY._replace(weight=loss.weight(rows)), products
-            if self.request.asked == SUMMARY:
-                phase = len(heard)
-                summary = _phased(loss).summary(phase, rows, arrays, heard, intercept=intercept)
-                return _NOBODY._replace(summary=summary.tolist()), ()
-            sums = _sums(loss, rows, arrays, heard, intercept)
+            sums = loss.sums(rows, arrays, intercept=self.work.intercept)
         except (LossError, PSError):
             raise
         except Exception as error:
             raise LossError(str(loss), f"its {len(rows):,} rows", raised(error)) from error
         return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
+
+    def _run_phase(
+        self, loss: PhasedLoss, told: Sequence[np.ndarray]
+    ) -> tuple[PartitionResult, Arrays]:
+        rows, intercept = self.selection.rows, self.work.intercept
+        prepared = self._prepared(loss, first=not told)
+        if self.request.asked == SUMMARY:
+            summary = loss.summary(len(told), rows, prepared, told)
+            return _NOBODY._replace(summary=summary.tolist()), ()
+        if self.request.asked == PRODUCTS:
+            products = loss.products_told(rows, prepared, told, intercept=intercept)
+            return _NOBODY._replace(weight=loss.weight(rows)), products
+        sums = loss.sums_told(rows, prepared, told, intercept=intercept)
+        return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
+
+    def _prepared(self, loss: PhasedLoss, *, first: bool) -> Values:
+        """Kept from the first phase on; made anew where that was in another process."""
+        request, selection = self.request, self.selection
+        key = (loss, request.parameters, request.directions, request.coordinates)
+        if first or selection.prepared is None or selection.prepared[0] != key:
+            arrays, directions = self._pulled()
+            made = loss.prepare(selection.rows, arrays, directions, intercept=self.work.intercept)
+            selection.prepared = (key, made)
+        return selection.prepared[1]
 
     def changes(self, gradients: Arrays) -> list[Change]:
         """What to add to the sums of the gradients."""
@@ -217,17 +237,3 @@ class _Task:
             intercept=self.work.intercept and takes,
             kept=self.request.coordinates,
         )
-
-
-def _sums(
-    loss: Loss, rows: Rows, arrays: Arrays, told: Sequence[np.ndarray], intercept: bool
-) -> Sums:
-    if isinstance(loss, PhasedLoss):
-        return loss.sums_told(rows, arrays, told, intercept=intercept)
-    return loss.sums(rows, arrays, intercept=intercept)
-
-
-def _phased(loss: Loss) -> PhasedLoss:
-    if not isinstance(loss, PhasedLoss):
-        raise TypeError(f"{loss} has no phases")
-    return loss

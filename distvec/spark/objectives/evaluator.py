@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -67,7 +67,8 @@ class Evaluator:
             held = _held(self.ps, *arrays, *directions)
             count = len(arrays)
             request = self._request(held[:count], kept, asked=PRODUCTS)
-            return self._found(replace(request, directions=_stored(held[count:])))
+            request = replace(request, directions=_stored(held[count:]))
+            return self._found(self._after_phases(request))
 
         return self.data.until_found(attempt)
 
@@ -79,10 +80,7 @@ class Evaluator:
 
     def _sums(self, held: Sequence[DistArray], kept: DistArray | None, part: Part | None) -> Found:
         """Raises BlockMissing."""
-        request = self._request(held, kept, part=part)
-        if isinstance(self.work.loss, PhasedLoss):
-            request = replace(request, told=self._told(self.work.loss, request))
-        return self._found(request)
+        return self._found(self._after_phases(self._request(held, kept, part=part)))
 
     def _request(
         self,
@@ -95,16 +93,18 @@ class Evaluator:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
         return Evaluation(_stored(held), asked, coordinates=coordinates, part=part)
 
-    def _told(self, loss: PhasedLoss, request: Evaluation) -> Mapping[int, Told]:
-        """What each partition is told, by phase: an evaluation without gradients each."""
-        told: dict[int, Told] = {}
+    def _after_phases(self, request: Evaluation) -> Evaluation:
+        """With what each partition is told, by phase: an evaluation without gradients each."""
+        loss, told = self.work.loss, dict[int, Told]()
+        if not isinstance(loss, PhasedLoss):
+            return request
         for phase in range(loss.phases):
             asked = replace(request, asked=SUMMARY, told=told)
             results, _ = self._run(asked)
             summaries = [np.array(one.summary) for one in results]
             for one, heard in zip(results, loss.merge(phase, summaries), strict=True):
                 told[one.partition] = (*told.get(one.partition, ()), tuple(heard.tolist()))
-        return told
+        return replace(request, told=told)
 
     def _found(self, request: Evaluation) -> Found:
         results, buffers = self._run(request)

@@ -14,14 +14,22 @@ from pyspark.sql import DataFrame
 from distvec import DistArray
 from distvec.array.shaping.joining import concatenate
 from distvec.losses import labels as label_rules
-from distvec.losses.loss import Loss, Parameter, PhasedLoss, as_arrays, as_given, shape_of
+from distvec.losses.loss import (
+    Loss,
+    Parameter,
+    PhasedLoss,
+    as_arrays,
+    as_given,
+    check_loss,
+    shape_of,
+)
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.arguments import check_choice, check_columns, check_data, check_loss
+from distvec.spark.objectives.arguments import check_choice, check_columns, check_data
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.objectives.moments import standard_deviations

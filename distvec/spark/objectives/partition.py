@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from distvec.losses.rows import Ints, Rows
+from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.data.blocks import Block, load, local_columns
 from ps_backend.client import Client, StoredArray
 from ps_backend.program.spaces import Space
@@ -59,6 +60,8 @@ class Selection:
         """Of the features; in a part, the places among those of the whole."""
         self._whole = whole
         self._coordinates: dict[tuple[StoredArray | None, Space, bool], Ints] = {}
+        self.prepared: tuple[Hashable, Floats] | None = None
+        """What a ``PhasedLoss`` made of these rows in its first phase, and of what."""
 
     def coordinates(
         self, client: Client, space: Space, *, intercept: bool, kept: StoredArray | None

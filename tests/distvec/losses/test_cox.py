@@ -15,11 +15,13 @@ from distvec.losses.cox import Cox
 from distvec.losses.rows import Rows
 from distvec.losses.scaled_sums import Scaled, running, total
 from tests.distvec.losses.exact import (
+    assert_products,
     assert_sums,
     exact,
     exp,
     margins,
     mp,
+    parameters,
     problems,
     weights,
 )
@@ -50,20 +52,27 @@ def survivals(draw):
     return rows, arrays
 
 
-def sums_of(partitions, arrays):
+def told_to(partitions, prepared):
     """As over Spark: each partition knows of the others what the phases tell."""
     loss, told = Cox(), [[] for _ in partitions]
     for phase in range(loss.phases):
         summaries = [
-            loss.summary(phase, rows, arrays, heard, intercept=False)
-            for rows, heard in zip(partitions, told, strict=True)
+            loss.summary(phase, *each) for each in zip(partitions, prepared, told, strict=True)
         ]
         for heard, one in zip(told, loss.merge(phase, summaries), strict=True):
             heard.append(one)
-    return [
-        loss.sums_told(rows, arrays, heard, intercept=False)
-        for rows, heard in zip(partitions, told, strict=True)
-    ]
+    return zip(partitions, prepared, told, strict=True)
+
+
+def sums_of(partitions, arrays):
+    prepared = [Cox().prepare(rows, arrays, intercept=False) for rows in partitions]
+    return [Cox().sums_told(*one, intercept=False) for one in told_to(partitions, prepared)]
+
+
+def products_of(partitions, arrays, ways):
+    prepared = [Cox().prepare(rows, arrays, ways, intercept=False) for rows in partitions]
+    told = told_to(partitions, prepared)
+    return [Cox().products_told(*one, intercept=False)[0] for one in told]
 
 
 def split(rows, count):
@@ -93,6 +102,25 @@ def test_partitions_together_are_the_whole(case, count):
     )
 
 
+@settings(deadline=None, max_examples=15)
+@given(st.data())
+def test_products_are_those_of_the_definition(data):
+    rows, arrays = data.draw(survivals())
+    ways = data.draw(parameters(Cox(), rows.columns, intercept=False))
+    assert_products(Cox(), definition(rows), rows, arrays, ways, intercept=False)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_products_of_partitions_together_are_those_of_the_whole(data):
+    rows, arrays = data.draw(survivals())
+    ways = data.draw(parameters(Cox(), rows.columns, intercept=False))
+    (whole,) = Cox().products(rows, arrays, ways, intercept=False)
+    parts = products_of(split(rows, data.draw(st.integers(1, 4))), arrays, ways)
+    scale = 1e-12 * max(1, np.abs(ways[0]).max()) * max(1, np.abs(arrays[0]).max())
+    np.testing.assert_allclose(sum(parts), whole, rtol=1e-11, atol=100 * scale)
+
+
 def many(n, seed, *, ties=1000.0):
     rng = np.random.default_rng(seed)
     return Rows(
@@ -106,7 +134,7 @@ def many(n, seed, *, ties=1000.0):
 
 @pytest.mark.parametrize("ties", [3.0, 1e3, 1e9])
 def test_many_rows(ties):
-    rows, w = many(5000, 0, ties=ties), np.array([0.5, -1.0, 2.0])
+    rows, w = many(1000, 0, ties=ties), np.array([0.5, -1.0, 2.0])
     m = rows.matrix @ w + rows.offsets
     risks = rows.weights * np.exp(m)
     sets = np.array([risks[first:].sum() for first in np.searchsorted(rows.labels, rows.labels)])
@@ -120,12 +148,25 @@ def test_many_rows(ties):
     np.testing.assert_allclose(
         found.gradients[0], rows.matrix.T @ (risks * hazards - seen), rtol=1e-9
     )
-    four = [0, *np.searchsorted(rows.labels, rows.labels[[1200, 2500, 3000]]), 5000]
+    four = [0, *np.searchsorted(rows.labels, rows.labels[[300, 500, 700]]), 1000]
     parts = [rows[start:stop] for start, stop in itertools.pairwise(four)]
     again = sums_of(parts, (w,))
     np.testing.assert_allclose(
         sum(one.gradients[0] for one in again), found.gradients[0], rtol=1e-11
     )
+    way = np.array([1.0, 0.5, -2.0])
+    (product,) = Cox().products(rows, (w,), (way,), intercept=False)
+    moved = rows.matrix @ way
+    sums = [(risks * moved)[first:].sum() for first in np.searchsorted(rows.labels, rows.labels)]
+    bends = np.array(
+        [
+            (seen * sums / sets**2)[:last].sum()
+            for last in np.searchsorted(rows.labels, rows.labels, "right")
+        ]
+    )
+    expected = rows.matrix.T @ (risks * (moved * hazards - bends))
+    np.testing.assert_allclose(product, expected, rtol=1e-9)
+    np.testing.assert_allclose(sum(products_of(parts, (w,), (way,))), product, rtol=1e-11)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e5, 1e9, 1e300])
@@ -176,7 +217,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="must lie by time, ascending: sort them by the label"):
         Cox().sums(rows, (np.zeros(1),), intercept=False)
     assert not Cox().parameters[0].takes_intercept
-    assert not Cox().has_products
+    assert Cox().has_products
     assert pickle.loads(pickle.dumps(Cox())) == Cox()
 
 
@@ -184,16 +225,28 @@ HEIGHTS = st.floats(-2e3, 2e3) | st.just(-np.inf) | st.floats(-1e6, 1e6) | st.ju
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.floats(0.125, 8), HEIGHTS), max_size=8), st.floats(0.125, 8), HEIGHTS)
-def test_running_sums_whatever_the_range(terms, value, height):
-    before = Scaled(np.array([value]), np.array([height]))
-    terms = Scaled(*np.array(terms, float).reshape(-1, 2).T)
-    found = running(terms, before)
-    numbers = [in_full(*one) for one in zip(*map(np.append, before, terms), strict=True)]
-    for mine, right in zip(zip(*found, strict=True), np.add.accumulate(numbers)[1:], strict=True):
-        assert abs(in_full(*mine) - right) <= 1e-14 * right
-        assert not right or 1e-87 < mine[0] < 1e88
-    assert abs(in_full(*(x[0] for x in total(terms))) - sum(numbers[1:])) <= 1e-14 * sum(numbers)
+@given(
+    st.lists(st.tuples(st.floats(0.125, 8), st.floats(-8, 8), HEIGHTS), max_size=8),
+    st.tuples(st.floats(0.125, 8), st.floats(-8, 8), HEIGHTS),
+    st.booleans(),
+)
+def test_running_sums_whatever_the_range(terms, before, backwards):
+    """Of numbers, and of what goes along with them, relative to these."""
+    numbers = np.array([before, *terms], float).T
+    first, rest = Scaled(numbers[:2, :1], numbers[2, :1]), Scaled(numbers[:2, 1:], numbers[2, 1:])
+    found = running(rest, first, backwards=backwards)
+    ordered = [numbers[:, 0], *(numbers[:, :0:-1] if backwards else numbers[:, 1:]).T]
+    places = range(len(terms))[::-1] if backwards else range(len(terms))
+    for count, place in enumerate(places, start=2):
+        for row in range(2):
+            right = sum(in_full(one[row], one[2]) for one in ordered[:count])
+            mine = in_full(found.values[row, place], found.heights[place])
+            size = sum(in_full(max(abs(one[:2])), one[2]) for one in ordered[:count])
+            assert abs(mine - right) <= 1e-14 * size
+        assert not size or 1e-87 < found.values[0, place] < 1e89
+    everything = total(rest)
+    right = sum(in_full(one[0], one[2]) for one in ordered[1:])
+    assert abs(in_full(everything.values[0, 0], everything.heights[0]) - right) <= 1e-14 * right
 
 
 def in_full(value, height):
@@ -202,5 +255,5 @@ def in_full(value, height):
 
 
 def test_what_is_not_a_number_stays_so():
-    found = running(Scaled(np.ones(3), np.array([0.0, np.nan, 1.0])))
-    assert found.values[0] == 1.0 and np.isnan(found.values[1:]).all()
+    found = running(Scaled(np.ones((1, 3)), np.array([0.0, np.nan, 1.0])))
+    assert found.values[0, 0] == 1.0 and np.isnan(found.values[0, 1:]).all()

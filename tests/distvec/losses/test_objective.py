@@ -98,7 +98,7 @@ X = np.eye(2)
             r"given as ndarray; give a pair",
         ),
         (lambda: Objective((X, [1, 2]), loss="logistic"), TypeError, "loss is str; give a loss of"),
-        (lambda: Objective((X, [1, 2]), loss=Logistic), TypeError, "loss is ABCMeta; give a loss"),
+        (lambda: Objective((X, [1, 2]), loss=Logistic), TypeError, "is the class Logistic; call"),
         (lambda: Objective((X, [1, 2]), loss=Logistic()), ValueError, "label is 2; allowed are"),
         (lambda: Objective((X, [1, 2, 3]), loss=Squared()), ValueError, r"\(3,\), but there are 2"),
         (

@@ -19,7 +19,9 @@ from optim import (
     Minibatches,
     TruncatedNewton,
     check_gradient,
+    conjugate_gradient,
     hessian_product,
+    with_l2,
 )
 from optim.core.arrays import fetch, max_norm, namespace, vdot
 from optim.core.boundary import as_start
@@ -319,3 +321,32 @@ def _factorization_machine(x: Any, rows: np.ndarray, labels: np.ndarray) -> Any:
     slopes = -labels * 0.5 * (1.0 - np.tanh(0.5 * margins)) / len(labels)
     products = rows.T @ (slopes[:, None] * sums) - table * ((rows**2).T @ slopes)[:, None]
     return np.logaddexp(0.0, -margins).mean(), {"w": rows.T @ slopes, "V": products}
+
+
+def test_linear_systems() -> None:
+    b = {"w": np.ones(3), "V": np.arange(4.0).reshape(2, 2)}
+    diagonal = {"V": np.full((2, 2), 4.0), "w": np.arange(1.0, 4.0)}
+
+    def matvec(v: Any) -> Any:
+        return {name: diagonal[name] * v[name] for name in diagonal}
+
+    for x0 in (None, b):
+        solved = conjugate_gradient(matvec, b, x0, rtol=1e-12)
+        assert solved.success
+        for name, exact in b.items():
+            np.testing.assert_allclose(solved.x[name], exact / diagonal[name], rtol=1e-10)
+            np.testing.assert_allclose(solved.residual[name], 0.0, atol=1e-10)
+    with pytest.raises(ValueError, match=r"matvec\(v\) must be a dict with the keys 'w', 'V', but"):
+        conjugate_gradient(lambda v: {"w": v["w"]}, b)
+    with pytest.raises(ValueError, match=r"x0\['w'\] has shape \(2,\), but x\['w'\] has \(3,\)"):
+        conjugate_gradient(matvec, b, {"w": np.ones(2), "V": np.ones((2, 2))})
+
+
+def test_a_weight_for_each_array_of_sag() -> None:
+    weights = np.repeat([0.1, 0.5], [4, 8])
+    solver = SAG(step_size=0.05, l2={"w": 0.1, "V": 0.5}, max_iterations=10)
+    found = solver.minimize(cosh_of(TWO), TWO.of(START))
+    own = SGD(step_size=0.05, max_iterations=10)
+    alone = own.minimize(with_l2(ill_conditioned, weights), START)
+    np.testing.assert_allclose(joined(found.x), alone.x, rtol=1e-12)
+    assert found.fun == pytest.approx(alone.fun, rel=1e-12)

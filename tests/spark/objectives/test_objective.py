@@ -58,7 +58,8 @@ def data(spark):
         "event": rng.integers(0, 2, ROWS).astype(float),
         "group": rng.integers(0, 6, ROWS),
     }
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    given = {**columns, "group": np.char.add("query ", columns["group"].astype(str))}
+    values = zip(*(column.tolist() for column in given.values()), strict=True)
     rows = [
         (Vectors.sparse(SIZE, np.flatnonzero(row).tolist(), row[row != 0].tolist()), *along)
         for row, along in zip(x, values, strict=True)
@@ -215,9 +216,20 @@ def test_columns_and_labels_that_do_not_go_with_the_loss(ps, data, options, reas
         Objective(data[0], label="real", ps=ps, **options)
 
 
-def test_what_is_no_loss(ps, data):
-    with pytest.raises(TypeError, match=r"loss is str; give a loss of distvec\.losses"):
-        Objective(data[0], loss="huber", label="real", ps=ps)
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("huber", r"loss is str; give a loss of distvec\.losses"),
+        (losses.Huber, r"loss is the class Huber; call it: Huber\(\)"),
+        (np.square, "loss is the function square; write @row_loss"),
+    ],
+)
+def test_what_is_no_loss(ps, data, given, reason):
+    with pytest.raises(TypeError, match=reason):
+        Objective(data[0], loss=given, label="real", ps=ps)
+
+
+def test_what_are_no_parameters(ps, data):
     with (
         pytest.raises(TypeError, match="the parameters are a dict with"),
         Objective(data[0], loss=two_of, label="real", ps=ps) as objective,
