@@ -6,6 +6,8 @@ carries an adjoint back. They are written with NumPy's functions and operators a
 they are given decides what comes out: arrays, graph nodes of arrays on servers, or dual numbers,
 of which then come second derivatives.
 
+A number or sign that an entry multiplies by stands outermost, where reverse mode takes it off.
+
 Conventions at kinks, as in PyTorch and JAX: 0 for ``abs`` at 0; ``maximum`` and ``minimum`` give
 half to each of two equal arguments. What is constant between jumps (``sign``, ``floor``,
 comparisons) has the derivative 0 everywhere, written as None.
@@ -41,7 +43,7 @@ def _base(t: Any, y: Any, x: Any, power: Any) -> Any:
             return t * 0
         if power == 1:
             return t
-        return t * (power * x if power == 2 else power * x ** (power - 1))
+        return power * (t * x if power == 2 else t * x ** (power - 1))
     return t * np.where(power == 0, 0.0, power * x ** np.where(power == 0, 1.0, power - 1))
 
 
@@ -91,9 +93,9 @@ _SMOOTH: dict[str, Derivatives] = {
     "add": (lambda t, z, x, y: t, lambda t, z, x, y: t),
     "subtract": (lambda t, z, x, y: t, lambda t, z, x, y: -t),
     "multiply": (lambda t, z, x, y: t * y, lambda t, z, x, y: t * x),
-    "divide": (lambda t, z, x, y: t / y, lambda t, z, x, y: -t * z / y),
-    "remainder": (lambda t, z, x, y: t, lambda t, z, x, y: -t * np.floor(x / y)),
-    "fmod": (lambda t, z, x, y: t, lambda t, z, x, y: -t * np.trunc(x / y)),
+    "divide": (lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * z / y)),
+    "remainder": (lambda t, z, x, y: t, lambda t, z, x, y: -(t * np.floor(x / y))),
+    "fmod": (lambda t, z, x, y: t, lambda t, z, x, y: -(t * np.trunc(x / y))),
     "pow": _POWERS,
     "float_power": _POWERS,
     "negative": (lambda t, y, x: -t,),
@@ -102,8 +104,8 @@ _SMOOTH: dict[str, Derivatives] = {
     "abs": (_sign,),
     "fabs": (_sign,),
     "copysign": (lambda t, z, x, y: t * np.sign(x) * np.copysign(1.0, y), None),
-    "square": (lambda t, y, x: t * (2 * x),),
-    "reciprocal": (lambda t, y, x: -t * y * y,),
+    "square": (lambda t, y, x: 2 * (t * x),),
+    "reciprocal": (lambda t, y, x: -(t * y * y),),
     "maximum": (lambda t, z, x, y: _larger(t, x, y), lambda t, z, x, y: _larger(t, y, x)),
     "minimum": (lambda t, z, x, y: _larger(t, y, x), lambda t, z, x, y: _larger(t, x, y)),
     "fmax": (
@@ -118,16 +120,16 @@ _SMOOTH: dict[str, Derivatives] = {
     "ldexp": (lambda t, y, x, n: np.ldexp(t, n), None),
     "modf_fraction": _PLAIN,
     # powers, exponentials and logarithms
-    "sqrt": (lambda t, y, x: t / (2 * y),),
+    "sqrt": (lambda t, y, x: 0.5 * (t / y),),
     "cbrt": (lambda t, y, x: t / (3 * y * y),),
     "hypot": (lambda t, z, x, y: t * (x / z), lambda t, z, x, y: t * (y / z)),
     "exp": (lambda t, y, x: t * y,),
-    "exp2": (lambda t, y, x: t * (y * _LOG_2),),
+    "exp2": (lambda t, y, x: _LOG_2 * (t * y),),
     "expm1": (lambda t, y, x: t * np.exp(x),),
     "log": (lambda t, y, x: t / x,),
     "log1p": (lambda t, y, x: t / (1 + x),),
-    "log2": (lambda t, y, x: t / (x * _LOG_2),),
-    "log10": (lambda t, y, x: t / (x * _LOG_10),),
+    "log2": (lambda t, y, x: 1 / _LOG_2 * (t / x),),
+    "log10": (lambda t, y, x: 1 / _LOG_10 * (t / x),),
     "logaddexp": (
         lambda t, z, x, y: _share(t, x, y),
         lambda t, z, x, y: _share(t, y, x),
@@ -138,14 +140,14 @@ _SMOOTH: dict[str, Derivatives] = {
     ),
     # trigonometric and hyperbolic functions, and angles
     "sin": (lambda t, y, x: t * np.cos(x),),
-    "cos": (lambda t, y, x: -t * np.sin(x),),
+    "cos": (lambda t, y, x: -(t * np.sin(x)),),
     "tan": (lambda t, y, x: t * (1 + y * y),),
     "asin": (lambda t, y, x: t / np.sqrt((1 - x) * (1 + x)),),
-    "acos": (lambda t, y, x: -t / np.sqrt((1 - x) * (1 + x)),),
+    "acos": (lambda t, y, x: -(t / np.sqrt((1 - x) * (1 + x))),),
     "atan": (lambda t, y, x: t / (1 + x * x),),
     "atan2": (
         lambda t, z, y, x: t * x / (x * x + y * y),
-        lambda t, z, y, x: -t * y / (x * x + y * y),
+        lambda t, z, y, x: -(t * y / (x * x + y * y)),
     ),
     "sinh": (lambda t, y, x: t * np.cosh(x),),
     "cosh": (lambda t, y, x: t * np.sinh(x),),
@@ -161,11 +163,11 @@ _SMOOTH: dict[str, Derivatives] = {
     "sigmoid": (lambda t, y, x: t * y * special.expit(-x),),  # 1 - y has no digits for large x
     "logit": (lambda t, y, x: t / (x * (1 - x)),),
     "log_expit": (lambda t, y, x: t * special.expit(-x),),
-    "erf": (lambda t, y, x: t * (_TWO_OVER_ROOT_PI * np.exp(-x * x)),),
-    "erfc": (lambda t, y, x: -t * (_TWO_OVER_ROOT_PI * np.exp(-x * x)),),
+    "erf": (lambda t, y, x: _TWO_OVER_ROOT_PI * (t * np.exp(-x * x)),),
+    "erfc": (lambda t, y, x: -_TWO_OVER_ROOT_PI * (t * np.exp(-x * x)),),
     "erfcx": (lambda t, y, x: t * (2 * x * y - _TWO_OVER_ROOT_PI),),
-    "ndtr": (lambda t, y, x: t * (np.exp(-0.5 * x * x) / _ROOT_2_PI),),
-    "log_ndtr": (lambda t, y, x: t * (_ROOT_2_OVER_PI / special.erfcx(-x / _ROOT_2)),),
+    "ndtr": (lambda t, y, x: 1 / _ROOT_2_PI * (t * np.exp(-0.5 * x * x)),),
+    "log_ndtr": (lambda t, y, x: _ROOT_2_OVER_PI * (t / special.erfcx(-x / _ROOT_2)),),
     "gammaln": (lambda t, y, x: t * special.psi(x),),
     "i0": (lambda t, y, x: t * special.i1(x),),
     "i1": (
@@ -173,9 +175,9 @@ _SMOOTH: dict[str, Derivatives] = {
     ),
     "xlogy": (lambda t, z, x, y: special.xlogy(t, y), lambda t, z, x, y: t * x / y),
     "xlog1py": (lambda t, z, x, y: special.xlog1py(t, y), lambda t, z, x, y: t * x / (1 + y)),
-    "entr": (lambda t, y, x: -t * (1 + np.log(x)),),
+    "entr": (lambda t, y, x: -(t * (1 + np.log(x))),),
     "kl_div": (lambda t, z, x, y: t * np.log(x / y), lambda t, z, x, y: t * (1 - x / y)),
-    "rel_entr": (lambda t, z, x, y: t * (1 + np.log(x / y)), lambda t, z, x, y: -t * (x / y)),
+    "rel_entr": (lambda t, z, x, y: t * (1 + np.log(x / y)), lambda t, z, x, y: -(t * (x / y))),
     "huber": (
         lambda t, z, delta, r: t * np.maximum(np.abs(r) - delta, 0.0),
         lambda t, z, delta, r: t * np.minimum(np.maximum(r, -delta), delta),
