@@ -4,7 +4,8 @@ Over rows, a product reads or writes the vector of columns here and there; where
 the cache, the processor waits. Over columns it does so with the vector of rows, which is cut to the
 cache's size. Measured on a busy machine with 50,000 rows x 50 non-zeros, both products: 22 ms over
 rows and 10 ms over columns, where there are 918,000; where there are 2.2 million 37 ms and 10 ms.
-Cutting the columns into strips took 12 ms and 17 ms.
+Cutting the columns into strips took 12 ms and 17 ms. With tables of ten columns it is 254 ms over
+rows and 111 ms over columns.
 """
 
 from __future__ import annotations
@@ -42,20 +43,21 @@ class ByColumns:
     starts: npt.NDArray[np.int64]
     """``(blocks + 1,)``: where those of a block begin."""
 
-    def times(self, vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``X v``, in the dtype of ``X``."""
-        product = np.empty(self.matrix.shape[0], self.values.dtype)
+    def times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``X v`` of one or more vectors, in the dtype of ``X``."""
+        tail = vectors.shape[1:]
+        product = np.empty((self.matrix.shape[0], *tail), self.values.dtype)
         for part, block in self._blocks:
-            product[part] = block @ vector
+            product[part] = block @ vectors
         return product
 
-    def transposed_times(self, vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``X^T v``, in the dtype of ``X``."""
+    def transposed_times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``X^T v`` of one or more vectors, in the dtype of ``X``."""
         (part, first), *others = self._transposed
-        product = np.asarray(first @ vector[part]).reshape(-1)  # of one column it is a number
+        product = np.asarray(first @ vectors[part])
         for part, block in others:
-            product += block @ vector[part]
-        return product
+            product += block @ vectors[part]
+        return product.reshape(-1, *vectors.shape[1:])  # of one column it is a number
 
     @cached_property
     def _blocks(self) -> list[Block]:

@@ -126,7 +126,7 @@ class Rows:
 
     def _times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``X v`` of one or more vectors."""
-        if (elements := self._elements_for(vectors)) is not None:
+        if (elements := self._elements()) is not None:
             return elements.times(vectors)
         if dense_products.pays(self.matrix, vectors):
             return dense_products.times(self.matrix, vectors)
@@ -134,15 +134,15 @@ class Rows:
 
     def _transposed_times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``X^T v``."""
-        if (elements := self._elements_for(vectors)) is not None:
+        if (elements := self._elements()) is not None:
             return elements.transposed_times(vectors)
         if dense_products.pays(self.matrix, vectors):
             return dense_products.transposed_times(self.matrix, vectors)
         return np.asarray(self.matrix.T @ vectors)
 
-    def _elements_for(self, vectors: npt.NDArray[Any]) -> ByColumns | None:
+    def _elements(self) -> ByColumns | None:
         found = self.by_columns
-        return found if found and found.matrix is self.matrix and vectors.ndim == 1 else None
+        return found if found and found.matrix is self.matrix else None
 
 
 def blocks(count: int) -> Iterator[slice]:

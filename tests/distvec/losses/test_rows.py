@@ -46,17 +46,20 @@ def test_dense_rows_give_what_sparse_ones_do(dtype, count, columns, intercept, s
     columns=st.integers(1, 40),
     block=st.integers(1, 30),
     intercept=st.booleans(),
+    several=st.booleans(),
     seed=st.integers(0, 999),
 )
-def test_elements_by_columns_give_what_rows_do(dtype, count, columns, block, intercept, seed):
-    rng = np.random.default_rng(seed)
+def test_elements_by_columns_give_what_rows_do(
+    dtype, count, columns, block, intercept, several, seed
+):
+    rng, tail = np.random.default_rng(seed), (3,) * several
     matrix = rng.integers(-9, 10, (count, columns)) * (rng.random((count, columns)) < 0.5)
     plain = Rows(sp.csr_array(matrix.astype(dtype)), np.ones(count))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("distvec.losses.by_columns.BLOCK_ROWS", block)
         fast = replace(plain, by_columns=by_columns(plain.matrix, wide=1))
-        weights = rng.integers(-9, 10, columns + intercept).astype(float)
-        slopes = rng.integers(-9, 10, count).astype(float)
+        weights = rng.integers(-9, 10, (columns + intercept, *tail)).astype(float)
+        slopes = rng.integers(-9, 10, (count, *tail)).astype(float)
         for rows, other in ((fast, plain), (fast[1:], plain[1:])):
             found = rows.margins(weights, intercept=intercept)
             expected = other.margins(weights, intercept=intercept)
