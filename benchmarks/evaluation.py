@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import memory_speed, sparse_rows
 from benchmarks.harness import Ratio, Report, Table, Timing, main
+from benchmarks.losses import shelf
 from benchmarks.memory_speed import Work
 from benchmarks.spark import start_spark
-from distvec.spark import LogisticLoss, PSContext
+from distvec.spark import Objective, PSContext
 
 SERVERS = TASKS = 2
 DENSE_COLUMNS = 100
@@ -76,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of this benchmark alone."""
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--loss", default="Logistic", help="one of distvec.losses, of labels 0, 1")
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -91,24 +93,29 @@ def measure(options: argparse.Namespace) -> Report:
                     kind = kind._replace(
                         rows=min(kind.rows, 5000), features=min(kind.features, 20_000)
                     )
-                seconds[name] = timed(spark, ps, kind, repeat)
+                seconds[name] = timed(spark, ps, kind, options.loss, repeat)
     finally:
         spark.stop()
     return report(seconds, options)
 
 
-def timed(spark: SparkSession, ps: PSContext, kind: Kind, repeat: int) -> dict[str, list[float]]:
+def timed(
+    spark: SparkSession, ps: PSContext, kind: Kind, loss: str, repeat: int
+) -> dict[str, list[float]]:
     """Seconds of evaluations and of all that is beside them, in turn."""
     data = kind.data(spark, kind.rows, kind.features)
     seconds: dict[str, list[float]] = {}
-    with LogisticLoss(data, mode="resident", compact=kind.data is sparse_rows.texts) as loss:
-        points = cycle([ps.full(loss.dimension, value).persist() for value in (0.0, 0.1)])
-        work = Work(kind.make, kind.rows, kind.features, loss.dimension)
+    compact = kind.data is sparse_rows.texts
+    with Objective(data, loss=shelf()[loss](), compact=compact, ps=ps) as objective:
+        dimension = len(objective.start())
+        # In turn, as a task pulls no vector again that it has.
+        points = cycle([ps.full(dimension, value).persist() for value in (0.0, 0.1)])
+        work = Work(shelf()[loss](), kind.make, kind.rows, kind.features, dimension)
         with memory_speed.processes(TASKS, work) as beside:
             for number in range(1 + repeat):
-                loss(next(points))  # the tasks may have ended, idle
+                objective(next(points))  # the tasks may have ended, idle
                 began = time.perf_counter()
-                loss(next(points))
+                objective(next(points))
                 times = {"evaluation": time.perf_counter() - began} | beside()
                 if number:  # the first warms up
                     for name, time_ in times.items():
@@ -129,7 +136,7 @@ def report(seconds: Mapping[str, dict[str, list[float]]], options: argparse.Name
     }
     lines["at memory speed, in all"] = [floor * 1e3 for floor in floors.values()]
     return Report(
-        f"value and gradient of the logistic loss by {TASKS} tasks, on {SERVERS} servers",
+        f"value and gradient, {options.loss}, by {TASKS} tasks, on {SERVERS} servers",
         [Timing(f"{kind}: evaluation", times["evaluation"]) for kind, times in seconds.items()],
         [
             Ratio(f"{kind}: evaluation over memory speed", found[kind] / floors[kind], "1.5")

@@ -15,8 +15,9 @@ from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import DataFrame
 
 from benchmarks.sparse_rows import matrix_of
-from distvec.spark import LogisticLoss, PSContext
-from optim import LBFGS, State
+from distvec.losses import Logistic
+from distvec.spark import Objective, PSContext
+from optim import ElasticNet, State
 
 PENALTY = 1e-4
 LEVELS = (1e-2, 1e-4, 1e-6)
@@ -59,6 +60,8 @@ class Problem:
 
     data: DataFrame
     ps: PSContext
+    standardization: bool
+    """Is the penalty that of features divided by their standard deviations?"""
     dtype: str
     compact: bool
     most: int
@@ -66,38 +69,48 @@ class Problem:
 
 
 def optimum_of(problem: Problem) -> Optimum:
-    """By L-BFGS until the gradient proves it: ``f(x) - min f <= |g|^2 / (2 penalty)``.
+    """By L-BFGS until the gradient proves it: ``f(x) - min f <= |g|^2 / (2 penalty)``, in the
+    variables that are penalised, which are those of the solver.
 
     Features that no row has are 0 at the optimum, so leaving them out changes nothing.
     """
-    with loss_of(problem) as loss:
-        solver = LBFGS(**_UNENDING)
-        start = problem.ps.zeros(loss.dimension, problem.dtype)
-        result = solver.minimize(loss, start, callback=_is_optimum)
-        within = _off(result.fun, result.jac)
+    with objective_of(problem) as objective:
+        dimension, within = len(objective.start()), np.inf
+
+        def is_there(state: State) -> bool:
+            nonlocal within
+            square = dimension * state.gradient_norm**2  # at most: it is the largest element
+            within = square / (2.0 * PENALTY) / state.value
+            return within <= _OPTIMUM_WITHIN
+
+        result = objective.minimize(callback=is_there, **_UNENDING)
         if within > _OPTIMUM_WITHIN:
             raise RuntimeError(f"no optimum to {_OPTIMUM_WITHIN:g}: {within:g}, {result.message}")
         return Optimum(float(result.fun), within)
 
 
-def _is_optimum(state: State) -> bool:
-    return _off(state.value, state.gradient) <= _OPTIMUM_WITHIN
-
-
-def _off(value: float, gradient: Any) -> float:
-    """How far above the optimum a value is at most, relative to itself."""
-    return float(gradient @ gradient) / (2.0 * PENALTY) / float(value)
-
-
-def loss_of(problem: Problem) -> LogisticLoss:
-    """Our objective."""
-    options: dict[str, Any] = {"dtype": problem.dtype, "compact": problem.compact}
-    return LogisticLoss(problem.data, l2=PENALTY, mode="resident", ps=problem.ps, **options)
+def objective_of(problem: Problem) -> Objective:
+    """Ours."""
+    return Objective(
+        problem.data,
+        loss=Logistic(),
+        penalty=ElasticNet(l1=0.0, l2=PENALTY),
+        standardization=problem.standardization,
+        dtype=problem.dtype,
+        compact=problem.compact,
+        ps=problem.ps,
+    )
 
 
 def above(value: float, optimum: Optimum) -> float:
     """The relative distance."""
     return (value - optimum.value) / optimum.value
+
+
+def check_not_below(value: float, optimum: Optimum) -> None:
+    """RuntimeError if ``value`` shows that the optimum is none."""
+    if above(value, optimum) < -_OPTIMUM_WITHIN:
+        raise RuntimeError(f"{value!r} is less than the optimum, {optimum}")
 
 
 def first_within(values: Sequence[float], optimum: Optimum, level: float) -> int | None:
@@ -106,29 +119,29 @@ def first_within(values: Sequence[float], optimum: Optimum, level: float) -> int
     return near.index(True) if True in near else None
 
 
-def fit_mllib(data: DataFrame, iterations: int) -> tuple[float, Any]:
+def fit_mllib(problem: Problem, iterations: int) -> tuple[float, Any]:
     """Seconds and model of a fit with so many iterations, which nothing else ends."""
     began = time.perf_counter()
     model = LogisticRegression(
         maxIter=iterations,
         regParam=PENALTY,
         elasticNetParam=0.0,
-        standardization=False,
+        standardization=problem.standardization,
         fitIntercept=False,
         tol=0.0,
-    ).fit(data)
+    ).fit(problem.data)
     return time.perf_counter() - began, model
 
 
-def time_mllib(data: DataFrame, needed: dict[float, int | None], into: Seconds) -> None:
+def time_mllib(problem: Problem, needed: dict[float, int | None], into: Seconds) -> None:
     """A fit for each level; and two from whose difference an iteration follows."""
-    times = {count: fit_mllib(data, count)[0] for count in (0, 1, 1 + STEADY)}
+    times = {count: fit_mllib(problem, count)[0] for count in (0, 1, 1 + STEADY)}
     into.reading.append(times[0])
     into.iteration.append((times[1 + STEADY] - times[1]) / STEADY)
     for level, count in needed.items():
         if count is not None:
             if count not in times:
-                times[count] = fit_mllib(data, count)[0]
+                times[count] = fit_mllib(problem, count)[0]
             into.levels[level].append(times[count])
 
 
@@ -140,19 +153,16 @@ def time_ours(
     To each level's time is added what making the result over all features takes.
     """
     began = time.perf_counter()
-    with loss_of(problem) as loss:
-        start = problem.ps.zeros(loss.dimension, problem.dtype)
+    with objective_of(problem) as objective:
         read = time.perf_counter() - began
         last = optimum.value * (1.0 + min(LEVELS))
-        result = LBFGS(**_UNENDING).minimize(
-            loss, start, callback=lambda state: bool(state.value <= last)
-        )
+        result = objective.minimize(callback=lambda state: state.value <= last, **_UNENDING)
         found = time.perf_counter()
-        weights = loss.expand(result.x).persist()
+        weights = objective.expand(result.x).persist()
         expanding = time.perf_counter() - found
         values = [record.value for record in result.history]
         if check:
-            check_same("our", problem.data, values[-1], weights.numpy())
+            check_same("our", problem, values[-1], weights.numpy())
         iterations = {}
         for level, seconds in into.levels.items():
             number = first_within(values, optimum, level)
@@ -161,21 +171,25 @@ def time_ours(
             iterations[level] = number
             seconds.append(read + result.history[number].seconds + expanding)
         into.reading.append(read + result.history[0].seconds + expanding)
-        steady = LBFGS(**(_UNENDING | {"max_iterations": 1 + STEADY})).minimize(loss, start)
+        steady = objective.minimize(**(_UNENDING | {"max_iterations": 1 + STEADY}))
         times = [record.seconds for record in steady.history]
         into.iteration.append((times[-1] - times[1]) / (len(times) - 2))
         return iterations
 
 
-def check_same(whose: str, data: DataFrame, value: float, weights: np.ndarray) -> None:
-    """RuntimeError if the objective at ``weights`` is not ``value``."""
-    neutral = objective(data, weights)
+def check_same(whose: str, problem: Problem, value: float, weights: np.ndarray) -> None:
+    """RuntimeError if the objective at ``weights`` is not ``value``, by NumPy: neither one's
+    code."""
+    penalised = weights
+    if problem.standardization:
+        penalised = weights * deviations(problem.data, weights.size)
+    neutral = mean_loss(problem.data, weights) + 0.5 * PENALTY * float(penalised @ penalised)
     if abs(value - neutral) > _SAME_OBJECTIVE * neutral:
         raise RuntimeError(f"{whose} objective is {value!r}, by NumPy it is {neutral!r}")
 
 
-def objective(data: DataFrame, weights: npt.NDArray[np.float64]) -> float:
-    """The mean logistic loss and its penalty, by NumPy in Spark tasks: neither one's code."""
+def mean_loss(data: DataFrame, weights: npt.NDArray[np.float64]) -> float:
+    """The mean logistic loss, in Spark tasks."""
     shipped = data.sparkSession.sparkContext.broadcast(weights)
 
     def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -188,5 +202,23 @@ def objective(data: DataFrame, weights: npt.NDArray[np.float64]) -> float:
 
     parts = data.mapInArrow(sums, "total double, count long").collect()
     shipped.destroy()
-    loss = sum(part["total"] for part in parts) / sum(part["count"] for part in parts)
-    return float(loss + 0.5 * PENALTY * (weights @ weights))
+    return float(sum(part["total"] for part in parts) / sum(part["count"] for part in parts))
+
+
+def deviations(data: DataFrame, features: int) -> npt.NDArray[np.float64]:
+    """The standard deviation of each feature in a sample, as MLlib has it."""
+
+    def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        total, count = np.zeros((2, features)), 0
+        for batch in batches:
+            labels, rows = matrix_of(batch)
+            for power in (1, 2):
+                powers = rows.data**power
+                total[power - 1] += np.bincount(rows.indices, powers, minlength=features)
+            count += labels.size
+        yield pa.RecordBatch.from_pydict({"sums": [total.tobytes()], "count": [count]})
+
+    parts = data.mapInArrow(sums, "sums binary, count long").collect()
+    count = sum(part["count"] for part in parts)
+    total, squares = np.sum([np.frombuffer(part["sums"]).reshape(2, -1) for part in parts], axis=0)
+    return np.sqrt((squares - total * total / count) / (count - 1))

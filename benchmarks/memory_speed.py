@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from distvec.losses import Logistic, Rows
+from distvec.losses import Loss, Rows
 
 READ, PULL, PUSH, SUM = "rows read twice", "vectors pulled", "vectors pushed", "vectors added"
 FLOOR = (READ, PULL, PUSH, SUM)
@@ -32,6 +32,7 @@ _BATCH = 2500
 class Work:
     """So many rows, shared out evenly among processes; vectors of ``dimension``."""
 
+    loss: Loss
     make: Make
     rows: int
     features: int
@@ -77,16 +78,16 @@ def _serve(pipe: Connection, barrier: Barrier, work: Work, number: int, count: i
         pipe.send(True)
         with threadpool_limits(1, user_api="blas"):
             while pipe.recv():
-                pipe.send(_seconds(barrier, rows, work.dimension, memory, count))
+                pipe.send(_seconds(barrier, rows, work, memory, count))
     finally:
         memory.close()
         memory.unlink()
 
 
 def _seconds(
-    barrier: Barrier, rows: Rows, dimension: int, memory: SharedMemory, count: int
+    barrier: Barrier, rows: Rows, work: Work, memory: SharedMemory, count: int
 ) -> dict[str, float]:
-    matrix = rows.matrix
+    matrix, dimension = rows.matrix, work.dimension
     arrays = [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices]
     read = np.ones(sum(array.nbytes for array in arrays) // 8)
     shared = np.ndarray((dimension,), buffer=memory.buf)
@@ -98,7 +99,7 @@ def _seconds(
         PULL: lambda: np.copyto(own, shared),
         PUSH: lambda: np.copyto(shared, own),
         SUM: lambda: [np.add(own[share], shared[share], out=own[share]) for _ in range(count - 1)],
-        ALONE: lambda: Logistic().sums(rows, (weights,), intercept=False),
+        ALONE: lambda: work.loss.sums(rows, (weights,), intercept=False),
     }
     times = {}
     for name, step in steps.items():
