@@ -93,8 +93,10 @@ class ObjectiveBase(ABC):
         """The mean loss and the smooth part of the penalty, and their gradient, in the form of
         ``x``. The penalty adds operators, and no message."""
         arrays = self._arrays(x)
+        # Held while the mean is evaluated: what computes lazy ``x`` then computes this along.
+        smooth = self._quadratic_value(arrays)
         value, gradients = self._mean(self._used(arrays))
-        return self._with_quadratic(arrays, value, self._used(gradients))
+        return value + smooth, self._given(self._with_slopes(arrays, self._used(gradients)))
 
     def hessp(self, x: Any, v: Any) -> Any:
         """The Hessian of what a call gives at ``x``, times ``v``; NotImplementedError for losses
@@ -114,9 +116,9 @@ class ObjectiveBase(ABC):
 
     def penalty_value(self, x: Any) -> Scalar:
         """All of the penalty at ``x``."""
-        pairs = list(zip(self._terms, self._scaled(self._arrays(x)), strict=True))
-        smooth = (found[0] for term, y in pairs if (found := term.quadratic(y)) is not None)
-        return sum(smooth) + sum(term.kinked_value(y) for term, y in pairs)
+        arrays = self._arrays(x)
+        pairs = zip(self._terms, self._scaled(arrays), strict=True)
+        return self._quadratic_value(arrays) + sum(term.kinked_value(y) for term, y in pairs)
 
     def total(self, x: Any) -> Scalar:
         """What is minimised: the mean loss and all of the penalty, at ``x``."""
@@ -181,16 +183,17 @@ class ObjectiveBase(ABC):
         """What is penalised."""
         return arrays if self._scales is None else self._scales.scaled(arrays)
 
-    def _with_quadratic(
-        self, arrays: Arrays, value: Scalar, gradients: Arrays
-    ) -> tuple[Scalar, Any]:
-        """Value and gradients with those of the smooth part of the penalty at ``arrays``."""
-        slopes: list[Array | None] = []
-        for term, y in zip(self._terms, self._scaled(arrays), strict=True):
-            smooth = term.quadratic(y)
-            slopes.append(None if smooth is None else smooth[1])
-            value = value if smooth is None else value + smooth[0]
-        return value, self._given(self._sums(gradients, slopes))
+    def _quadratic_value(self, arrays: Arrays) -> Scalar:
+        """Of the smooth part of the penalty; 0 if it has none."""
+        pairs = zip(self._terms, self._scaled(arrays), strict=True)
+        return sum(found[0] for term, y in pairs if (found := term.quadratic(y)) is not None)
+
+    def _with_slopes(self, arrays: Arrays, gradients: Arrays) -> list[Array]:
+        """``gradients`` with those of the smooth part of the penalty at ``arrays``."""
+        found = [
+            term.quadratic(y) for term, y in zip(self._terms, self._scaled(arrays), strict=True)
+        ]
+        return self._sums(gradients, [None if one is None else one[1] for one in found])
 
     def _sums(self, arrays: Arrays, by_scaled: Sequence[Array | None]) -> list[Array]:
         """``arrays`` and gradients by what is penalised, of which some are 0."""

@@ -16,7 +16,7 @@ from optim.core.watch import Watch
 from optim.proximal.operators import ElasticNet
 from optim.quasi_newton.l1 import L1
 from optim.stochastic.batches import Batches
-from optim.stochastic.minibatches import Evaluation
+from optim.stochastic.minibatches import Evaluation, is_eager
 from optim.stochastic.schedules import Constant, Schedule
 
 Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the order of its slots
@@ -54,8 +54,13 @@ class StochasticSolver(Solver):
     `average=True` it is the mean iterate in all cases, evaluated once more; with batches, unless
     that is worse than the start.
 
+    The `gradient_norm` of a state is, with batches, that of the whole objective at the last look,
+    or of the first batch: nothing is decided by that of a batch.
+
     A step costs one message on lazy arrays, and one evaluation; where it ends an epoch, one more
     evaluation in the same message. The start is a message, and so is what the end evaluates.
+    Batches that are eager send messages of their own; a step adds one, that makes x, and with
+    `average` one more.
     """
 
     step_size: float | Schedule = 0.1
@@ -184,19 +189,29 @@ class StochasticSolver(Solver):
     def _look(
         self, problem: Problem, k: int, x: Array, memory: StochasticMemory, *others: Scalar
     ) -> tuple[Point, StochasticMemory, tuple[float, ...]]:
-        """What iteration k sees at `x`, read in one message with `others`."""
+        """What iteration k sees at `x`, read in one message with `others`.
+
+        Where an evaluation is eager, what depends on `x` alone comes along as that computes `x`; a
+        batch's gradient waits for the next step, and nothing is read of it.
+        """
         with quiet():
+            penalties = [] if self.penalty is None else [self.penalty.value(x)]
             seen, full, vectors = self._evaluated(problem, k, x, memory.vectors)
             views = [seen] if full is None or full is seen else [seen, full]
-            scalars = [number for view in views for number in self._scalars(x, *view)]
+            values = [sum(penalties, value) for value, _ in views]
+            looked = views[-1:] if full or k == 0 else []
+            norms = [max_norm(self._total_gradient(x, gradient)) for _, gradient in looked]
+            gradients = [] if is_eager(problem.fun) else [gradient for _, gradient in views]
             mean = () if memory.mean is None else (memory.mean,)
-            also = (x, *(gradient for _, gradient in views), *self.fresh(vectors), *mean)
-            numbers = fetch(*scalars, *others, also=also)
-        count = len(scalars)
-        read = zip(views, numbers[:count:2], numbers[1:count:2], strict=True)
-        points = [Point(x, value, gradient, norm) for (_, gradient), value, norm in read]
-        watch = memory.watch.seen(points[-1], k, self.value_tolerance) if full else memory.watch
-        return points[0], StochasticMemory(vectors, memory.mean, watch), numbers[count:]
+            also = (x, *gradients, *self.fresh(vectors), *mean)
+            numbers = fetch(*values, *norms, *others, also=also)
+        read, numbers = numbers[: len(values)], numbers[len(values) :]
+        norm = numbers[0] if looked else memory.watch.gradient_norm
+        points = [Point(x, value, view[1], norm) for view, value in zip(views, read, strict=True)]
+        watch = replace(memory.watch, gradient_norm=norm)
+        if full:
+            watch = watch.seen(points[-1], k, self.value_tolerance)
+        return points[0], StochasticMemory(vectors, memory.mean, watch), numbers[len(norms) :]
 
     def _evaluated(
         self, problem: Problem, k: int, x: Array, vectors: Any
@@ -220,14 +235,11 @@ class StochasticSolver(Solver):
         """The whole objective at `x`, in one message."""
         with quiet():
             value, gradient = problem(x)
-            number, norm = fetch(*self._scalars(x, value, gradient), also=(x, gradient))
-        return Point(x, number, gradient, norm)
-
-    def _scalars(self, x: Array, value: Scalar, gradient: Array) -> tuple[Scalar, Scalar]:
-        """The value with the penalty, and the max norm of its gradient."""
-        if self.penalty is not None:
-            value = value + self.penalty.value(x)
-        return value, max_norm(self._total_gradient(x, gradient))
+            if self.penalty is not None:
+                value = value + self.penalty.value(x)
+            norm = max_norm(self._total_gradient(x, gradient))
+            number, size = fetch(value, norm, also=(x, gradient))
+        return Point(x, number, gradient, size)
 
     def _total_gradient(self, x: Array, gradient: Array) -> Array:
         """With the penalty's: of all subgradients the one of least norm."""

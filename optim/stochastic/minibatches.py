@@ -40,6 +40,14 @@ def is_sampled(objective: Any) -> TypeGuard[Sampled]:
     return hasattr(objective, "batch") and hasattr(objective, "batches_per_epoch")
 
 
+def is_eager(objective: Any) -> bool:
+    """Whether a call of `objective` computes what it returns, by its attribute `eager`.
+
+    Others may return lazy arrays of which nothing is computed yet.
+    """
+    return bool(getattr(objective, "eager", False))
+
+
 @dataclass(frozen=True)
 class Order:
     """0 .. count - 1, again and again, in a new random order each time or always in the same.

@@ -330,6 +330,9 @@ class Objective(ObjectiveBase):
 class SampledObjective(Objective):
     """What ``minibatches`` makes: the whole objective, and batches of it."""
 
+    eager = True
+    """A call evaluates: solvers need not ask for a gradient that their next step makes use of."""
+
     _order: Order
     _batch_share: float
     """Of the weights, what is divided by in a batch."""
