@@ -14,7 +14,7 @@ from distvec.losses.binary import Logistic
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.one_margin import RowLoss, total
 from distvec.losses.row_blocks import evaluate
-from distvec.losses.rows import Floats, Matrix, Rows
+from distvec.losses.rows import Floats, Matrix, Rows, blocks
 
 _Values: TypeAlias = npt.NDArray[Any]
 
@@ -92,7 +92,7 @@ class FactorizationMachine(Loss):
                 all_slopes[part] = slopes
             projected *= all_slopes[:, None]
             pairs = plain.gradient(projected, intercept=False)
-            pairs -= _squares_gradient(plain, all_slopes)[:, None] * table
+            _take(pairs, _squares_gradient(plain, all_slopes), table)
             gradient = plain.gradient(all_slopes, intercept=intercept)
         return Sums(total(values), rows.weight_sum, (gradient, pairs))
 
@@ -119,8 +119,8 @@ class FactorizationMachine(Loss):
             projected *= changes[:, None]
             projected += all_slopes[:, None] * moved
             pairs = plain.gradient(projected, intercept=False)
-            pairs -= _squares_gradient(plain, changes)[:, None] * table
-            pairs -= _squares_gradient(plain, all_slopes)[:, None] * way
+            _take(pairs, _squares_gradient(plain, changes), table)
+            _take(pairs, _squares_gradient(plain, all_slopes), way)
             return plain.gradient(changes, intercept=intercept), pairs
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
@@ -146,6 +146,12 @@ def _dots(left: _Values, right: _Values) -> _Values:
     """Row by row."""
     found: _Values = np.einsum("ij,ij->i", left, right)
     return found
+
+
+def _take(table: _Values, factors: _Values, other: _Values) -> None:
+    """``table -= factors * other``, row by row, in blocks that stay in the cache."""
+    for part in blocks(len(table)):
+        table[part] -= factors[part, None] * other[part]
 
 
 def _squares_margins(rows: Rows, vector: _Values) -> Floats:

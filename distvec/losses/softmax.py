@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -64,30 +64,43 @@ class Softmax(Loss):
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Two passes over the matrix, and over ``(rows, K)`` margins by blocks of rows."""
         values: list[float] = []
-        gradient = np.zeros_like(arrays[0], dtype=rows.matrix.dtype)
-        with np.errstate(all="ignore"):
-            for piece in self._pieces(rows):
-                slopes = piece.margins(arrays[0], intercept=intercept)
-                classes = _checked(piece.labels, self._count)
-                for part in blocks(len(piece)):
-                    weights = weights_of(piece, part)
-                    values.append(_to_slopes(slopes[part], classes[part], weights))
-                gradient += piece.gradient(slopes, intercept=intercept)
+
+        def slopes_of(piece: Rows) -> Floats:
+            slopes = piece.margins(arrays[0], intercept=intercept)
+            classes = _checked(piece.labels, self._count)
+            for part in blocks(len(piece)):
+                weights = weights_of(piece, part)
+                values.append(_to_slopes(slopes[part], classes[part], weights))
+            return slopes
+
+        gradient = self._gradient(rows, slopes_of, intercept=intercept)
         return Sums(total(values), rows.weight_sum, (gradient,))
 
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
         """``X^T (c P (D - sum_k P D))`` with probabilities ``P`` and ``D = X V``: three passes."""
-        product = np.zeros_like(arrays[0], dtype=rows.matrix.dtype)
+
+        def changes_of(piece: Rows) -> Floats:
+            margins = piece.margins(arrays[0], intercept=intercept)
+            changes = replace(piece, offsets=None).margins(directions[0], intercept=intercept)
+            for part in blocks(len(piece)):
+                _to_changes(margins[part], changes[part], weights_of(piece, part))
+            return changes
+
+        return (self._gradient(rows, changes_of, intercept=intercept),)
+
+    def _gradient(
+        self, rows: Rows, slopes_of: Callable[[Rows], Floats], *, intercept: bool
+    ) -> npt.NDArray[Any]:
+        """``X^T S``, piece by piece."""
+        pieces = self._pieces(rows)
         with np.errstate(all="ignore"):
-            for piece in self._pieces(rows):
-                margins = piece.margins(arrays[0], intercept=intercept)
-                changes = replace(piece, offsets=None).margins(directions[0], intercept=intercept)
-                for part in blocks(len(piece)):
-                    _to_changes(margins[part], changes[part], weights_of(piece, part))
-                product += piece.gradient(changes, intercept=intercept)
-        return (product,)
+            piece = next(pieces)
+            gradient = piece.gradient(slopes_of(piece), intercept=intercept)
+            for piece in pieces:
+                gradient += piece.gradient(slopes_of(piece), intercept=intercept)
+        return gradient
 
     @property
     def _count(self) -> int:
@@ -99,12 +112,10 @@ class Softmax(Loss):
         return self.classes
 
     def _pieces(self, rows: Rows) -> Iterator[Rows]:
+        """One at least."""
         size = max(_LARGEST_PIECE // self._count, 1)
-        if len(rows) <= size:
-            yield rows
-            return
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size]
+        for start in range(0, max(len(rows), 1), size):
+            yield rows if len(rows) <= size else rows[start : start + size]
 
 
 def _to_slopes(margins: Floats, classes: _Places, weights: Floats | None) -> float:

@@ -76,6 +76,8 @@ class BuildRequest:
     """Of the feature values that are kept."""
     order: str = ""
     """How rows lie together: "" in no order, "group" by groups, "time" by labels, ascending."""
+    compact: bool = False
+    """Whether it is asked later which features occur."""
 
 
 def _offsets(column: pa.Array) -> Floats:
@@ -106,6 +108,10 @@ _READERS: dict[str, Callable[[pa.Array], npt.NDArray[Any]]] = {
 _DENSE_FROM = 0.5
 """Where so much of the matrix is not zero, all of it is kept: products are BLAS's then, and CSR
 would take more memory."""
+
+_ALL_FROM = 0.75
+"""Of all features: where so many occur, a partition has a column for each. Of a table with many
+columns a third more goes over the wire then, at most."""
 
 
 class Collector:
@@ -163,14 +169,17 @@ class Collector:
                 raise BadRow(row, reason)
             self.seen.add(value)
 
-    def block(self, dtype: str = "float64") -> Block:
+    def block(self, dtype: str = "float64", *, compact: bool = True) -> Block:
         """All rows over the coordinates they touch; ``dtype`` of the matrix's values.
+
+        Unless ``compact`` it is over all where they touch most: arrays are then pulled and pushed
+        as they are, and nothing has to be picked out.
 
         The rows are in the order of their digests: Spark may give them in another one when it
         computes the partition again, and sums are to have the same bits. Where they have to lie
         together, their digests say the order among equals.
         """
-        columns, matrix = self._matrix(dtype)
+        columns, matrix = self._matrix(dtype, compact)
         labels = np.concatenate(self.labels)
         along = {name: np.concatenate(parts) for name, parts in self.along.items()}
         keys: list[npt.NDArray[Any]] = [np.concatenate(self.digests)]  # the last one counts first
@@ -181,12 +190,15 @@ class Collector:
         rows = Rows(matrix[order], labels[order], **ordered)
         return Block(columns, rows.for_many_products())
 
-    def _matrix(self, dtype: str) -> tuple[Ints, Matrix]:
-        """The coordinates that occur, and the rows over them."""
+    def _matrix(self, dtype: str, compact: bool) -> tuple[Ints, Matrix]:
+        """The coordinates, and the rows over them."""
         lengths = np.concatenate([rows.lengths for rows in self.batches])
         indices = np.concatenate([rows.indices for rows in self.batches])
         values = np.concatenate([rows.values for rows in self.batches], dtype=dtype)
-        columns, local = local_columns(indices, self.batches[0].size)
+        size = self.batches[0].size
+        columns, local = local_columns(indices, size)
+        if not compact and columns.size >= _ALL_FROM * size:
+            columns, local = np.arange(size), indices
         # SciPy wants one index type for both arrays and would copy otherwise.
         index_type = np.int32 if values.size < np.iinfo(np.int32).max else np.int64
         indptr = np.concatenate(([0], np.cumsum(lengths))).astype(index_type)
@@ -224,7 +236,7 @@ def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descri
     partition = collector.partition
     if collector.error is not None or collector.count == 0:
         return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error)
-    block = collector.block(request.dtype)
+    block = collector.block(request.dtype, compact=request.compact)
     # Two copies of one task must not write the same files, and one task may build two partitions.
     name = f"{partition}-{attempt}-{uuid.uuid4().hex}"
     path = os.path.join(scratch_directory(), request.dataset, name)

@@ -65,6 +65,8 @@ class Dataset:
         rule: LabelRule,
         dtype: str = "float64",
         order: str = "",
+        *,
+        compact: bool = False,
     ) -> None:
         self.spark: SparkSession = data.sparkSession
         self._is_local = is_local(self.spark.sparkContext.master)
@@ -75,7 +77,7 @@ class Dataset:
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
-        request = BuildRequest(self._name, rule, dtype, order)
+        request = BuildRequest(self._name, rule, dtype, order, compact)
         self._source = select(data, columns, order).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
         )

@@ -114,7 +114,7 @@ class Objective(ObjectiveBase):
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
         self.ps.make_way()
         adopt(data)
-        self.data = Dataset(data, columns, rule, dtype, loss.order)
+        self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=2)

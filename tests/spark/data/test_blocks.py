@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distvec.losses.by_columns import by_columns
 from distvec.losses.labels import Signs
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, load, local_columns, remove, save
@@ -52,6 +53,31 @@ def test_batches_become_one_block():
     assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
 
 
+@pytest.mark.parametrize(
+    ("missing", "compact", "kept"), [(1, False, 8), (3, False, 5), (1, True, 7)]
+)
+def test_a_block_that_touches_most_features_has_a_column_for_each(missing, compact, kept):
+    table = np.diag(np.arange(1.0, 9.0))[: 8 - missing]
+    collector = Collector(0, Signs())
+    collector.add(make_batch(table, np.ones(len(table)), np.ones(len(table))))
+    block = collector.block(compact=compact)
+    np.testing.assert_array_equal(block.columns, np.arange(kept))
+    np.testing.assert_array_equal(
+        np.sort(block.rows.matrix.toarray(), axis=0), np.sort(table[:, :kept], axis=0)
+    )
+
+
+def test_elements_by_columns_survive_their_files(tmp_path):
+    matrix = sp.csr_array(np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 4.0]]))
+    rows = Rows(matrix, np.ones(2), by_columns=by_columns(matrix, wide=1))
+    save(Block(np.arange(3), rows), str(tmp_path / "0"))
+    loaded = load(str(tmp_path / "0")).rows
+    assert loaded.by_columns.matrix is loaded.matrix
+    np.testing.assert_array_equal(loaded.by_columns.times(np.array([1.0, 2.0, 4.0])), [10.0, 19.0])
+    found = loaded.by_columns.transposed_times(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(found, [6.0, 1.0, 10.0])
+
+
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0])])
 @pytest.mark.parametrize("matrix", [[[0.0, 1.0], [2.0, 0.0]], [[], []], [[0.0], [0.0]]])
 def test_a_block_survives_its_files(tmp_path, matrix, weights):
@@ -64,6 +90,7 @@ def test_a_block_survives_its_files(tmp_path, matrix, weights):
     np.testing.assert_array_equal(loaded.columns, block.columns)
     np.testing.assert_array_equal(loaded.rows.matrix.toarray(), matrix.toarray())
     np.testing.assert_array_equal(loaded.rows.labels, rows.labels)
+    assert loaded.rows.by_columns is None
     assert (loaded.rows.weights is None) == (weights is None)
     remove([str(tmp_path / "set")])
     with pytest.raises(FileNotFoundError):
