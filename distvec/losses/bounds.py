@@ -11,6 +11,7 @@ from distvec.losses.penalties import in_dtype_of
 from distvec.losses.scales import Scales
 from optim import Box, NonNegative
 from optim.core.arrays import Array, namespace
+from optim.core.trees import Tree
 from optim.quasi_newton.bounds import box_like
 
 
@@ -57,10 +58,16 @@ def by_name(bounds: Any, parameters: Sequence[Parameter]) -> list[Any]:
     if len(parameters) == 1 and not parameters[0].name:
         return [bounds]
     names = [one.name for one in parameters]
+    if isinstance(bounds, Box):
+        return [Box(_of(bounds.lower, name), _of(bounds.upper, name)) for name in names]
     if not isinstance(bounds, Mapping) or set(bounds) - set(names):
         what = sorted(bounds) if isinstance(bounds, Mapping) else type(bounds).__name__
         raise TypeError(f"bounds are a dict by parameters, of {names}; {what} was given")
     return [bounds.get(name) for name in names]
+
+
+def _of(bound: Any, name: str) -> Any:
+    return bound.arranged()[name] if isinstance(bound, Tree) else bound
 
 
 def _of_features(bound: Any, none: float, mask: Array | None) -> Any:

@@ -6,7 +6,7 @@ Intercepts are never penalised: a mask says where the others are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy as np
 from distvec.losses.loss import Parameter
 from optim import ElasticNet, GroupLasso, L1Norm, L2Norm, Proximal, SquaredL2Norm
 from optim.core.arrays import Array, Scalar, fitted, namespace, vdot
+from optim.core.trees import Tree
 from optim.proximal.projections import ConvexSet
+from optim.proximal.separable import Separable
 
 Penalty: TypeAlias = "Proximal | Sequence[Proximal] | Mapping[str, Proximal | Sequence[Proximal]]"
 """Of each parameter, several are added; or by the names of parameters."""
@@ -166,8 +168,10 @@ def term_of(penalty: Any, like: Array, mask: Array | None, name: str = "") -> Te
 def by_parameter(penalty: Any, parameters: Sequence[Parameter]) -> list[Any]:
     """What was given for each parameter. TypeError or ValueError for other names."""
     names = [one.name for one in parameters]
+    if isinstance(penalty, Separable):
+        penalty = penalty.terms
     if not isinstance(penalty, Mapping):
-        return [penalty] * len(names)
+        return [_of_name(penalty, name) for name in names]
     if names == [""]:
         raise TypeError(
             "penalty is a dict, but there is one array of parameters only; give its penalty"
@@ -175,6 +179,25 @@ def by_parameter(penalty: Any, parameters: Sequence[Parameter]) -> list[Any]:
     if unknown := sorted(set(penalty) - set(names)):
         raise ValueError(f"penalty has {unknown}; the parameters are {names}")
     return [penalty.get(name) for name in names]
+
+
+def _of_name(penalty: Any, name: str) -> Any:
+    """Of penalties with weights by names, as ``L1Norm({"w": 0.1, "V": 0.0})``, those of one."""
+    if isinstance(penalty, (tuple, list)):
+        return [_of_name(one, name) for one in penalty]
+    if not isinstance(penalty, Proximal) or not is_dataclass(penalty):
+        return penalty
+    given = {one.name: getattr(penalty, one.name) for one in fields(penalty)}
+    trees = {key: value.arranged() for key, value in given.items() if isinstance(value, Tree)}
+    if trees and isinstance(penalty, GroupLasso):
+        raise NotImplementedError(
+            "groups over several arrays have no proximal operator here; give a GroupLasso for "
+            f"each: penalty={{{name!r}: GroupLasso(...)}}"
+        )
+    for key, by_names in trees.items():
+        if not isinstance(by_names, Mapping) or name not in by_names:
+            raise ValueError(f"penalty: {key} of {type(penalty).__name__} has none for {name!r}")
+    return replace(penalty, **{key: value[name] for key, value in trees.items()})
 
 
 def _weights(given: Any, like: Array, mask: Array | None, name: str) -> Any:

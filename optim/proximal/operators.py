@@ -85,7 +85,7 @@ class SquaredL2Norm(Proximal):
     weight: Any = 1.0
 
     def __post_init__(self) -> None:
-        _check_weight(self, "weight")
+        _adopt_weight(self, "weight")
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""

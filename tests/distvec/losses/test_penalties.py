@@ -19,6 +19,7 @@ from optim import (
     Huber,
     L1Norm,
     L2Norm,
+    NonNegative,
     Outcome,
     Simplex,
     SquaredL2Norm,
@@ -340,3 +341,103 @@ def test_a_start_of_integers_or_in_lists_is_one_of_floats() -> None:
             for x0 in (np.zeros(6, int), [0] * 6):
                 found = objective.minimize(x0, bounds=bounds).x
                 np.testing.assert_array_equal(found, expected)
+
+
+TWO = {
+    "one for all": (ElasticNet(0.01, 0.1), (0.01, 0.01), (0.1, 0.1)),
+    "weights by names": (ElasticNet({"w": 0.01, "v": 0.0}, 0.1), (0.01, 0.0), (0.1, 0.1)),
+    "by names": (
+        {"w": L1Norm(0.02), "v": [SquaredL2Norm(0.1), L1Norm(0.01)]},
+        (0.02, 0.01),
+        (0.0, 0.1),
+    ),
+    "of one": ({"v": SquaredL2Norm(0.2)}, (0.0, 0.0), (0.0, 0.2)),
+}
+
+
+@pytest.mark.parametrize("standard", [False, True])
+@pytest.mark.parametrize(("penalty", "l1", "l2"), TWO.values(), ids=TWO)
+def test_parameters_in_several_arrays(penalty: Any, l1: Any, l2: Any, standard: bool) -> None:
+    objective = Local(ROWS, Two(), penalty, standardization=standard)
+    x = point(objective, 1)
+    sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
+    w, v = sigma * x["w"][:FEATURES], sigma * x["v"]
+    smooth = 0.5 * (l2[0] * w @ w + l2[1] * v @ v)
+    rough = l1[0] * np.abs(w).sum() + l1[1] * np.abs(v).sum()
+    bare = Local(ROWS, Two())
+    np.testing.assert_allclose(objective(x)[0], bare(x)[0] + smooth, rtol=1e-13)
+    np.testing.assert_allclose(objective.penalty_value(x), smooth + rough, rtol=1e-13)
+    assert (check := check_gradient(objective, x)), check
+    result = objective.minimize(gradient_tolerance=1e-9)
+    assert result.outcome is Outcome.CONVERGED_GRADIENT
+    gradient = objective(result.x)[1]
+    assert abs(gradient["w"][-1]) < 1e-8
+    for name, weight in zip(("w", "v"), l1, strict=True):
+        u, g = result.x[name][:FEATURES], gradient[name][:FEATURES]
+        np.testing.assert_allclose(g[u != 0], (-weight * sigma * np.sign(u))[u != 0], atol=1e-7)
+        assert np.all(np.abs(g[u == 0]) <= (weight * sigma)[u == 0] + 1e-7)
+
+
+def test_groups_and_bounds_of_several_arrays() -> None:
+    groups = GroupLasso(np.array([0, 0, 1, 1, 1]), groups=2, weight=0.05)
+    grouped = Local(ROWS, Two(), {"w": groups, "v": SquaredL2Norm(0.1)}).minimize()
+    assert grouped.outcome is Outcome.CONVERGED_GRADIENT
+    w = grouped.x["w"]
+    assert not w[:2].any() and w[2:5].all() and w[5]
+    smooth = Local(ROWS, Two(), SquaredL2Norm(0.1), standardization=True)
+    for bounds in ({"v": NonNegative()}, Box({"w": -np.inf, "v": 0.0})):
+        bounded = smooth.minimize(bounds=bounds)
+        assert bounded.outcome is Outcome.CONVERGED_GRADIENT
+        assert bounded.x["v"].min() == 0.0 and bounded.x["w"].min() < 0.0
+    kinked = smooth.with_penalty(ElasticNet(0.01, 0.1)).minimize(bounds={"v": NonNegative()})
+    assert kinked.x["v"].min() == 0.0 and kinked.x["w"].min() < 0.0
+    labels = {"w": np.zeros(6, int), "v": np.zeros(5, int)}
+    with pytest.raises(NotImplementedError, match="give a GroupLasso for each"):
+        smooth.with_penalty(GroupLasso(labels, groups=1))
+    with pytest.raises(ValueError, match=r"penalty has \['b'\]; the parameters are \['w', 'v'\]"):
+        smooth.with_penalty({"b": L1Norm(0.1)})
+    with pytest.raises(TypeError, match=r"bounds are a dict by parameters, of \['w', 'v'\]"):
+        smooth.minimize(bounds={"b": NonNegative()})
+
+
+def test_callbacks_see_the_coefficients_themselves() -> None:
+    seen: list[Any] = []
+    objective = Local(ROWS, Logistic(), SquaredL2Norm(0.1), standardization=True)
+    result = objective.minimize(np.ones(6), callback=seen.append, progress=seen.append)
+    np.testing.assert_allclose(seen[0].x, np.ones(6), rtol=1e-15)
+    np.testing.assert_array_equal(seen[-1].x, result.x)
+    for state in seen:
+        value, gradient = objective(state.x)
+        np.testing.assert_allclose(state.value, value, rtol=1e-12)
+        np.testing.assert_allclose(state.gradient, gradient, atol=1e-12)
+    np.testing.assert_allclose(result.jac, objective(result.x)[1], atol=1e-12)
+
+
+def test_features_that_are_the_same_in_all_rows_have_no_part() -> None:
+    """As in MLlib: their coefficients are 0, with an intercept and without."""
+    rows = some_rows()
+    matrix = rows.matrix.copy()
+    matrix[:, 2] = 0.3
+    rows = Rows(matrix, rows.labels)
+    others = Rows(np.delete(matrix, 2, axis=1), rows.labels)
+    for intercept in (False, True):
+        words = {"intercept": intercept, "standardization": True}
+        objective = Exact(rows, Logistic(), ElasticNet(0.01, 0.1), **words)
+        small = Exact(others, Logistic(), ElasticNet(0.01, 0.1), **words)
+        x = np.arange(5.0 + intercept)
+        value, gradient = objective(x)
+        expected = small(np.delete(x, 2))
+        np.testing.assert_allclose(value, expected[0], rtol=1e-14)
+        np.testing.assert_allclose(gradient, np.insert(expected[1], 2, 0.0), rtol=1e-12)
+        found = objective.minimize(x)
+        np.testing.assert_allclose(found.x, np.insert(small.minimize().x, 2, 0.0), atol=1e-6)
+        assert found.x[2] == 0.0
+
+
+class Exact(Local):
+    """With 0 for the deviation of a column of one value."""
+
+    def _deviations(self, parameter: Parameter) -> Floats:
+        found = super()._deviations(parameter)
+        constant = np.ptp(self.rows.matrix, axis=0) == 0.0
+        return np.where(np.append(constant, False) if self.intercept else constant, 0.0, found)
