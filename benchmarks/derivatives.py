@@ -23,7 +23,9 @@ SERVERS = 2
 LENGTHS = (10**3, 10**4, 10**5, 10**6, 10**7)
 QUICK_LENGTHS = (10**3, 10**5)
 COLUMNS = 10
-MOST, FEWEST = 30, 3
+MOST, FEWEST = 30, 5
+WARM_UP = 8
+"""So often, that servers have compiled what they compile beside the first runs."""
 
 Data = dict[str, Any]
 SIDES = ("distvec", "distvec, by hand", "NumPy, by hand", "torch")
@@ -144,7 +146,7 @@ def timed(ps: dv.Session, problem: Problem, n: int) -> dict[str, Timing]:
         Case(SIDES[2], lambda: problem.by_hand(data, x)),
         *by_torch(problem, data, x),
     ]
-    return interleaved(cases, repeat=min(max(FEWEST, 3 * 10**6 // n), MOST), warm_up=3)
+    return interleaved(cases, repeat=min(max(FEWEST, 3 * 10**6 // n), MOST), warm_up=WARM_UP)
 
 
 def by_torch(problem: Problem, data: Data, x: np.ndarray) -> list[Case]:

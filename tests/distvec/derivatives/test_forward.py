@@ -43,7 +43,7 @@ def functions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Function]:
     return f"{b.__name__}({first}, {second} + 0.1)", lambda x, c: b(f(x, c), g(x, c) + 0.1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=35)
 @given(
     named=functions(),
     x=arrays(float, 5, elements=st.floats(-2, 2)),
