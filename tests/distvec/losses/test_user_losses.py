@@ -229,3 +229,12 @@ def test_losses_come_without_optimizers():
     code = "import sys, distvec.losses as l; print('optim' in sys.modules, l.Objective.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "Objective"]
+
+
+def test_a_loss_with_some_parameters_takes_others():
+    @row_loss
+    def two(margins, labels, first=1.0, second=2.0):
+        return first * margins + second * labels
+
+    assert str(two(first=3.0)(second=4.0)) == "two(first=3.0, second=4.0)"
+    assert str(two(first=3.0)(first=5.0)) == "two(first=5.0)"
