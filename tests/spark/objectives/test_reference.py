@@ -1,7 +1,7 @@
 """The reference optima of shared/data, found by the solvers over Spark and servers.
 
-The other sets, and more penalties, are in tests/optim. The smallest set here costs a Spark job an
-evaluation; of the others the tasks stay.
+The smallest set here costs a Spark job an evaluation; of the others the tasks stay. ``python -m
+tests.stress reference`` finds all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.ml.linalg import Vectors
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS, OWLQN
 from tests.optim.reference_data import load, optimum
+from tests.spark.objectives.reference_optima import Optima
 
 pytestmark = pytest.mark.spark
 
@@ -71,3 +72,24 @@ def test_owlqn(losses, name, lam):
     if expected["nnz_is_unique"]:
         weights = result.x.numpy()
         assert np.count_nonzero(np.abs(weights) > 1e-8) == expected["nnz"]
+
+
+@pytest.fixture(scope="module")
+def optima(spark):
+    found = Optima(spark, PSContext.get_or_create(spark, servers=2))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "lam"),
+    [
+        ("heart_scale", "squared_hinge_l2", 1e-2),
+        ("dna", "softmax_l2", 1e-2),
+        ("abalone", "ridge", 1e-2),
+        ("abalone", "lasso", 1e-2),
+    ],
+)
+def test_other_losses_and_the_same_bits_by_jobs(optima, name, kind, lam):
+    found, wrong = optima.solve(name, kind, lam)
+    assert not wrong, found
