@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -130,9 +131,9 @@ class Problem:
         """The bound L for all rows."""
         return 0.25 * float(self.rows.multiply(self.rows).sum(axis=1).max()) + L2
 
-    def gap(self, x: np.ndarray) -> float:
+    def gap(self, x: Any) -> float:
         """How far the objective at `x` is above its optimum, relative."""
-        return float(self.objective(x)[0]) / self.optimum - 1.0
+        return float(self.objective(np.asarray(x))[0]) / self.optimum - 1.0
 
     def table(self, recipes: Mapping[str, Recipe], seeds: range, most: float) -> Table:
         """The medians of each solver, and of scikit-learn's."""
@@ -142,12 +143,12 @@ class Problem:
             )
             for solver, recipe in recipes.items()
         }
-        found[PEER] = _median([self.until(_passes_of_peer(self, seed), most) for seed in seeds])
+        found[PEER] = _median([self.until(passes_of_peer(self, seed), most) for seed in seeds])
         shape = f"{self.rows.shape[0]:,} rows of {self.rows.shape[1]:,} features"
         columns = ["passes", "gap at the end", "seconds"]
         return Table(f"{self.name}: {shape}", columns, found)
 
-    def until(self, points: Iterator[tuple[float, np.ndarray]], most: float) -> Run:
+    def until(self, points: Iterator[tuple[float, Any]], most: float) -> Run:
         """Until the gap is small enough, or the data was read too often."""
         seconds, began = 0.0, time.perf_counter()
         for passes, x in points:
@@ -159,22 +160,28 @@ class Problem:
         return Run(passes if gap <= GAP else None, gap, seconds)
 
 
-def _passes(problem: Problem, recipe: Recipe, seed: int) -> Iterator[tuple[float, np.ndarray]]:
+def _passes(problem: Problem, recipe: Recipe, seed: int) -> Iterator[tuple[float, Any]]:
+    fixed = isinstance(recipe.solver(1.0, 1), SAG)
+    batches = problem.objective.minibatches(recipe.batch, fixed=fixed, seed=seed)
+    return passes(problem, recipe, batches)
+
+
+def passes(problem: Problem, recipe: Recipe, batches: Any) -> Iterator[tuple[float, Any]]:
     """What was read of the data, and the iterate, twice in each pass over the batches."""
-    count = -(-len(problem.labels) // recipe.batch)
+    count = batches.batches_per_epoch
     solver = replace(recipe.solver(problem.curvature, count), max_iterations=10**9)
     snapshots = isinstance(solver, SVRG)
     if not snapshots:
         solver = replace(solver, full_every=0)
-    batches = problem.objective.minibatches(recipe.batch, fixed=isinstance(solver, SAG), seed=seed)
-    for state in solver.iterations(batches, problem.objective.start()):
+    for state in solver.iterations(batches, batches.start()):
         if state.iteration % (count // 2):
             continue
         whole = 1 + state.iteration // (solver.full_every * count) if snapshots else 0
         yield (state.evaluations - whole) / count + whole, state.x
 
 
-def _passes_of_peer(problem: Problem, seed: int) -> Iterator[tuple[float, np.ndarray]]:
+def passes_of_peer(problem: Problem, seed: int) -> Iterator[tuple[float, np.ndarray]]:
+    """The same of scikit-learn, after each pass."""
     classifier = SGDClassifier(
         loss="log_loss", alpha=L2, fit_intercept=False, random_state=seed, shuffle=True
     )

@@ -15,6 +15,7 @@ from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
 from distvec.spark.kept import kept
 from distvec.spark.objectives.evaluate import (
+    SUMS,
     Evaluation,
     LoadedPartitions,
     PartitionResult,
@@ -147,8 +148,12 @@ def answer_all(
 
 
 def comes_along(request: Evaluation) -> bool:
-    """Do the values of its one parameter come with the question?"""
-    return len(request.parameters) == 1 and not request.directions
+    """Do the values of its one parameter come with the question, and with the next one?
+
+    Those who want values wait on all servers that hold some, and only questions about a gradient
+    are asked there: not those of a phase, which may come next after one with something told.
+    """
+    return len(request.parameters) == 1 and request.asked == SUMS and not request.told
 
 
 def _answer(

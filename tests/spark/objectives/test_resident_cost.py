@@ -11,10 +11,11 @@ from distvec.losses.binary import Logistic
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, save
 from distvec.spark.data.build import Descriptor
-from distvec.spark.objectives.evaluate import Evaluation, Work
+from distvec.spark.objectives.evaluate import PRODUCTS, SUMMARY, Evaluation, Work
 from distvec.spark.objectives.resident_task import (
     READY,
     answer_all,
+    comes_along,
     decode_results,
     encode_request,
 )
@@ -118,6 +119,16 @@ def test_where_rows_touch_all_an_evaluation_is_two_round_trips(running):
         assert driver == [["ask"]] * SERVERS
         assert kinds_of_a_task(task) == [["answer"]] * SERVERS
         assert gradient().any()
+
+
+def test_tasks_wait_where_the_question_of_a_phase_is_asked():
+    """That is on one server, and who waits for weights waits on those that hold some."""
+    about = StoredArray(7, TYPE)
+    assert comes_along(Evaluation((about,)))
+    assert not comes_along(Evaluation((about,), SUMMARY))
+    assert not comes_along(Evaluation((about,), told={0: ((1.0,),)})), "a phase comes next"
+    assert not comes_along(Evaluation((about,), PRODUCTS, (about,)))
+    assert not comes_along(Evaluation((about, about)))
 
 
 def test_where_rows_touch_little_an_evaluation_is_three_round_trips(running):
