@@ -230,6 +230,48 @@ say([len(os.listdir(died)), len(os.listdir(lives))])
 resident.serve = module.serve
 """
 
+STAGED = """
+from distvec.losses import Cox, FactorizationMachine
+from distvec.spark import Objective
+
+loss._evaluator.residents.close()
+deaths = tempfile.mkdtemp()
+
+def die_when_told(orders, rows):
+    import distvec.spark.objectives.resident_task as module
+    result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
+
+    def told_and_killed(*args):
+        result = result_of(*args)  # it has staged, and answered
+        if attempt == 0:
+            open(tempfile.mkstemp(dir=deaths)[1]).close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    module.result_of = told_and_killed
+    try:
+        return list(module.serve(orders, rows))
+    finally:
+        module.result_of = result_of
+
+def all_bits(result):
+    arrays = result[1].values() if isinstance(result[1], dict) else [result[1]]
+    return float(result[0]), [array.numpy().tobytes() for array in arrays]
+
+def survives(loss, rows):
+    with Objective(rows, loss=loss, mode="job") as objective:
+        x = objective.start()
+        first = all_bits(objective(x))
+    resident.serve = die_when_told
+    with Objective(rows, loss=loss) as objective:
+        killed = all_bits(objective(x))
+        resident.serve = module.serve
+        return [killed == first, all_bits(objective(x)) == first]
+
+say([survives(FactorizationMachine(2), frame), len(os.listdir(deaths))])
+say([survives(Cox(), frame.selectExpr("features", "label + 1 AS label")), len(os.listdir(deaths))])
+"""
+
 KILLED_OFTEN = """
 deaths = tempfile.mkdtemp()
 loss._evaluator.residents.close()
@@ -290,11 +332,13 @@ say("stopped")
 
 
 def test_killed_tasks_lost_slots_ctrl_c_and_a_spark_that_stops(driver):
-    body = START + KILLED + SLOT_LOST + KILLED_OFTEN + INTERRUPTED + STOPPED
+    body = START + KILLED + SLOT_LOST + STAGED + KILLED_OFTEN + INTERRUPTED + STOPPED
     process = driver(script(body, "local[2,4]"))
     assert said(process) == [True, True]
     assert said(process) == [2, 2], "each died once; one had told all servers, one only one"
     assert said(process) == [True, 1], "the other job has one slot, and the tasks are one"
+    assert said(process) == [[True, True], 2], "gradients of several arrays, in a round"
+    assert said(process) == [[True, True], 4], "in the first phase of a loss that has some"
     assert said(process) == [True, 5], "the job was started again"
     assert said(process) == "begun"
     os.killpg(process.pid, signal.SIGINT)
