@@ -160,6 +160,14 @@ def check_loss(loss: object) -> None:
     )
 
 
+def positive_weight(loss: Loss, weight: float) -> float:
+    """What a mean divides by; ValueError where rows have no say at all."""
+    if weight > 0.0:
+        return weight
+    what = "no two rows of a group have different labels" if loss.order == "group" else "all are 0"
+    raise ValueError(f"{loss}: there is nothing to average over: the weights sum to 0, as {what}")
+
+
 def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:
     """A bare array, or a dict by names, as arrays in the order of ``parameters``. TypeError."""
     if len(parameters) == 1 and not parameters[0].name:

@@ -10,7 +10,15 @@ import numpy.typing as npt
 from distvec.losses.batches import Batches
 from distvec.losses.deviations import standard_deviations
 from distvec.losses.given_rows import Given, matrix_for, rows_for
-from distvec.losses.loss import Arrays, Loss, Parameter, PhasedLoss, check_loss, shape_of
+from distvec.losses.loss import (
+    Arrays,
+    Loss,
+    Parameter,
+    PhasedLoss,
+    check_loss,
+    positive_weight,
+    shape_of,
+)
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
 from distvec.losses.rows import Floats, Rows
@@ -128,7 +136,7 @@ class Objective(ObjectiveBase):
 
     def _mean(self, arrays: Arrays) -> tuple[np.float64, Arrays]:
         found = self.loss.sums(self.data, arrays, intercept=self.intercept)
-        weight = self._share or found.weight
+        weight = self._share or positive_weight(self.loss, found.weight)
         return np.float64(found.value) / weight, _as(arrays, found.gradients, weight)
 
     def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:

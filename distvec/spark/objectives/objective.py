@@ -21,6 +21,7 @@ from distvec.losses.loss import (
     as_arrays,
     as_given,
     check_loss,
+    positive_weight,
     shape_of,
 )
 from distvec.losses.objective_base import ObjectiveBase
@@ -263,7 +264,7 @@ class Objective(ObjectiveBase):
 
     def _mean(self, arrays: tuple[DistArray, ...]) -> tuple[Any, tuple[DistArray, ...]]:
         found = self._evaluator.sums(arrays, self.coordinates, self._part)
-        weight = self._share or found.weight
+        weight = self._share or positive_weight(self.loss, found.weight)
         value = self.ps.full((), found.value / weight)
         return value, tuple(gradient / weight for gradient in found.gradients)
 

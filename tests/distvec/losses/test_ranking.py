@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from distvec.losses import pairs
 from distvec.losses.binary import Hinge, Logistic, SquaredHinge
 from distvec.losses.errors import LossError
+from distvec.losses.objective import Objective
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import Squared
@@ -171,3 +172,10 @@ def test_what_the_row_says():
     rows = many()
     scores = PairwiseRanking().scores(rows, (np.ones(3),), intercept=False)
     np.testing.assert_allclose(scores, rows.matrix.sum(axis=1) + rows.offsets, rtol=1e-12)
+
+
+def test_groups_without_pairs_are_refused():
+    rows = Rows(np.ones((4, 2)), np.ones(4), groups=np.array([0, 0, 1, 1]))
+    objective = Objective(rows, loss=PairwiseRanking())
+    with pytest.raises(ValueError, match=r"PairwiseRanking.*no two rows of a group have different"):
+        objective(np.zeros(2))
