@@ -44,7 +44,7 @@ def test_the_context_in_a_closure_names_what_tasks_can_use(ps, rdd):
 def test_a_loss_in_a_closure_says_where_to_call_it(ps, rdd, problem):
     with (
         LogisticLoss(problem.frame) as loss,
-        pytest.raises(pickle.PicklingError, match=r"call loss\(w\) outside of Spark tasks"),
+        pytest.raises(pickle.PicklingError, match="call it outside of Spark tasks"),
     ):
         rdd.foreach(lambda row: loss(row))
 
@@ -156,10 +156,13 @@ def test_labels_of_one_class_are_warned_of(ps, spark, label):
 
 def test_a_loss_and_a_context_print_what_they_are(ps, problem):
     loss = LogisticLoss(problem.frame, l2=1e-4, intercept=True)
-    told = "60 rows of 3,000 features in 3 partitions, dimension=3001, l2=0.0001, intercept=True"
-    assert repr(loss) == f"<LogisticLoss: {told}, mode='job'>"
+    told = (
+        "LogisticLoss: Logistic(), 60 rows of 3,000 features in 3 partitions, dimension=3001, "
+        "penalty=ElasticNet(l1=0.0, l2=0.0001), intercept=True"
+    )
+    assert repr(loss) == f"<{told}, mode='job'>"
     loss.close()
-    assert repr(loss) == f"<LogisticLoss: {told}, mode='job', closed>"
+    assert repr(loss) == f"<{told}, mode='job', closed>"
     addresses = ", ".join(ps.client.addresses)
     assert repr(ps).startswith(f"<PSContext: servers at {addresses}, for the Spark application '")
     assert repr(ps).endswith("' on local[2]>")

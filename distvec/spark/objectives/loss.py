@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame
 
@@ -22,6 +22,8 @@ class LogisticLoss(Objective):
     and penalty, whose other arguments it takes; ``mode`` is "job" unless said otherwise.
     ``label`` holds {0, 1} or {-1, 1}, or two values of which ``positive_label`` is +1.
     """
+
+    _stack_of_user: ClassVar[int] = 3
 
     def __init__(
         self, data: DataFrame, *, l2: float = 0.0, mode: str = "job", **options: Any

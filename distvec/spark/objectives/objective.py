@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -84,6 +84,9 @@ class Objective(ObjectiveBase):
     Spark jobs.
     """
 
+    _stack_of_user: ClassVar[int] = 2
+    """Where the caller of ``__init__`` stands, for warnings: subclasses stand between."""
+
     def __init__(
         self,
         data: DataFrame,
@@ -118,7 +121,7 @@ class Objective(ObjectiveBase):
         self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
-            warnings.warn(one_class, stacklevel=2)
+            warnings.warn(one_class, stacklevel=self._stack_of_user)
         self.intercept, self._features = intercept, features
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
