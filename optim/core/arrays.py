@@ -105,6 +105,11 @@ def smallest_normal(x: Array) -> float:
     return float(namespace(x).finfo(x.dtype).smallest_normal)
 
 
+def zeros_like(x: Array) -> Array:
+    """Zeros, as an operator's result: evaluated with the first step that uses them."""
+    return 0.0 * x
+
+
 def fitted(values: Any, x: Array) -> Array | None:
     """`values` in the library, dtype and shape of `x`; None where the shape does not fit.
 

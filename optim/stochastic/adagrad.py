@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from optim.core.arrays import Array
+from optim.core.arrays import Array, zeros_like
 from optim.core.checks import check_positive
 from optim.proximal.operators import ElasticNet
-from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
+from optim.stochastic.base import StochasticSolver, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet
+from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet, zeros_like
 from optim.core.outcome import Outcome
 from optim.core.problem import Point, Problem
 from optim.core.solver import Solver
@@ -247,8 +247,3 @@ class StochasticSolver(Solver):
             return gradient
         smooth = gradient + self.penalty.l2 * x
         return L1(self.penalty.l1, False).pseudo_gradient(x, smooth)
-
-
-def zeros_like(x: Array) -> Array:
-    """Zeros, as an operator's result: evaluated with the first step that uses them."""
-    return 0.0 * x

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from optim.core.arrays import Array, namespace
+from optim.core.arrays import Array, namespace, zeros_like
 from optim.core.checks import check_positive
 from optim.core.trees import as_tree
 from optim.proximal.operators import L1Norm
-from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
+from optim.stochastic.base import StochasticSolver, Vectors
 
 
 @dataclass(frozen=True, kw_only=True)

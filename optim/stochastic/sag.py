@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from optim.core.arrays import Array
+from optim.core.arrays import Array, zeros_like
 from optim.core.problem import Problem
 from optim.core.state import State
 from optim.proximal.operators import ElasticNet
-from optim.stochastic.base import StochasticSolver, zeros_like
+from optim.stochastic.base import StochasticSolver
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import Order
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from optim.core.arrays import Array
+from optim.core.arrays import Array, zeros_like
 from optim.core.outcome import Outcome
 from optim.core.problem import Problem
 from optim.core.state import State
-from optim.stochastic.base import StochasticSolver, Vectors, zeros_like
+from optim.stochastic.base import StochasticSolver, Vectors
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import Evaluation
 

@@ -39,6 +39,7 @@ def readme_example():
 # A second Spark in the same process, which stops nothing; what the first one made is not usable.
 FORGETS = """
 import json, sys
+from distvec.spark import LogisticLoss, scores
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 train = spark.createDataFrame(rows, ["label", "features"])

@@ -6,13 +6,13 @@ import pickle
 import subprocess
 import sys
 
-import cloudpickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from pyspark import cloudpickle
 
 from distvec.losses import (
     Huber,

@@ -87,7 +87,6 @@ def optima(spark):
         ("heart_scale", "squared_hinge_l2", 1e-2),
         ("dna", "softmax_l2", 1e-2),
         ("abalone", "ridge", 1e-2),
-        ("abalone", "lasso", 1e-2),
     ],
 )
 def test_other_losses_and_the_same_bits_by_jobs(optima, name, kind, lam):
