@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from distvec.losses.checks import check_smoothing
-from distvec.losses.kink import kink_curvature, kinked
+from distvec.losses.kink import KinkedLoss, kink_curvature, kinked
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
 
@@ -42,7 +41,7 @@ class Logistic(RowLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hinge(RowLoss):
+class Hinge(KinkedLoss):
     """``max(0, 1 - y m)``: support vector machines. Convex; the subgradient at ``y m = 1`` is 0.
 
     With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(1 - y m)^2 / (2 g)`` for
@@ -50,20 +49,6 @@ class Hinge(RowLoss):
     """
 
     labels: ClassVar[str] = "signs"
-    smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_smoothing(self)
-
-    @property
-    def has_products(self) -> bool:
-        """Where it is smooth."""
-        return self.smoothing > 0.0
-
-    @property
-    def has_kinks(self) -> bool:
-        """Without smoothing."""
-        return self.smoothing == 0.0
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""

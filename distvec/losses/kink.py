@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from distvec.losses.checks import check_smoothing
+from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class KinkedLoss(RowLoss):
+    """A loss with kinks, unless ``smoothing`` g > 0 puts its Moreau envelope in its place."""
+
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_smoothing(self)
+
+    @property
+    def has_products(self) -> bool:
+        """Where it is smooth."""
+        return self.smoothing > 0.0
+
+    @property
+    def has_kinks(self) -> bool:
+        """Without smoothing."""
+        return self.smoothing == 0.0
 
 
 def kinked(r: Floats, low: float, high: float, smoothing: float) -> tuple[Floats, Floats]:

@@ -160,6 +160,15 @@ def check_loss(loss: object) -> None:
     )
 
 
+def check_intercept(loss: Loss, intercept: bool) -> None:
+    """ValueError for an intercept that the loss does not see, as it cancels out."""
+    if intercept and not any(one.takes_intercept for one in loss.parameters):
+        raise ValueError(
+            f"intercept=True: {loss} compares margins with one another, so an intercept changes "
+            "nothing; leave it out"
+        )
+
+
 def positive_weight(loss: Loss, weight: float) -> float:
     """What a mean divides by; ValueError where rows have no say at all."""
     if weight > 0.0:

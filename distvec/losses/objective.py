@@ -15,6 +15,7 @@ from distvec.losses.loss import (
     Loss,
     Parameter,
     PhasedLoss,
+    check_intercept,
     check_loss,
     positive_weight,
     shape_of,
@@ -61,6 +62,7 @@ class Objective(ObjectiveBase):
         seed: int = 0,
     ) -> None:
         check_loss(loss)
+        check_intercept(loss, intercept)
         ready, self.loss = rows_for(rows, loss, positive_label)
         self.data = ready.for_many_products()
         """The rows as the loss sees them."""

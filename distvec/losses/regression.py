@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distvec.losses.checks import check_number, check_smoothing
-from distvec.losses.kink import kink_curvature, kinked
+from distvec.losses.checks import check_number
+from distvec.losses.kink import KinkedLoss, kink_curvature, kinked
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats
 
@@ -27,28 +27,13 @@ class Squared(RowLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Absolute(RowLoss):
+class Absolute(KinkedLoss):
     """``|m - y|``: least absolute deviations, whose constant is the median. Convex; the subgradient
     at ``m = y`` is 0.
 
     With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(m - y)^2 / (2 g)`` where
     ``|m - y| < g``, and ``|m - y| - g/2`` beyond.
     """
-
-    smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_smoothing(self)
-
-    @property
-    def has_products(self) -> bool:
-        """Where it is smooth."""
-        return self.smoothing > 0.0
-
-    @property
-    def has_kinks(self) -> bool:
-        """Without smoothing."""
-        return self.smoothing == 0.0
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
@@ -79,7 +64,7 @@ class Huber(RowLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantile(RowLoss):
+class Quantile(KinkedLoss):
     """``q (y - m)`` where ``m < y``, and ``(1 - q) (m - y)`` where ``m > y``: quantile regression,
     ``q`` the ``quantile`` (Koenker and Bassett 1978). Convex; the subgradient at ``m = y`` is 0.
 
@@ -88,21 +73,10 @@ class Quantile(RowLoss):
     """
 
     quantile: float = 0.5
-    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_number(self, "quantile", 0.0 < self.quantile < 1.0, "a number above 0 and below 1")
-        check_smoothing(self)
-
-    @property
-    def has_products(self) -> bool:
-        """Where it is smooth."""
-        return self.smoothing > 0.0
-
-    @property
-    def has_kinks(self) -> bool:
-        """Without smoothing."""
-        return self.smoothing == 0.0
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
@@ -115,7 +89,7 @@ class Quantile(RowLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonInsensitive(RowLoss):
+class EpsilonInsensitive(KinkedLoss):
     """``max(0, |m - y| - epsilon)``: support vector regression. Convex; the subgradient at
     ``|m - y| = epsilon`` is 0.
 
@@ -124,21 +98,10 @@ class EpsilonInsensitive(RowLoss):
     """
 
     epsilon: float = 0.1
-    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_number(self, "epsilon", self.epsilon >= 0.0, "a number of at least 0")
-        check_smoothing(self)
-
-    @property
-    def has_products(self) -> bool:
-        """Where it is smooth."""
-        return self.smoothing > 0.0
-
-    @property
-    def has_kinks(self) -> bool:
-        """Without smoothing."""
-        return self.smoothing == 0.0
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""

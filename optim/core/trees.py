@@ -97,8 +97,8 @@ class Tree:
         return max(dtypes, key=lambda one: namespace(self).finfo(one).eps)
 
     def __array_namespace__(self, api_version: str | None = None) -> TreeNamespace:
-        library = next((leaf for leaf in self.leaves if hasattr(leaf, "dtype")), None)
-        return TreeNamespace(namespace(library))
+        first = next((leaf for leaf in self.leaves if hasattr(leaf, "dtype")), None)
+        return TreeNamespace(namespace(first))
 
     def __matmul__(self, other: Tree) -> Scalar:
         pairs = zip(self.leaves, _beside(self, other), strict=True)
@@ -174,9 +174,9 @@ def _as_precise(scalar: Any, leaf: Array) -> Any:
 
 @dataclass(frozen=True)
 class TreeNamespace:
-    """The part of the array API that solvers use, for trees of arrays of one library."""
+    """The part of the array API that solvers use, for trees of arrays of the namespace `xp`."""
 
-    library: Namespace
+    xp: Namespace
 
     def sum(self, x: Tree) -> Scalar:
         """The sum of all elements."""
@@ -184,19 +184,19 @@ class TreeNamespace:
 
     def max(self, x: Tree) -> Scalar:
         """The largest element."""
-        return reduce(self.library.maximum, self._reduced("max", x))
+        return reduce(self.xp.maximum, self._reduced("max", x))
 
     def min(self, x: Tree) -> Scalar:
         """The smallest element."""
-        return reduce(self.library.minimum, self._reduced("min", x))
+        return reduce(self.xp.minimum, self._reduced("min", x))
 
     def astype(self, x: Tree, dtype: Any) -> Tree:
         """All arrays in one dtype."""
         return Tree(x.structure, tuple(namespace(leaf).astype(leaf, dtype) for leaf in x.leaves))
 
     def finfo(self, dtype: Any) -> Any:
-        """The library's own."""
-        return self.library.finfo(dtype)
+        """That of the arrays."""
+        return self.xp.finfo(dtype)
 
     def _reduced(self, name: str, x: Tree) -> list[Scalar]:
         return [getattr(namespace(leaf), name)(leaf) for leaf in x.leaves]
@@ -207,7 +207,7 @@ class TreeNamespace:
                 f"{name} is not defined for parameters in several arrays; use operators, sum, max, "
                 f"min, or the functions of single elements: {', '.join(sorted(_ELEMENTWISE))}"
             )
-        return partial(applied, getattr(self.library, name))
+        return partial(applied, getattr(self.xp, name))
 
 
 def as_tree(value: Any) -> Any:

@@ -20,6 +20,7 @@ from distvec.losses.loss import (
     PhasedLoss,
     as_arrays,
     as_given,
+    check_intercept,
     check_loss,
     positive_weight,
     shape_of,
@@ -110,6 +111,7 @@ class Objective(ObjectiveBase):
         check_choice(mode, _MODES, "mode")
         check_choice(dtype, _DTYPES, "dtype")
         check_loss(loss)
+        check_intercept(loss, intercept)
         columns = Columns(features, label, weight, offset, group, event)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses.binary import Hinge
-from distvec.losses.loss import Arrays, Loss, Parameter, Sums, shape_of
-from distvec.losses.objective_base import ObjectiveBase
+from distvec.losses.binary import Hinge, Logistic
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums
+from distvec.losses.objective import Objective
 from distvec.losses.rows import Floats, Rows
 from optim import (
     Box,
@@ -27,27 +27,6 @@ from optim import (
 )
 
 FEATURES = 5
-
-
-@dataclass(frozen=True)
-class Logistic(Loss):
-    @property
-    def has_products(self) -> bool:
-        return True
-
-    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        margins = rows.margins(arrays[0], intercept=intercept)
-        values = np.logaddexp(0.0, -rows.labels * margins)
-        slopes = -rows.labels / (1.0 + np.exp(rows.labels * margins))
-        gradient = rows.gradient(slopes, intercept=intercept)
-        return Sums(float(values.sum()), rows.weight_sum, (gradient,))
-
-    def products(
-        self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
-    ) -> Arrays:
-        chance = 1.0 / (1.0 + np.exp(-rows.margins(arrays[0], intercept=intercept)))
-        changes = rows.margins(directions[0], intercept=intercept)
-        return (rows.gradient(chance * (1.0 - chance) * changes, intercept=intercept),)
 
 
 @dataclass(frozen=True)
@@ -83,47 +62,11 @@ class Two(Loss):
         return Sums(value, weight, (gradient, gradient[:FEATURES] / np.cosh(v) ** 2))
 
 
-class Local(ObjectiveBase):
-    """An objective over rows in memory, as plain as can be."""
-
-    def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        penalty: Any = None,
-        *,
-        intercept: bool = True,
-        standardization: bool = False,
-    ) -> None:
-        self.rows, self.loss, self.intercept = rows, loss, intercept
-        self._set_penalty(penalty, standardization=standardization)
-
-    def _mean(self, arrays: Arrays) -> tuple[float, Arrays]:
-        sums = self.loss.sums(self.rows, arrays, intercept=self.intercept)
-        pairs = zip(sums.gradients, arrays, strict=True)
-        gradients = ((one / sums.weight).astype(array.dtype) for one, array in pairs)
-        return sums.value / sums.weight, tuple(gradients)
-
-    def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
-        found = self.loss.products(self.rows, arrays, directions, intercept=self.intercept)
-        pairs = zip(found, arrays, strict=True)
-        return tuple((one / self.rows.weight_sum).astype(array.dtype) for one, array in pairs)
-
-    def _zeros(self, parameter: Parameter) -> Floats:
-        return np.zeros(shape_of(parameter, self.rows.columns, intercept=self.intercept))
-
-    def _is_penalised(self, parameter: Parameter) -> Any:
-        if not (self.intercept and parameter.takes_intercept):
-            return None
-        mask = np.ones(self._zeros(parameter).shape, bool)
-        mask[-1] = False
-        return mask
-
-    def _deviations(self, parameter: Parameter) -> Floats:
-        found = self.rows.matrix.std(axis=0, ddof=1)
-        if self.intercept and parameter.takes_intercept:
-            found = np.append(found, 1.0)
-        return found[:, None] if parameter.row else found
+def objective_of(
+    rows: Rows, loss: Loss, penalty: Any = None, *, intercept: bool = True, **options: Any
+) -> Objective:
+    """With an intercept unless said otherwise."""
+    return Objective(rows, loss=loss, penalty=penalty, intercept=intercept, **options)
 
 
 def some_rows(seed: int = 0, count: int = 40) -> Rows:
@@ -139,13 +82,13 @@ weights = st.sampled_from([0.0, 1e-3, 0.05, 0.3])
 points = st.integers(0, 2**32 - 1)
 
 
-def point(objective: Local, seed: int) -> Any:
+def point(objective: Objective, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=one.shape) for one in objective._arrays(objective.start())]
     return objective._given(arrays)
 
 
-def flat(objective: Local, x: Any) -> Floats:
+def flat(objective: Objective, x: Any) -> Floats:
     return np.concatenate([np.ravel(array) for array in objective._arrays(x)])
 
 
@@ -154,8 +97,10 @@ def flat(objective: Local, x: Any) -> Floats:
 def test_elastic_net_is_what_its_formula_says(
     loss: Loss, l1: float, l2: float, intercept: bool, standard: bool, seed: int
 ) -> None:
-    bare = Local(ROWS, loss, intercept=intercept)
-    objective = Local(ROWS, loss, ElasticNet(l1, l2), intercept=intercept, standardization=standard)
+    bare = objective_of(ROWS, loss, intercept=intercept)
+    objective = objective_of(
+        ROWS, loss, ElasticNet(l1, l2), intercept=intercept, standardization=standard
+    )
     x = point(objective, seed)
     smooth, whole = 0.0, 0.0
     for array in objective._arrays(x):
@@ -177,7 +122,9 @@ def test_products_with_the_hessian_are_differences_of_gradients(
     l2: float, intercept: bool, standard: bool, seed: int
 ) -> None:
     penalty = SquaredL2Norm(l2)
-    objective = Local(ROWS, Logistic(), penalty, intercept=intercept, standardization=standard)
+    objective = objective_of(
+        ROWS, Logistic(), penalty, intercept=intercept, standardization=standard
+    )
     x, v = point(objective, seed), point(objective, seed + 1)
     step = 1e-5
     differences = (objective(x + step * v)[1] - objective(x - step * v)[1]) / (2.0 * step)
@@ -191,7 +138,7 @@ def test_minima_meet_the_conditions_of_l1(
 ) -> None:
     """Where a coefficient is 0 the gradient is at most the weight; else it is -weight * sign."""
     loss = SoftmaxOfTwo() if table else Logistic()
-    objective = Local(
+    objective = objective_of(
         ROWS, loss, ElasticNet(l1, l2 + 0.01), intercept=intercept, standardization=standard
     )
     result = objective.minimize(gradient_tolerance=1e-9)
@@ -215,13 +162,15 @@ def test_minima_meet_the_conditions_of_group_lasso(
     is 0, beside what soft thresholding takes."""
     labels = np.array([0, 0, 1, 1, -1])
     penalty = [L1Norm(l1), GroupLasso(labels, groups=2, weight=weight)]
-    objective = Local(ROWS, Logistic(), penalty, intercept=intercept, standardization=standard)
+    objective = objective_of(
+        ROWS, Logistic(), penalty, intercept=intercept, standardization=standard
+    )
     result = objective.minimize(gradient_tolerance=1e-10, max_iterations=5000)
     sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
     u = result.x[:FEATURES] * sigma
     g = objective(result.x)[1]
     if intercept:
-        assert abs(g[-1]) < 1e-8
+        assert abs(g[-1]) < 1e-7  # values tell no more
     g = g[:FEATURES] / sigma
     rest = np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
     for group in range(2):
@@ -238,7 +187,7 @@ def test_minima_meet_the_conditions_of_group_lasso(
 @settings(deadline=None, max_examples=15)
 def test_bounds_hold_in_the_coefficients_themselves(l1: float, l2: float, standard: bool) -> None:
     """Numbers bound the features alone."""
-    objective = Local(ROWS, Logistic(), ElasticNet(l1, l2), standardization=standard)
+    objective = objective_of(ROWS, Logistic(), ElasticNet(l1, l2), standardization=standard)
     result = objective.minimize(bounds=Box(-0.2, 0.1), gradient_tolerance=1e-9)
     x, g = result.x, objective(result.x)[1]
     w = x[:FEATURES]
@@ -254,8 +203,8 @@ def test_bounds_hold_in_the_coefficients_themselves(l1: float, l2: float, standa
 
 def test_at_the_kinks_of_a_loss_a_solver_stops_with_a_warning() -> None:
     with pytest.warns(RuntimeWarning, match=r"Hinge\(smoothing=1e-3\)"):
-        result = Local(ROWS, Hinge(), SquaredL2Norm(0.1)).minimize()
-    smoothed = Local(ROWS, Hinge(smoothing=1e-4), SquaredL2Norm(0.1)).minimize()
+        result = objective_of(ROWS, Hinge(), SquaredL2Norm(0.1)).minimize()
+    smoothed = objective_of(ROWS, Hinge(smoothing=1e-4), SquaredL2Norm(0.1)).minimize()
     assert smoothed.outcome is Outcome.CONVERGED_GRADIENT
     np.testing.assert_allclose(result.fun, smoothed.fun, atol=1e-4)
 
@@ -274,13 +223,13 @@ MISTAKES = {
 @pytest.mark.parametrize(("penalty", "error", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_what_is_no_penalty_is_refused(penalty: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
-        Local(ROWS, Logistic(), penalty)
+        objective_of(ROWS, Logistic(), penalty)
     with pytest.raises(error, match=message):
-        Local(ROWS, Logistic()).with_penalty(penalty)
+        objective_of(ROWS, Logistic()).with_penalty(penalty)
 
 
 def test_solvers_that_do_not_fit_are_refused() -> None:
-    groups = Local(ROWS, Logistic(), GroupLasso(np.zeros(5), 1))
+    groups = objective_of(ROWS, Logistic(), GroupLasso(np.zeros(5), 1))
     kinked = groups.with_penalty(L1Norm(0.1))
     with pytest.raises(ValueError, match=r"takes no penalty with kinks.*or OWL-QN"):
         kinked.minimize(method="L-BFGS")
@@ -296,7 +245,7 @@ def test_solvers_that_do_not_fit_are_refused() -> None:
         groups.minimize(method="Newton")
     with pytest.raises(ValueError, match="unknown option 'steps' for OWLQN; allowed are"):
         kinked.minimize(steps=3)
-    softmax = Local(ROWS, SoftmaxOfTwo())
+    softmax = objective_of(ROWS, SoftmaxOfTwo())
     with pytest.raises(NotImplementedError, match="SoftmaxOfTwo has no products"):
         softmax.hessp(softmax.start(), softmax.start())
 
@@ -305,7 +254,7 @@ def test_solvers_that_do_not_fit_are_refused() -> None:
 def test_floats_of_32_bits_stay_so(standard: bool) -> None:
     weights = np.linspace(0.1, 0.2, 6)
     for penalty in (ElasticNet(weights / 10.0, weights), L1Norm(weights / 10.0)):
-        objective = Local(ROWS, Logistic(), penalty, standardization=standard)
+        objective = objective_of(ROWS, Logistic(), penalty, standardization=standard)
         exact = objective.minimize().x
         for bounds in (None, Box(-10.0, 10.0)):  # by OWL-QN, and by proximal gradients
             found = objective.minimize(np.zeros(6, np.float32), bounds=bounds)
@@ -316,7 +265,7 @@ def test_floats_of_32_bits_stay_so(standard: bool) -> None:
 
 
 def test_solvers_by_name_find_the_same_minimum() -> None:
-    objective = Local(ROWS, Logistic(), ElasticNet(0.02, 0.05), standardization=True)
+    objective = objective_of(ROWS, Logistic(), ElasticNet(0.02, 0.05), standardization=True)
     expected = objective.minimize(gradient_tolerance=1e-10).x
     for method in ("proximal-gradient", "ADMM"):
         found = objective.minimize(method=method, max_iterations=3000)
@@ -335,7 +284,7 @@ def test_solvers_by_name_find_the_same_minimum() -> None:
 def test_a_start_of_integers_or_in_lists_is_one_of_floats() -> None:
     penalty = ElasticNet(np.linspace(0.01, 0.05, 6), 0.01)
     for standard in (False, True):
-        objective = Local(ROWS, Logistic(), penalty, standardization=standard)
+        objective = objective_of(ROWS, Logistic(), penalty, standardization=standard)
         for bounds in (None, Box(np.full(6, -0.25), np.full(6, 0.75))):
             expected = objective.minimize(bounds=bounds).x
             for x0 in (np.zeros(6, int), [0] * 6):
@@ -358,13 +307,13 @@ TWO = {
 @pytest.mark.parametrize("standard", [False, True])
 @pytest.mark.parametrize(("penalty", "l1", "l2"), TWO.values(), ids=TWO)
 def test_parameters_in_several_arrays(penalty: Any, l1: Any, l2: Any, standard: bool) -> None:
-    objective = Local(ROWS, Two(), penalty, standardization=standard)
+    objective = objective_of(ROWS, Two(), penalty, standardization=standard)
     x = point(objective, 1)
     sigma = ROWS.matrix.std(axis=0, ddof=1) if standard else np.ones(FEATURES)
     w, v = sigma * x["w"][:FEATURES], sigma * x["v"]
     smooth = 0.5 * (l2[0] * w @ w + l2[1] * v @ v)
     rough = l1[0] * np.abs(w).sum() + l1[1] * np.abs(v).sum()
-    bare = Local(ROWS, Two())
+    bare = objective_of(ROWS, Two())
     np.testing.assert_allclose(objective(x)[0], bare(x)[0] + smooth, rtol=1e-13)
     np.testing.assert_allclose(objective.penalty_value(x), smooth + rough, rtol=1e-13)
     assert (check := check_gradient(objective, x)), check
@@ -380,11 +329,11 @@ def test_parameters_in_several_arrays(penalty: Any, l1: Any, l2: Any, standard: 
 
 def test_groups_and_bounds_of_several_arrays() -> None:
     groups = GroupLasso(np.array([0, 0, 1, 1, 1]), groups=2, weight=0.05)
-    grouped = Local(ROWS, Two(), {"w": groups, "v": SquaredL2Norm(0.1)}).minimize()
+    grouped = objective_of(ROWS, Two(), {"w": groups, "v": SquaredL2Norm(0.1)}).minimize()
     assert grouped.outcome is Outcome.CONVERGED_GRADIENT
     w = grouped.x["w"]
     assert not w[:2].any() and w[2:5].all() and w[5]
-    smooth = Local(ROWS, Two(), SquaredL2Norm(0.1), standardization=True)
+    smooth = objective_of(ROWS, Two(), SquaredL2Norm(0.1), standardization=True)
     for bounds in ({"v": NonNegative()}, Box({"w": -np.inf, "v": 0.0})):
         bounded = smooth.minimize(bounds=bounds)
         assert bounded.outcome is Outcome.CONVERGED_GRADIENT
@@ -402,7 +351,7 @@ def test_groups_and_bounds_of_several_arrays() -> None:
 
 def test_callbacks_see_the_coefficients_themselves() -> None:
     seen: list[Any] = []
-    objective = Local(ROWS, Logistic(), SquaredL2Norm(0.1), standardization=True)
+    objective = objective_of(ROWS, Logistic(), SquaredL2Norm(0.1), standardization=True)
     result = objective.minimize(np.ones(6), callback=seen.append, progress=seen.append)
     np.testing.assert_allclose(seen[0].x, np.ones(6), rtol=1e-15)
     np.testing.assert_array_equal(seen[-1].x, result.x)
@@ -422,8 +371,8 @@ def test_features_that_are_the_same_in_all_rows_have_no_part() -> None:
     others = Rows(np.delete(matrix, 2, axis=1), rows.labels)
     for intercept in (False, True):
         words = {"intercept": intercept, "standardization": True}
-        objective = Exact(rows, Logistic(), ElasticNet(0.01, 0.1), **words)
-        small = Exact(others, Logistic(), ElasticNet(0.01, 0.1), **words)
+        objective = objective_of(rows, Logistic(), ElasticNet(0.01, 0.1), **words)
+        small = objective_of(others, Logistic(), ElasticNet(0.01, 0.1), **words)
         x = np.arange(5.0 + intercept)
         value, gradient = objective(x)
         expected = small(np.delete(x, 2))
@@ -432,12 +381,3 @@ def test_features_that_are_the_same_in_all_rows_have_no_part() -> None:
         found = objective.minimize(x)
         np.testing.assert_allclose(found.x, np.insert(small.minimize().x, 2, 0.0), atol=1e-6)
         assert found.x[2] == 0.0
-
-
-class Exact(Local):
-    """With 0 for the deviation of a column of one value."""
-
-    def _deviations(self, parameter: Parameter) -> Floats:
-        found = super()._deviations(parameter)
-        constant = np.ptp(self.rows.matrix, axis=0) == 0.0
-        return np.where(np.append(constant, False) if self.intercept else constant, 0.0, found)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from distvec.losses import pairs
 from distvec.losses.binary import Hinge, Logistic, SquaredHinge
+from distvec.losses.cox import Cox
 from distvec.losses.errors import LossError
 from distvec.losses.objective import Objective
 from distvec.losses.one_margin import RowLoss
@@ -179,3 +180,11 @@ def test_groups_without_pairs_are_refused():
     objective = Objective(rows, loss=PairwiseRanking())
     with pytest.raises(ValueError, match=r"PairwiseRanking.*no two rows of a group have different"):
         objective(np.zeros(2))
+
+
+@pytest.mark.parametrize("loss", [PairwiseRanking(), Cox()])
+def test_an_intercept_that_cancels_out_is_refused(loss):
+    groups = np.zeros(4, np.int64) if loss.order == "group" else None
+    rows = Rows(np.ones((4, 2)), np.arange(4.0), groups=groups)
+    with pytest.raises(ValueError, match=r"intercept=True: .* compares margins with one another"):
+        Objective(rows, loss=loss, intercept=True)
