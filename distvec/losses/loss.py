@@ -68,6 +68,11 @@ class Loss(ABC):
         """What it is a function of."""
         return (Parameter(),)
 
+    @property
+    def takes_intercept(self) -> bool:
+        """Whether an intercept changes anything; known also before ``bind``."""
+        return any(one.takes_intercept for one in self.parameters)
+
     @abstractmethod
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Weighted sums over ``rows``; arrays are ``(columns [+ 1], *row)`` each."""
@@ -162,7 +167,7 @@ def check_loss(loss: object) -> None:
 
 def check_intercept(loss: Loss, intercept: bool) -> None:
     """ValueError for an intercept that the loss does not see, as it cancels out."""
-    if intercept and not any(one.takes_intercept for one in loss.parameters):
+    if intercept and not loss.takes_intercept:
         raise ValueError(
             f"intercept=True: {loss} compares margins with one another, so an intercept changes "
             "nothing; leave it out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -49,12 +50,26 @@ class Softmax(Loss):
         _checked(found, np.inf if self.classes is None else self.classes)
         if self.classes is not None:
             return self
-        return replace(self, classes=int(found.max(initial=0.0)) + 1)
+        classes = int(found.max(initial=0.0)) + 1
+        absent = np.setdiff1d(np.arange(classes), found)
+        if len(absent) and len(found):
+            some = ", ".join(map(str, absent[:3])) + ", ..." * (len(absent) > 3)
+            warnings.warn(
+                f"no row is of class {some}: a column is fitted to it all the same; number the "
+                f"classes from 0 without gaps, or say Softmax(classes={classes})",
+                stacklevel=2,
+            )
+        return replace(self, classes=classes)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """One table of a column a class."""
         return (Parameter(row=(self._count,)),)
+
+    @property
+    def takes_intercept(self) -> bool:
+        """One for each class."""
+        return True
 
     @property
     def has_products(self) -> bool:

@@ -60,8 +60,12 @@ def random_problem(spark, *, rows=60, size=3000, partitions=3, seed=0, density=0
 
 @pytest.fixture
 def ps(spark):
-    """Two servers, kept from test to test unless one stops them."""
-    return PSContext.get_or_create(spark, servers=2)
+    """Two servers, kept from test to test unless one stops them or one of them."""
+    ps = PSContext.get_or_create(spark, servers=2)
+    if any(ps.generations):
+        ps.stop()
+        ps = PSContext.get_or_create(spark, servers=2)
+    return ps
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -112,7 +112,10 @@ def test_a_row_of_weight_0_has_no_say_even_where_it_is_infinite():
 
 
 def test_labels_say_how_many_classes_there_are():
-    assert Softmax().bind([0.0, 2.0]) == Softmax(3)
+    assert Softmax().takes_intercept
+    assert Softmax().bind([2.0, 0.0, 1.0]) == Softmax(3)
+    with pytest.warns(UserWarning, match=r"of class 0: .* without gaps, or say Softmax.classes=3"):
+        assert Softmax().bind([1.0, 2.0]) == Softmax(3)
     assert Softmax(5).bind([0.0, 2.0]) == Softmax(5)
     assert pickle.loads(pickle.dumps(Softmax(3))) == Softmax(3)
     assert Softmax(3).parameters[0].row == (3,)
