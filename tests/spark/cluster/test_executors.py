@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from distvec.spark import LogisticLoss
 from tests.conftest import QUICK_START
 
 pytestmark = pytest.mark.spark
@@ -20,7 +21,6 @@ LOG = logging.getLogger(__name__)
 SAME = """
 import json, os, signal, sys, time, warnings
 import numpy as np
-import pyspark.sql.functions as F
 from pyspark.sql import SparkSession
 import distvec.spark.objectives.resident as resident
 from distvec.spark import LogisticLoss, PSContext
@@ -66,6 +66,21 @@ def refusal(action, kind=PSError):
         return str(error)
 """
 
+ROWS = """
+import pyspark.sql.functions as F
+from optim import SGD
+
+column = F.col("id")
+features = F.array(*[(column * k % 7 / 7.0).alias("x") for k in range(1, 9)]).alias("features")
+# Behind a shuffle, whose outputs are lost with an executor.
+rows = spark.range(24).repartition(5, "id").sortWithinPartitions("id")
+frame = rows.select(features, (column % 2).alias("label"))
+
+def sampled(loss):
+    x0 = loss.start()
+    return SGD(step_size=0.5, max_iterations=7).minimize(loss.minibatches(7, seed=2), x0).x.tolist()
+"""
+
 LIFE = """
 ps = PSContext.get_or_create(spark, servers=2, memory="256m")
 say([ps.server_pids, dot(ps)])
@@ -97,16 +112,13 @@ say([ps.server_pids, dot(ps)])
 def parent_of(pid):
     return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
 
-column = F.col("id")
-features = F.array(*[(column * k % 7 / 7.0).alias("x") for k in range(1, 9)]).alias("features")
-# Behind a shuffle, whose outputs are lost with an executor.
-rows = spark.range(24).repartition(5, "id").sortWithinPartitions("id")
-frame = rows.select(features, (column % 2).alias("label"))
+ROWS
 w = ps.ones(8)
 bits = lambda result: (float(result[0]), result[1].numpy().tobytes())
 resident._STALL_SECONDS = 2.0
 with LogisticLoss(frame, mode="resident") as loss:
     first = bits(loss(w))
+    say(sampled(loss))
     tasks = loss._evaluator.residents._job.tasks
     loss._evaluator.residents.close()
     say([tasks, loss.data.run(lambda _: [parent_of(os.getppid())])])
@@ -138,6 +150,14 @@ def spark_home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", str(home))
 
 
+def sampled_here(spark, ps):
+    """What SGD finds of the same rows by tasks in this process's Spark."""
+    names = {"spark": spark}
+    exec(ROWS, names)
+    with LogisticLoss(names["frame"], ps=ps) as loss:
+        return names["sampled"](loss)
+
+
 def script(body):
     """A driver on a cluster of two executors, with two cores each."""
     same = SAME.replace("MASTER", repr("local-cluster[2,2,1024]")).replace("CORES", "4")
@@ -162,8 +182,10 @@ def executor_of(pid):
     return pid
 
 
-def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, has_ended):
-    process = driver(script(LIFE + ENDING))
+def test_servers_live_on_executors_and_end_with_the_driver(
+    spark, ps, spark_home, driver, has_ended
+):
+    process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
     pids, right = said(process)
     assert right
     assert len(set(pids)) == 2
@@ -195,6 +217,7 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark_home, driver, h
 
     (pid,), right = said(process)
     assert right
+    assert said(process) == sampled_here(spark, ps), "minibatches, on two executors or on none"
     tasks, executors = said(process)
     assert tasks == 3
     (other,) = set(executors) - {executor_of(pid)}
