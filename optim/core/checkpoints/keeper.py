@@ -1,0 +1,55 @@
+"""Where checkpoints of a run are kept: what the loop asks of whoever keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from optim.core.arrays import Array
+
+
+class Keeper(Protocol):
+    """Keeps checkpoints of one run, in one place; the newest valid one counts.
+
+    A checkpoint is its number, arrays by name, and a document: what JSON can hold (dicts with
+    strings as keys, lists, strings, whole numbers, True, False, None). All arrays are of one
+    library and, where it has such, of one session; their dtypes and shapes may differ, and rank 0
+    is a shape. None of them is written to after it was passed to `save`.
+
+    An array library that has keepers of its own offers them by its namespace:
+    `namespace.keeper(directory)` is one for the checkpoints in `directory`, or with None for those
+    of the session itself; None if the session keeps none.
+    """
+
+    def save(
+        self,
+        number: int,
+        arrays: Mapping[str, Array],
+        document: Mapping[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Begin to keep checkpoint `number`, an iteration; the values are those of now.
+
+        Returns at once, and trouble is a warning; with `wait`, returns once the checkpoint would
+        survive the machine's end, and raises what went wrong. A number may come again, after
+        `load`, with the same content; numbers do not fall otherwise. A kept checkpoint is never
+        harmed by one that could not be kept.
+        """
+
+    def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
+        """Number, arrays and document of the newest valid checkpoint; None if there is none.
+
+        Waits for what `save` has begun. Raises a ValueError that says what is wrong if there are
+        checkpoints and none of them is valid.
+        """
+
+    def recovers(self, error: Exception) -> bool:
+        """Whether `error` was a loss after which all is as at the newest checkpoint again.
+
+        Then `load`, and going on from there, makes sense. False: the error is none of the keeper's.
+        May take as long as it takes to bring all back.
+        """
+
+    def close(self) -> None:
+        """Wait for what `save` has begun, and let go of threads and files. The keeper has ended."""
