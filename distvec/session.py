@@ -245,21 +245,34 @@ def _rounded_down(values: DistArray, kind: np.dtype[Any]) -> DistArray:
 
 
 def local(
-    servers: int = 2, *, in_process: bool = False, memory: int | str | None = None
+    servers: int = 2,
+    *,
+    in_process: bool = False,
+    memory: int | str | None = None,
+    restart: bool = True,
 ) -> Session:
     """A session on servers of its own on this machine.
 
     ``servers`` sub-processes are started, reached through gRPC on loopback, and stopped with the
     session; they end by themselves if this process dies. With ``in_process=True`` the servers are
     objects in this process. ``memory`` is the budget of each server, in bytes or as ``"2g"``.
+
+    A process that dies, or gives no sign for ten seconds, is started again, empty: what needs an
+    array of which it held a part raises ``ServerLost``, everything else goes on. One that dies
+    three times soon after its start is given up. With ``restart=False`` the first death ends the
+    session.
     """
     servers = server_count(servers)
     budget = None if memory is None else parse_size(memory)
     if in_process:
         return Session(connect_in_process(servers, memory=budget))
-    started: LocalServers = launch_local(servers, memory=budget)
+    started: LocalServers = launch_local(servers, memory=budget, restart=restart)
+    token, diagnose = started.token, started.diagnose
     try:
-        client = Client.connect(started.addresses, token=started.token, diagnose=started.diagnose)
+        if restart:
+            client = Client.follow(started, servers, token=token, diagnose=diagnose)
+        else:
+            client = Client.connect(started.addresses, token=token, diagnose=diagnose)
         return Session(client, owner=started)
     except BaseException:
         started.stop()

@@ -66,23 +66,30 @@ class ServerProcess:
                 self._process.stdin.write(orders.encode())
 
     @property
+    def _output(self) -> int:
+        """The descriptor of where it tells the address; -1 once it was asked to end."""
+        pipe = self._process.stdout
+        return -1 if pipe is None or pipe.closed else pipe.fileno()
+
+    @property
     def pid(self) -> int:
         """Process id."""
         return self._process.pid
 
-    def wait_until_up(self, deadline: float) -> str:
+    def wait_until_up(self, deadline: float, *, unless: int | None = None) -> str:
         """Wait, until ``deadline`` by the monotonic clock, for the address at which it answers.
 
-        Raises ``PSError`` with what the process wrote if it ended, or is not up in time.
+        Raises ``PSError`` with what the process wrote if it ended, is not up in time, or the file
+        ``unless`` became readable before.
         """
-        stdout = self._process.stdout
-        line = b""
-        while stdout is not None and not line.endswith(b"\n"):
+        others = [] if unless is None else [unless]
+        stdout, line = self._output, b""
+        while not line.endswith(b"\n"):
             left = max(0.0, deadline - time.monotonic())
-            readable, _, _ = select.select([stdout], [], [], left)
-            piece = stdout.read(4096) if readable else b""
+            readable, _, _ = select.select([stdout, *others], [], [], left)
+            piece = os.read(stdout, 4096) if stdout in readable else b""
             if not piece:
-                why = "ended" if readable else "did not come up in time"
+                why = "ended" if stdout in readable else "did not come up in time"
                 raise PSError(f"{self.name} {why}; it wrote:\n{self.log_tail() or '(nothing)'}")
             line += piece
         self.address = str(json.loads(line)["address"])
@@ -95,6 +102,17 @@ class ServerProcess:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"its process {self.pid} {how}"
+
+    def wait_for_death(self, seconds: float, *, unless: int) -> None:
+        """Wait until it ends, so many seconds at most, or the file ``unless`` is readable."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            select.select([handle, unless], [], [], seconds)
+        finally:
+            os.close(handle)
 
     def answers(self) -> bool:
         """Ask it for a sign; False while that asked for before has not come. Never waits.

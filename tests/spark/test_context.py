@@ -120,7 +120,7 @@ def test_something_without_a_spark_context():
 
 
 def test_a_stopped_server_is_lost_and_replaced(ps, monkeypatch):
-    monkeypatch.setattr("distvec.spark.cluster.supervise.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
     x, before = ps.arange(5000, dtype=np.float64).persist(), ps.generations
     os.kill(ps.server_pids[1], signal.SIGSTOP)
     with pytest.raises(ServerLost, match=rf"{x.buffer_id} \(length 5000\)"):

@@ -14,22 +14,13 @@ from distvec.spark.cluster.registry import LEASE_SECONDS, LEAVE, SERVE, STOP, Cl
 from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
-from ps_backend.processes.process import ServerProcess
+from ps_backend.processes.kept_server import KeptServer
 
-SILENT_SECONDS = 10.0
-"""A server that answers no sign for so long is stopped or wedged: it is killed, and replaced."""
-
-_LOOK_SECONDS = 1.0
-"""Between two looks no longer silence is seen: who looks may have been stopped itself."""
-
-_START_SECONDS = 30.0
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0
 _ALONE_SECONDS = 30.0
 """A task that cannot reach the driver's registry for so long fails."""
 _RECONNECT_SECONDS = 0.2
-_SHORT_LIFE_SECONDS = 10.0
-_MOST_SHORT_LIVES = 3
 
 
 @dataclass(frozen=True)
@@ -124,9 +115,9 @@ def supervise(orders: ServerOrders, numbers: Iterable[int]) -> Iterator[int]:
 class Supervisor:
     """Runs a server process while it holds the lease on the server's number.
 
-    A process that dies is replaced here, and so is one that answers no sign for SILENT_SECONDS; a
-    task that dies, by the driver. Without a word from the registry for the time of a lease the
-    process is ended, since another task may have taken its place by then.
+    A process that dies is replaced here, and so is one that gives no sign (``KeptServer``); a task
+    that dies, by the driver. Without a word from the registry for the time of a lease the process
+    is ended, since another task may have taken its place by then.
     """
 
     def __init__(
@@ -134,11 +125,12 @@ class Supervisor:
     ) -> None:
         self._orders, self._server, self._attempt = orders, server, attempt
         self._desk, self._retry = desk, retry
-        self._process: ServerProcess | None = None
-        self._started = 0.0
-        self._looked = self._silence = 0.0
-        self._short_lives = 0
-        self._trouble = ""
+        self._kept = KeptServer(
+            f"server {server}",
+            token=orders.token,
+            threads=orders.threads,
+            memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
+        )
 
     def run(self) -> None:
         """Serve until the registry says stop; the process has ended when this returns.
@@ -149,10 +141,10 @@ class Supervisor:
             while (state := self._renew()) not in (STOP, LEAVE):
                 if state != SERVE:
                     self._end()
-                elif self._process is None:
-                    self._start()
+                elif self._kept.process is None:
+                    self._kept.start(self._desk.host)
                 else:
-                    self._look_after(self._process)
+                    self._kept.look_after()
         finally:
             self._end()
             self._desk.close()
@@ -172,60 +164,16 @@ class Supervisor:
                 time.sleep(_RECONNECT_SECONDS)
 
     def _claim(self) -> Claim:
-        process = self._process
+        kept = self._kept
         return Claim(
             self._server,
             self._attempt,
-            "" if process is None else process.address,
-            0 if process is None else process.pid,
-            self._trouble,
+            kept.address,
+            kept.pid,
+            kept.trouble,
             self._orders.placement,
             self._retry,
         )
 
-    def _start(self) -> None:
-        orders = self._orders
-        budget = default_budget(orders.servers) if orders.memory is None else orders.memory
-        self._started = time.monotonic()
-        self._process = ServerProcess(
-            f"server {self._server}",
-            token=orders.token,
-            threads=orders.threads,
-            memory=budget,
-            host=self._desk.host,
-        )
-        self._process.wait_until_up(self._started + _START_SECONDS)
-        self._looked, self._silence = time.monotonic(), 0.0
-
-    def _look_after(self, process: ServerProcess) -> None:
-        """Note how the process died, if it did, or end it if it is silent; then another starts."""
-        place = f"server {self._server} at {process.address}"
-        death = process.death()
-        if death is None:
-            if self._is_silent(process):
-                self._trouble = (
-                    f"{place}: its process {process.pid} gave no sign for {SILENT_SECONDS:g} s "
-                    "(stopped, or wedged), and was killed"
-                )
-                self._end(0.0)
-            return
-        self._trouble = f"{place}: {death}"
-        short = time.monotonic() - self._started < _SHORT_LIFE_SECONDS
-        self._short_lives = self._short_lives + 1 if short else 0
-        if self._short_lives >= _MOST_SHORT_LIVES:
-            raise PSError(f"{self._trouble}, soon after its start; it wrote:\n{process.log_tail()}")
-        self._end()
-
-    def _is_silent(self, process: ServerProcess) -> bool:
-        now = time.monotonic()
-        if process.answers():
-            self._silence = 0.0
-        else:
-            self._silence += min(now - self._looked, _LOOK_SECONDS)
-        self._looked = now
-        return self._silence > SILENT_SECONDS
-
-    def _end(self, seconds: float = _STOP_SECONDS) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.stop(time.monotonic() + seconds)
+    def _end(self) -> None:
+        self._kept.end(_STOP_SECONDS)

@@ -106,10 +106,11 @@ def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
 def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
     monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
     with launch_local(1, memory=1 << 26) as servers:
-        os.kill(servers.pids[0], signal.SIGABRT)
-        assert ended(servers.pids[0], 10)
+        (pid,) = servers.pids
+        os.kill(pid, signal.SIGABRT)
+        assert ended(pid, 10)
         said = servers.diagnose(servers.addresses[0])
-    assert f"its process {servers.pids[0]} was killed by signal 6; it wrote:\n" in said
+    assert f"its process {pid} was killed by signal 6; it wrote:\n" in said
     assert re.search(r"threading\.py\W+line \d+ in ", said)  # the end of where its threads were
 
 

@@ -304,7 +304,7 @@ def test_a_server_that_dies_is_replaced_and_the_client_follows(has_ended):
 
 
 def test_a_stopped_server_is_killed_and_replaced(monkeypatch, has_ended):
-    monkeypatch.setattr("distvec.spark.cluster.supervise.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
     with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
         assert registry.wait_until_serving(30)
         (pid,), (address,) = registry.pids, [registry.locate(0).address]

@@ -1,0 +1,133 @@
+"""One server process after the other, for whoever keeps a server running."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ps_backend.errors import PSError
+from ps_backend.processes.process import ServerProcess
+
+SILENT_SECONDS = 10.0
+"""A server that answers no sign for so long is stopped or wedged: it is killed, and replaced."""
+
+_LOOK_SECONDS = 1.0
+"""Between two looks no longer silence is seen: who looks may have been stopped itself."""
+
+_START_SECONDS = 30.0
+_SHORT_LIFE_SECONDS = 10.0
+_MOST_SHORT_LIVES = 3
+"""In a row; then another life would be no longer."""
+
+
+class KeptServer:
+    """The process of one server, or none, and how the last one ended.
+
+    One thread keeps it; any may ask ``diagnose``.
+    """
+
+    def __init__(self, name: str, *, token: str, threads: int, memory: int) -> None:
+        """Nothing runs until ``begin``. ``name`` is for messages."""
+        self.name = name
+        self.process: ServerProcess | None = None
+        self.begun = 0
+        """How many processes there were."""
+        self.trouble = ""
+        """Where the last process was, and how it ended."""
+        self._wrote = ""
+        self._token, self._threads, self._memory = token, threads, memory
+        self._began = self._looked = self._silence = 0.0
+        self._short_lives = 0
+        self._lock = threading.RLock()  # whoever stops it may have been collecting garbage
+
+    @property
+    def address(self) -> str:
+        """Where the process answers; empty while none does."""
+        process = self.process
+        return "" if process is None else process.address
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 without one."""
+        process = self.process
+        return 0 if process is None else process.pid
+
+    def begin(self, host: str = "127.0.0.1") -> ServerProcess:
+        """Start a process, which is up when its ``wait_until_up`` returns."""
+        self._began = self._looked = time.monotonic()
+        self._silence = 0.0
+        self.begun += 1
+        self.process = ServerProcess(
+            self.name, token=self._token, threads=self._threads, memory=self._memory, host=host
+        )
+        return self.process
+
+    def start(self, host: str = "127.0.0.1", *, unless: int | None = None) -> None:
+        """Start a process and wait until it answers; ``PSError`` if it does not, or breaks off.
+
+        It breaks off when the file ``unless`` becomes readable.
+        """
+        self.begin(host).wait_until_up(self._began + _START_SECONDS, unless=unless)
+        self._looked = time.monotonic()
+
+    def look_after(self) -> None:
+        """Note how the process died, if it did, or kill it if it is silent; to be called often.
+
+        Afterwards ``process`` may be None. Raises ``PSError`` if several died soon after their
+        start.
+        """
+        process = self.process
+        if process is None:
+            return
+        death = process.death()
+        if death is not None:
+            self.bury(death)
+        elif self._is_silent(process):
+            self._note(
+                f"its process {process.pid} gave no sign for {SILENT_SECONDS:g} s "
+                "(stopped, or wedged), and was killed"
+            )
+            self.end(0.0)
+
+    def bury(self, death: str) -> None:
+        """The process ended, as said; ``PSError`` if several did soon after their start."""
+        self._note(death)
+        short = time.monotonic() - self._began < _SHORT_LIFE_SECONDS
+        self._short_lives = self._short_lives + 1 if short else 0
+        self.end(0.0)
+        if self._short_lives >= _MOST_SHORT_LIVES:
+            wrote = self._wrote or "(nothing)"
+            raise PSError(f"{self.trouble}, soon after its start; it wrote:\n{wrote}")
+
+    def diagnose(self, address: str) -> str | None:
+        """What is known of a process that answered there if it died: how, and what it wrote."""
+        with self._lock:
+            process = self.process
+            if process is not None and process.address == address:
+                death, wrote = process.death(), process.log_tail().strip()
+            else:
+                death = self.trouble if f" {address}: " in self.trouble else None
+                wrote = self._wrote
+        return f"{death}; it wrote:\n{wrote}" if death and wrote else death
+
+    def end(self, seconds: float) -> None:
+        """End the process, by force after so many seconds. Idempotent."""
+        with self._lock:
+            process, self.process = self.process, None
+        if process is not None:
+            process.stop(time.monotonic() + seconds)
+
+    def _note(self, how: str) -> None:
+        with self._lock:
+            if self.process is not None:
+                self.trouble = f"{self.name} at {self.process.address}: {how}"
+                self._wrote = self.process.log_tail().strip()
+
+    def _is_silent(self, process: ServerProcess) -> bool:
+        now = time.monotonic()
+        if process.answers():
+            self._silence = 0.0
+        else:
+            self._silence += min(now - self._looked, _LOOK_SECONDS)
+        self._looked = now
+        return self._silence > SILENT_SECONDS

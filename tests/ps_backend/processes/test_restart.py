@@ -1,0 +1,136 @@
+"""A server of this process that dies is followed by another one, and none outlives the end."""
+
+import gc
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import distvec as dv
+from ps_backend.client import Client
+from ps_backend.errors import ServerLost
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from tests.ps_backend.helpers import ended, put
+from tests.ps_backend.processes.test_launcher import python
+
+SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
+X = np.random.default_rng(0).standard_normal(SPACE.length)
+
+PARENT = """
+import os, signal, sys, time
+from ps_backend.processes.launcher import launch_local
+
+servers = launch_local(1, memory=1 << 26, restart=True)
+os.kill(servers.pids[0], signal.SIGKILL)
+time.sleep(0.3)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def children(pid: int) -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for one in lists for child in one.read_text().split()]
+
+
+def follow(servers) -> Client:
+    return Client.follow(servers, len(servers.pids), token=servers.token, diagnose=servers.diagnose)
+
+
+def test_a_server_that_dies_is_followed_by_another_one():
+    with launch_local(2, memory=1 << 26, restart=True) as servers, follow(servers) as client:
+        x = put(client, SPACE, X)
+        addresses, pids = servers.addresses, servers.pids
+        os.kill(pids[1], signal.SIGKILL)
+        with pytest.raises(ServerLost, match=f"server 1 was lost.*buffers {x} .length 3000."):
+            client.read(x, FLOATS)
+        assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
+        assert [server.pid for server in client.status()] == list(servers.pids)
+        assert servers.pids[0] == pids[0]
+        assert servers.pids[1] != pids[1]
+        assert servers.locate(1).generation == 1
+        assert f"its process {pids[1]} was killed by signal 9" in servers.diagnose(addresses[1])
+        left = servers.pids
+    assert all(ended(pid, 0) for pid in (*pids, *left))
+    with pytest.raises(ServerLost, match="the servers were stopped"):
+        servers.locate(0)
+
+
+def test_a_session_goes_on_with_the_server_that_was_started_again():
+    with dv.local(2, memory=1 << 26) as ps:
+        x = ps.array(X).persist()
+        os.kill(ps._owner.pids[0], signal.SIGKILL)
+        with pytest.raises(dv.ServerLost, match=r"began empty.*the session goes on"):
+            float(x.sum())
+        assert float(ps.array(X).sum()) == pytest.approx(X.sum())
+
+
+def test_a_stopped_server_is_killed_and_followed_by_another_one(monkeypatch):
+    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 0.5)
+    monkeypatch.setattr("ps_backend.processes.launcher._LOOK_SECONDS", 0.2)
+    with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
+        (pid,), (address,) = servers.pids, servers.addresses
+        os.kill(pid, signal.SIGSTOP)
+        assert ended(pid, 20)
+        assert client.status()[0].pid != pid
+        assert "gave no sign for 0.5 s (stopped, or wedged), and was killed" in servers.diagnose(
+            address
+        )
+
+
+def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(monkeypatch):
+    with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
+        x = put(client, SPACE, X)
+        monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
+        os.kill(servers.pids[0], signal.SIGKILL)
+        with pytest.raises(ServerLost, match=r"(?s)did not come up, soon.*wrote:\n.*PYTHONMALLOC"):
+            client.read(x, FLOATS)
+        with pytest.raises(ServerLost, match="It is not started again: close the session"):
+            servers.locate(0)
+        assert children(os.getpid()) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_no_server_is_left_where_all_are_stopped_during_a_restart(seconds):
+    servers = launch_local(1, memory=1 << 26, restart=True)
+    os.kill(servers.pids[0], signal.SIGKILL)
+    time.sleep(seconds)
+    servers.stop()
+    assert children(os.getpid()) == []
+
+
+def test_no_server_is_left_where_nobody_holds_them_any_more():
+    ps = dv.local(1, memory=1 << 26)
+    (pid,) = ps._owner.pids
+    del ps
+    gc.collect()
+    assert ended(pid, 10)
+    deadline = time.monotonic() + 10
+    while children(os.getpid()):  # another thread may have been the last to hold them
+        assert time.monotonic() < deadline
+
+
+def test_a_driver_that_is_killed_during_a_restart_leaves_no_server():
+    with python("-c", PARENT) as parent:
+        parent.stdout.readline()
+        started = children(parent.pid)
+        parent.kill()
+        assert all(ended(pid, 10) for pid in started)
+
+
+def test_servers_left_to_the_interpreter_end_with_it():
+    code = (
+        "import os, json, signal; from ps_backend.processes.launcher import launch_local as launch"
+    )
+    code += "; s = launch(1, memory=1 << 26, restart=True); print(json.dumps(s.pids), flush=True)"
+    with python("-c", code) as parent:
+        (pid,) = json.loads(parent.stdout.read())
+    assert parent.returncode == 0
+    assert ended(pid, 0)
