@@ -14,6 +14,9 @@ class PSError(RuntimeError):
 class ServerLost(PSError):
     """A server does not answer: it died, was stopped, or the network is gone."""
 
+    resume_from: str | None = None
+    """The last checkpoint of the session, if it has a directory for them: ``restore`` takes it."""
+
 
 class PeerLost(ServerLost):
     """A server that was to fetch from another one got no answer, or found its part gone."""
@@ -65,3 +68,35 @@ class AttemptFenced(PSError):
 
 class StaleRequest(PSError):
     """A repeated request is so old that its reply is no longer on record."""
+
+
+class RoundLost(ServerLost):
+    """A round died with a server on which contributions to it were; nothing was changed."""
+
+
+class StoreFailed(PSError, OSError):
+    """A file of arrays could not be written or read."""
+
+
+class Corrupted(PSError, ValueError):
+    """A file is not what was written: cut off, damaged, or something else altogether."""
+
+
+class CheckpointIncomplete(PSError, ValueError):
+    """A directory holds no checkpoint that was written to its end."""
+
+
+class EpochFenced(PSError):
+    """A request is meant for another life of the server than the one that got it."""
+
+
+class SessionFenced(PSError):
+    """Another driver has taken over the session."""
+
+
+class SessionExpired(SessionUnknown):
+    """The session outlived its client by the time of its lease, and was ended."""
+
+
+class NotDurable(RuntimeWarning):
+    """A checkpoint could not be written; the work goes on, and the one before it stays."""

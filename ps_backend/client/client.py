@@ -10,18 +10,18 @@ from typing import Self
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.kept_arrays import KeptArrays
 from ps_backend.client.loop import Loop
 from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
 from ps_backend.client.server_link import Diagnose, RetryPolicy
-from ps_backend.client.shared_arrays import SharedArrays
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
 from ps_backend.wire.codec import encode_array
 
 
-class Client(SharedArrays):
+class Client(KeptArrays):
     """One sender's connection to all the servers of a session. Thread-safe.
 
     Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds

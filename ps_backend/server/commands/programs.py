@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ps_backend import limits
@@ -120,7 +121,21 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     donors = _verify(calls)
     if donors and any(movements):
         raise InvalidProgram("a program with movements gives no memory away")
-    made, ready, phases = _prepare(session, calls, *movements)
+    with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
+        return _run(session, request, payload, calls, movements, donors, own)
+
+
+def _run(
+    session: ServerSession,
+    request: pb.Request,
+    payload: Payload,
+    calls: Sequence[SweepCall],
+    movements: Sequence[Sequence[MovementCall]],
+    donors: Sequence[int],
+    own: Collection[int],
+) -> Response:
+    """The program, verified. ``own``: those donors that it may write over."""
+    made, ready, phases = _prepare(session, calls, movements[0], movements[1], own)
     working = _working_memory(session.store.memory, ready)
     turns, log = session.host.turns, session.reply_log(request.client)
 
@@ -203,6 +218,7 @@ def _prepare(
     calls: Sequence[SweepCall],
     before: Sequence[MovementCall],
     after: Sequence[MovementCall],
+    own: Collection[int],
 ) -> tuple[dict[int, Buffer], list[_Ready], tuple[list[ReadyPhase], list[ReadyPhase]]]:
     """All that the calls write, and all that can fail; ``OutOfBudget`` if it is too large.
 
@@ -214,7 +230,9 @@ def _prepare(
         if not call.sweep.is_flat:  # else its one row is looked at below
             for row in call.sweep.rows:
                 session.part_of(call.space, "bool", row)
-        donors |= zip(call.outputs, call.donors, strict=False)
+        if call.donors:
+            pairs = zip(call.outputs, call.donors, strict=False)
+            donors |= {output: donor for output, donor in pairs if donor in own}
         for number, value in zip(call.outputs, call.sweep.stored, strict=True):
             parts[number] = session.part_of(call.space, value.dtype, value.row)
     for movement in (*before, *after):

@@ -44,13 +44,14 @@ def scatter_add(session: ServerSession, request: pb.Request, payload: Payload) -
         # Where the other servers gave the source away, this one must not refuse for so little.
         force = body.donate and payload.size <= MOST_FORCED_BYTES
         given = pairs(store.memory, part, body.count, payload, "adding to an array", force=force)
-    if body.donate:
-        target = source
-    else:
-        (target,) = store.new([part], "adding to an array")
-        np.copyto(target.array, source.array)
-    given.combine_into(target.array, np.add)
-    if body.round:
-        session.rounds.drop(body.round)
-    store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
+    with store.writing([body.array.buffer] if body.donate else []) as own:
+        if own:
+            target = source
+        else:
+            (target,) = store.new([part], "adding to an array")
+            np.copyto(target.array, source.array)
+        given.combine_into(target.array, np.add)
+        if body.round:
+            session.rounds.drop(body.round)
+        store.put({body.target: target}, instead_of=[body.array.buffer] if body.donate else [])
     return Response(pb.Reply())

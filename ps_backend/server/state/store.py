@@ -7,16 +7,18 @@ buffers only, and what is written in place is found by the commands that mean it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
-from ps_backend.errors import BufferLost, InvalidProgram
+from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Memory, MemoryBlock
+from ps_backend.server.state.pins import Pins
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.workspace import Workspace
 
@@ -99,7 +101,10 @@ class Store:
         self._buffers: dict[int, Buffer] = {}
         self._shared: dict[int, SharedArray] = {}
         self._workspaces: dict[int, Workspace] = {}
+        self.pins: Pins[Buffer] = Pins()
         self._lock = threading.Lock()
+        self._written: set[int] = set()
+        self._unwritten = threading.Condition(self._lock)
 
     def __len__(self) -> int:
         return len(self._buffers) + len(self._shared) + len(self._workspaces)
@@ -151,9 +156,20 @@ class Store:
             self._workspaces[number] = workspace
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
-        """Fresh buffers, contents undefined, not yet in the store; ``OutOfBudget`` and none."""
+        """Fresh buffers, contents undefined, not yet in the store; ``OutOfBudget`` and none.
+
+        Where pinned buffers take the memory, it is waited for until they are written.
+        """
         wanted = list(parts)
-        blocks = self.memory.allocate([part.nbytes for part in wanted], what)
+        sizes = [part.nbytes for part in wanted]
+        while True:
+            try:
+                blocks = self.memory.allocate(sizes, what)
+            except OutOfBudget:
+                if not self.pins.wait():
+                    raise
+            else:
+                break
         return [Buffer.over(part, block) for part, block in zip(wanted, blocks, strict=True)]
 
     def refuse_taken(self, numbers: Iterable[int]) -> None:
@@ -170,6 +186,34 @@ class Store:
                     raise BufferLost(f"buffer {number} was freed by another request meanwhile")
             for number in numbers:
                 del self._buffers[number]
+
+    def pin(self, name: str) -> Mapping[int, Buffer]:
+        """Keep all buffers of now under ``name``, or those that are kept under it already.
+
+        Waits for those that are being written over.
+        """
+        with self._unwritten:
+            self._unwritten.wait_for(lambda: not self._written)
+            return self.pins.keep(name, self._buffers)
+
+    @contextmanager
+    def writing(self, numbers: Iterable[int]) -> Iterator[set[int]]:
+        """Gives those of ``numbers`` that may be written over in the block: no pinned ones."""
+        with self._lock:
+            mine = {number for number in numbers if number not in self.pins}
+            self._written |= mine
+        try:
+            yield mine
+        finally:
+            with self._unwritten:
+                self._written -= mine
+                self._unwritten.notify_all()
+
+    def fill(self, buffers: Mapping[int, Buffer]) -> None:
+        """Publish those whose ids are not taken; the others are here already."""
+        with self._lock:
+            for number, buffer in buffers.items():
+                self._buffers.setdefault(number, buffer)
 
     def put(self, buffers: dict[int, Buffer], *, instead_of: Iterable[int] = ()) -> None:
         """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.
@@ -216,6 +260,7 @@ class Store:
             self._buffers.clear()
             self._shared.clear()
             self._workspaces.clear()
+        self.pins.clear()
 
 
 def _lost(number: int) -> BufferLost:

@@ -1,0 +1,164 @@
+"""What is done with arrays that outlive their servers: kept as they are, saved, and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ps_backend.client.requests import Messages
+from ps_backend.client.shared_arrays import SharedArrays
+from ps_backend.durability.parts import Piece
+from ps_backend.program.types import ArrayType, array_type, dtype_of
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array, space_of
+from ps_backend.wire.pieces import decode_piece, encode_piece
+
+_MOST_AT_ONCE = 256
+"""Arrays in one message: their checksums take some KiB each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A buffer that is to be made of rows in files of one store."""
+
+    buffer: int
+    type: ArrayType
+    store: str
+    pieces: Sequence[Piece]
+
+
+class KeptArrays(SharedArrays):
+    """What a client can ask that concerns files of arrays."""
+
+    def pin(self, name: str) -> dict[int, ArrayType]:
+        """Keep, under ``name``, all buffers that the session has now, by their ids.
+
+        Programs go on, and write over none of them; memory that they give up stays taken until
+        ``unpin``. Waits first for what was run with ``wait=False``. One message a server.
+        """
+        self.wait()
+        replies = self._send(self._requests.to_all("pin", name=name), recorded=False)
+        found: dict[int, ArrayType] = {}
+        counts: dict[int, int] = {}
+        for reply in replies.values():
+            for array in reply.pinned.arrays:
+                counts[array.buffer] = counts.get(array.buffer, 0) + 1
+                if array.buffer not in found:
+                    found[array.buffer] = _type_of(array)
+        # One that is being freed, and was on some servers already, is no array any more.
+        return {
+            number: type
+            for number, type in found.items()
+            if counts[number] >= len(type.space.holders(self.servers))
+        }
+
+    def unpin(self, name: str) -> None:
+        """Keep them no longer. One message a server."""
+        self._send(self._requests.to_all("unpin", name=name), recorded=False)
+
+    def save(
+        self,
+        arrays: Mapping[int, ArrayType],
+        names: Mapping[int, str],
+        store: str,
+        files: Sequence[str],
+        *,
+        pin: str = "",
+    ) -> dict[int, tuple[Piece, ...]]:
+        """Each server writes its rows of ``arrays`` to its file of ``files`` in ``store``.
+
+        The files are new, and durable on return; ``names`` are those in the files. ``pin``: under
+        which the arrays are kept. Where the rows are, by the ids of the arrays. One message a
+        server. Raises ``StoreFailed``, ``BufferLost``.
+        """
+        held = self._held(arrays)
+        messages: Messages = {
+            server: self._requests.message(
+                "save",
+                store=store,
+                file=files[server],
+                arrays=[encode_array(number, arrays[number]) for number in mine],
+                names=[names[number] for number in mine],
+                pin=pin,
+            )
+            for server, mine in held.items()
+        }
+        return _pieces(held, arrays, self._send(messages, recorded=False))
+
+    def save_into(
+        self,
+        arrays: Mapping[int, ArrayType],
+        store: str,
+        file: str,
+        starts: Mapping[int, int],
+        head: bytes,
+    ) -> dict[int, tuple[Piece, ...]]:
+        """Each server writes its rows of ``arrays`` into one file, which all of them must see.
+
+        ``starts``: by id, where the array begins in ``file``, which is there, long enough, and
+        begins with ``head``. As ``save``; ``StoreFailed`` where a server does not find the file.
+        """
+        held = self._held(arrays)
+        messages: Messages = {}
+        for server, mine in held.items():
+            offsets = []
+            for number in mine:
+                type = arrays[number]
+                low, _ = type.space.range_of(server, self.servers)
+                offsets.append(starts[number] + low * type.width * type.dtype.itemsize)
+            messages[server] = self._requests.message(
+                "save",
+                store=store,
+                file=file,
+                arrays=[encode_array(number, arrays[number]) for number in mine],
+                names=[""] * len(mine),
+                offsets=offsets,
+                head=head,
+            )
+        return _pieces(held, arrays, self._send(messages, recorded=False))
+
+    def load(self, sources: Iterable[Source]) -> None:
+        """Make buffers of what was saved, under their ids; those that are there already stay.
+
+        Each server reads its own rows, and checks them. One message a server for 256 arrays.
+        Raises ``StoreFailed``, ``Corrupted``, ``OutOfBudget``.
+        """
+        rest = list(sources)
+        for start in range(0, len(rest), _MOST_AT_ONCE):
+            some = rest[start : start + _MOST_AT_ONCE]
+            messages: Messages = {}
+            for server, mine in self._held({one.buffer: one.type for one in some}).items():
+                wanted = [self._saved(one, server) for one in some if one.buffer in mine]
+                messages[server] = self._requests.message("load", arrays=wanted)
+            self._send(messages, recorded=False)
+
+    def _held(self, arrays: Mapping[int, ArrayType]) -> dict[int, list[int]]:
+        """By server: which of them it holds some rows of."""
+        held: dict[int, list[int]] = {}
+        for number, type in arrays.items():
+            for server in type.space.holders(self.servers):
+                held.setdefault(server, []).append(number)
+        return held
+
+    def _saved(self, source: Source, server: int) -> pb.Saved:
+        low, high = source.type.space.range_of(server, self.servers)
+        pieces = [one for one in source.pieces if one.low < high and low < one.high]
+        return pb.Saved(
+            array=encode_array(source.buffer, source.type),
+            store=source.store,
+            pieces=map(encode_piece, pieces),
+        )
+
+
+def _pieces(
+    held: Mapping[int, Sequence[int]], arrays: Iterable[int], replies: Mapping[int, pb.Reply]
+) -> dict[int, tuple[Piece, ...]]:
+    found: dict[int, list[Piece]] = {number: [] for number in arrays}
+    for server, mine in sorted(held.items()):
+        for number, saved in zip(mine, replies[server].saved, strict=True):
+            found[number].append(decode_piece(saved))
+    return {number: tuple(pieces) for number, pieces in found.items()}
+
+
+def _type_of(array: pb.Array) -> ArrayType:
+    return array_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))

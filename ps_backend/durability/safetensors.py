@@ -1,0 +1,139 @@
+"""The header of a safetensors file: which arrays it holds, and where.
+
+Eight bytes with the length of the header, the header as JSON, then the data, little-endian and in C
+order, one array after the other without a gap.
+Source: https://github.com/huggingface/safetensors, "Format".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ps_backend.errors import Corrupted
+from ps_backend.program.types import dtype_of
+
+_KINDS = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bool": "BOOL",
+    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
+    "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
+}  # fmt: skip
+_DTYPES = {kind: name for name, kind in _KINDS.items()}
+_LENGTH_BYTES = 8
+_MOST_HEADER = 100_000_000
+"""Bytes, as the format bounds them."""
+_ALIGNED = 64
+"""The data begins at a multiple of so many bytes."""
+_OWN = "__metadata__"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An array in a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    """Of its first byte in the file."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return int(prod(self.shape)) * dtype_of(self.dtype).itemsize
+
+
+def header(
+    arrays: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str] | None = None
+) -> tuple[bytes, list[Tensor]]:
+    """The bytes before the data of ``(name, dtype, shape)`` arrays, and where each will lie.
+
+    ``ValueError`` for two of one name, or one called ``__metadata__``.
+    """
+    listed: dict[str, Any] = {_OWN: dict(metadata)} if metadata else {}
+    tensors, end = [], 0
+    for name, dtype, shape in arrays:
+        if name in listed or name == _OWN:
+            raise ValueError(f"the name {name!r} cannot be given to an array, or to two")
+        tensor = Tensor(name, dtype, shape, end)
+        tensors.append(tensor)
+        end += tensor.nbytes
+        listed[name] = {
+            "dtype": _KINDS[dtype],
+            "shape": list(shape),
+            "data_offsets": [tensor.offset, end],
+        }
+    text = json.dumps(listed, separators=(",", ":")).encode()
+    text += b" " * (-(_LENGTH_BYTES + len(text)) % _ALIGNED)
+    start = _LENGTH_BYTES + len(text)
+    placed = [Tensor(one.name, one.dtype, one.shape, start + one.offset) for one in tensors]
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text, placed
+
+
+def read_header(
+    read: Callable[[int, int], bytes], size: int, what: str
+) -> tuple[list[Tensor], dict[str, str]]:
+    """The arrays of a file of ``size`` bytes, in the order of their data, and its metadata.
+
+    ``read(start, count)`` gives some of its bytes; ``what`` names it in errors. Raises
+    ``Corrupted`` for what is not a whole safetensors file, ``TypeError`` for one with an array of a
+    dtype that no array here has.
+    """
+    if size < _LENGTH_BYTES:
+        raise Corrupted(f"{what} has {size} bytes: it is not a safetensors file")
+    length = int.from_bytes(read(0, _LENGTH_BYTES), "little")
+    if length > min(_MOST_HEADER, size - _LENGTH_BYTES):
+        raise Corrupted(
+            f"{what} announces a header of {length} bytes, but has {size} in all: it is cut off, "
+            "or not a safetensors file"
+        )
+    try:
+        listed = json.loads(read(_LENGTH_BYTES, length), object_pairs_hook=_each_once)
+        metadata = listed.pop(_OWN, {})
+        start = _LENGTH_BYTES + length
+        tensors = [_tensor(name, one, start) for name, one in listed.items()]
+        if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+            raise ValueError("its metadata are not all texts")
+    except TypeError:
+        raise
+    except (ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise Corrupted(f"{what} has no header of a safetensors file: {error!r}") from None
+    tensors.sort(key=lambda one: (one.offset, one.nbytes))
+    _check_layout(tensors, start, size, what)
+    return tensors, metadata
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _tensor(name: str, given: Any, start: int) -> Tensor:
+    kind, shape, (begin, end) = given["dtype"], given["shape"], given["data_offsets"]
+    numbers = [*shape, begin, end]
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
+        raise ValueError(f"sizes and offsets of {name!r} are not all whole numbers from 0")
+    if not isinstance(kind, str):
+        raise ValueError(f"the dtype of {name!r} is not a text")
+    if kind not in _DTYPES:
+        raise TypeError(f"{name!r} is of dtype {kind}; arrays here are of {', '.join(_DTYPES)}")
+    tensor = Tensor(name, _DTYPES[kind], tuple(shape), start + begin)
+    if tensor.nbytes != end - begin:
+        raise ValueError(f"{name!r} takes {tensor.nbytes} bytes, but its offsets {end - begin}")
+    return tensor
+
+
+def _check_layout(tensors: list[Tensor], start: int, size: int, what: str) -> None:
+    ends = [start, *(one.offset + one.nbytes for one in tensors)]
+    starts = [*(one.offset for one in tensors), size]
+    for end, begin in zip(ends, starts, strict=True):
+        if end != begin:
+            raise Corrupted(
+                f"{what} is cut off, or its arrays overlap: one ends at byte {end}, and what "
+                f"follows begins at {begin} of {size}"
+            )

@@ -1,0 +1,236 @@
+"""Where files of arrays lie: a directory, or whatever fsspec knows by a URL.
+
+A store has whole files, each written once under a name of its own and never changed. Nothing is
+renamed: a set of files counts from the moment when its manifest, written last, is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+_MODE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_WRITABLE_BY_OWNER = 0o666  # less what umask takes
+
+
+class Store(Protocol):
+    """Files by name; ``/`` in a name leads into folders. All methods raise ``OSError``."""
+
+    @property
+    def url(self) -> str:
+        """What ``open_store`` makes this store of, in another process too."""
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """A new file of ``chunks``, durable on return; the number of its bytes.
+
+        ``FileExistsError`` where there is one. If it fails in between, nothing has that name.
+        """
+
+    def read(self, name: str, start: int, into: memoryview) -> None:
+        """Fill ``into`` from byte ``start`` on; ``EOFError`` if the file is shorter."""
+
+    def size(self, name: str) -> int:
+        """Bytes of a file; ``FileNotFoundError``."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """What lies in ``folder``, files and folders, sorted; none if it is not there."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file, or an empty folder; what is not there, or not empty, is let be."""
+
+
+def open_store(url: str | os.PathLike[str]) -> Store:
+    """The store at a path, or at a URL such as ``s3://bucket/run1``; nothing is made yet.
+
+    ``ImportError`` where the URL needs a package that is not installed.
+    """
+    text = os.fspath(url)
+    if "://" not in text:
+        return Directory(text)
+    kind, _, rest = text.partition("://")
+    if kind in ("file", "local"):
+        return Directory(rest)
+    return Remote(text)
+
+
+class Directory:
+    """Files in a folder of this machine, or of one that it mounts."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).expanduser().absolute()
+
+    @property
+    def url(self) -> str:
+        """The absolute path."""
+        return str(self._path)
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """As ``Store.write``: the file is on the disk, and so is its name."""
+        path = self._path / name
+        made = _make_folders(path.parent)
+        file = os.open(path, _MODE, _WRITABLE_BY_OWNER)
+        try:
+            try:
+                size = sum(write_all(file, chunk) for chunk in chunks)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            for folder in (path.parent, *made):
+                sync_folder(folder)
+        except BaseException:
+            # After a failed fsync the kernel may take the pages for clean: the file is never used.
+            with suppress(OSError):
+                path.unlink()
+            raise
+        return size
+
+    def write_into(
+        self, name: str, head: bytes, places: Iterable[tuple[int, Iterable[memoryview]]]
+    ) -> None:
+        """Write at places of a file that begins with ``head``; durable on return.
+
+        ``FileNotFoundError`` where there is none such.
+        """
+        file = os.open(self._path / name, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if os.pread(file, len(head), 0) != head:
+                raise FileNotFoundError(f"{self._path / name} is another file here")
+            for offset, chunks in places:
+                os.lseek(file, offset, os.SEEK_SET)
+                for chunk in chunks:
+                    write_all(file, chunk)
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def read(self, name: str, start: int, into: memoryview) -> None:
+        """As ``Store.read``."""
+        with open(self._path / name, "rb", buffering=0) as file:
+            file.seek(start)
+            got = 0
+            while got < len(into):
+                count = file.readinto(into[got:])
+                if not count:
+                    raise EOFError(f"{self._path / name} ends at byte {start + got}")
+                got += count
+
+    def size(self, name: str) -> int:
+        """As ``Store.size``."""
+        return (self._path / name).stat().st_size
+
+    def names(self, folder: str = "") -> list[str]:
+        """As ``Store.names``."""
+        try:
+            return sorted(os.listdir(self._path / folder))
+        except FileNotFoundError:
+            return []
+
+    def delete(self, name: str) -> None:
+        """As ``Store.delete``."""
+        path = self._path / name
+        with suppress(FileNotFoundError):
+            if not path.is_dir():
+                path.unlink()
+            elif not os.listdir(path):
+                path.rmdir()
+
+
+class Remote:
+    """Objects at a URL, by fsspec. They are there whole or not at all."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError as error:
+            raise ImportError(
+                f"{url} needs fsspec: pip install 'distvec[store]', and the package of its kind "
+                "(s3fs, gcsfs, adlfs, ...)"
+            ) from error
+        self._url = url.rstrip("/")
+        found: tuple[Any, str] = url_to_fs(self._url)
+        self._files, self._root = found
+
+    @property
+    def url(self) -> str:
+        """As it was given."""
+        return self._url
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """As ``Store.write``; that no other process writes the same name follows from names."""
+        path = self._at(name)
+        if self._files.exists(path):
+            raise FileExistsError(f"{self._url}/{name} is there already")
+        self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        size = 0
+        try:
+            with self._files.open(path, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                    size += len(chunk)
+        except BaseException:
+            with suppress(OSError):
+                self._files.rm_file(path)
+            raise
+        self._files.invalidate_cache()
+        return size
+
+    def read(self, name: str, start: int, into: memoryview) -> None:
+        """As ``Store.read``."""
+        data = self._files.cat_file(self._at(name), start=start, end=start + len(into))
+        if len(data) != len(into):
+            raise EOFError(f"{self._url}/{name} ends at byte {start + len(data)}")
+        into[:] = data
+
+    def size(self, name: str) -> int:
+        """As ``Store.size``."""
+        return int(self._files.size(self._at(name)))
+
+    def names(self, folder: str = "") -> list[str]:
+        """As ``Store.names``."""
+        self._files.invalidate_cache()
+        try:
+            found = self._files.ls(self._at(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+
+    def delete(self, name: str) -> None:
+        """As ``Store.delete``."""
+        path = self._at(name)
+        with suppress(FileNotFoundError):
+            if not self._files.isdir(path):
+                self._files.rm_file(path)
+            elif not self._files.ls(path, detail=False):
+                self._files.rmdir(path)
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+
+def write_all(file: int, chunk: bytes | memoryview) -> int:
+    """Write the whole of ``chunk``, which the system may take in several pieces; its length."""
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+    return len(chunk)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in it durable, where the file system can."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Make it and those above; returns the folders that got a new name in them."""
+    if folder.is_dir():
+        return []
+    above = _make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    return [folder.parent, *above]

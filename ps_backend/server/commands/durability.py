@@ -1,0 +1,104 @@
+"""Buffers to files, and back: each server its own rows, as they are while programs go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from ps_backend import limits
+from ps_backend.durability.checksums import unit_of
+from ps_backend.durability.parts import Piece, Rows, bytes_of, read_rows, write_into, write_part
+from ps_backend.durability.stores import open_store
+from ps_backend.errors import BufferLost, StoreFailed
+from ps_backend.limits import check, check_name
+from ps_backend.server.checks import name_within_bounds, verify_array
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.session import ServerSession
+from ps_backend.server.state.store import Buffer
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array
+from ps_backend.wire.pieces import decode_piece, encode_piece
+
+
+def _bounds(body: pb.Save | pb.Load) -> None:
+    check("arrays", len(body.arrays), 0, limits.MOST_VALUES)
+    for one in body.arrays:
+        verify_array(one if isinstance(one, pb.Array) else one.array)
+
+
+@command(name_within_bounds("name"), repeatable=True)
+def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Keep the buffers of now as they are; which these are."""
+    kept = session.store.pin(request.pin.name)
+    arrays = [encode_array(number, one.part.type) for number, one in kept.items()]
+    return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays)))
+
+
+@command(name_within_bounds("name"), repeatable=True)
+def unpin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Keep them no longer."""
+    session.store.pins.drop(request.unpin.name)
+    return Response(pb.Reply())
+
+
+@command(_bounds, repeatable=True, waits=True)
+def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Write this server's rows of arrays to a file; where they are in it, with their checksums."""
+    body = request.save
+    check_name("file", body.file)
+    found = _kept(session, body.pin) if body.pin else {}
+    rows = []
+    for array, name in zip(body.arrays, body.names, strict=True):
+        part = session.part(array)
+        buffer = session.store.get(array.buffer, part, found)
+        unit, width = unit_of(part.type.space), part.type.width * part.type.dtype.itemsize
+        rows.append(Rows(name, np.ascontiguousarray(buffer.array), part.low, unit, width))
+    with _named(session, f"{body.store}: {body.file}"):
+        store = open_store(body.store)
+        if body.offsets:
+            pieces = write_into(store, body.file, rows, body.offsets, body.head)
+        else:
+            pieces = write_part(store, body.file, rows)
+    return Response(pb.Reply(saved=map(encode_piece, pieces)))
+
+
+@command(_bounds, repeatable=True, waits=True)
+def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Make buffers of this server's rows of what was saved, but for those that are here."""
+    store, missing = session.store, {}
+    for one in request.load.arrays:
+        part = session.part(one.array)
+        try:
+            store.get(one.array.buffer, part)
+        except BufferLost:
+            missing[one.array.buffer] = part, one
+    fresh = store.new([part for part, _ in missing.values()], "loading arrays")
+    buffers = dict(zip(missing, fresh, strict=True))
+    for number, (part, one) in missing.items():
+        pieces: list[Piece] = [decode_piece(piece) for piece in one.pieces]
+        width = part.type.width * part.type.dtype.itemsize
+        with _named(session, one.store):
+            target = bytes_of(buffers[number].array)
+            read_rows(open_store(one.store), pieces, width, part.low, target, f"array {number}")
+    store.fill(buffers)
+    return Response(pb.Reply())
+
+
+def _kept(session: ServerSession, name: str) -> Mapping[int, Buffer]:
+    kept = session.store.pins.get(name)
+    if kept is None:
+        raise BufferLost(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
+    return kept
+
+
+@contextmanager
+def _named(session: ServerSession, what: str) -> Iterator[None]:
+    """Say which server failed at which file."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreFailed(f"server {session.index}, {what}: {error}") from error
+    except ImportError as error:
+        raise StoreFailed(f"server {session.index}: {error}") from error

@@ -1,0 +1,64 @@
+"""Buffers that stay as they are while they are copied to files, whatever programs do meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+_PATIENCE_SECONDS = 60.0
+"""A program that lacks the memory of pinned buffers waits so long for them to be written."""
+
+Kept = TypeVar("Kept")
+
+
+class Pins(Generic[Kept]):
+    """The buffers of one session that are kept, by the name of who wants them. Thread-safe.
+
+    A pinned buffer may be freed, and its memory stays; it is never a donor.
+    """
+
+    def __init__(self) -> None:
+        self._pins: dict[str, Mapping[int, Kept]] = {}
+        self._counts: Counter[int] = Counter()
+        self._changed = threading.Condition()
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._counts
+
+    def keep(self, name: str, buffers: Mapping[int, Kept]) -> Mapping[int, Kept]:
+        """Keep ``buffers`` under ``name``; what is kept under it already stays that."""
+        with self._changed:
+            if name not in self._pins:
+                self._pins[name] = dict(buffers)
+                self._counts.update(buffers.keys())
+            return self._pins[name]
+
+    def get(self, name: str) -> Mapping[int, Kept] | None:
+        """What is kept under ``name``."""
+        return self._pins.get(name)
+
+    def drop(self, name: str) -> None:
+        """Keep them no longer; no name is no error, as a message may come twice."""
+        with self._changed:
+            for number in self._pins.pop(name, ()):
+                self._counts[number] -= 1
+                if not self._counts[number]:
+                    del self._counts[number]
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        with self._changed:
+            self._pins.clear()
+            self._counts.clear()
+            self._changed.notify_all()
+
+    def wait(self) -> bool:
+        """Wait until something is let go; False if nothing is kept, or for too long."""
+        with self._changed:
+            names = set(self._pins)
+            if not names:
+                return False
+            return self._changed.wait_for(lambda: not names <= self._pins.keys(), _PATIENCE_SECONDS)
