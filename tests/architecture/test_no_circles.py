@@ -7,6 +7,8 @@ import ast
 from tests.architecture.imports import circles, import_graph, imported, modules
 
 SPARED = (
+    "cryptography",
+    "fsspec",
     "graphviz",
     "hypothesis",
     "matplotlib",
