@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import operator
 import os
@@ -51,6 +52,16 @@ def server_addresses(addresses: object) -> list[str]:
         if not 0 < int(port) < 65536:
             raise ValueError(f"a port is 1 to 65535, got {name!r}")
     return list(names)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens at ``host``; of names, ``localhost``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_token(token: object) -> None:

@@ -13,7 +13,7 @@ from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
 from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
-from ps_backend.transport import Location
+from ps_backend.transport import Location, Tls
 from ps_backend.wire.rounds import OPERATIONS, Total, Winner
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "RetryPolicy",
     "SharedArray",
     "StoredArray",
+    "Tls",
     "Total",
     "Winner",
     "ended_by_ctrl_c",

@@ -17,7 +17,7 @@ from ps_backend.client.programs import Ended
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
-from ps_backend.transport import Directory, OverGrpc, Transport, follow_all
+from ps_backend.transport import Directory, OverGrpc, Tls, Transport, follow_all, tls_of
 from ps_backend.wire.codec import encode_array
 
 
@@ -38,7 +38,9 @@ class Client(KeptArrays):
         session: str | None = None,
         timeout: float = 10.0,
         retry: float = 5.0,
-        tls: str | Path | None = None,
+        tls: str | Path | Tls | None = None,
+        tls_cert: str | Path | None = None,
+        tls_key: str | Path | None = None,
         pipe: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
@@ -49,7 +51,8 @@ class Client(KeptArrays):
         addresses in the same order). ``lease``: how many seconds the session lives on after this
         process died; by default as the servers say, which is ten minutes. ``timeout``: seconds to
         wait for the servers to answer at all; ``retry``: seconds to wait later for one that went
-        silent. ``tls``: file with the certificate of the authority that signed the servers'.
+        silent. ``tls``: file (PEM) with the certificate of the authority that signed the servers';
+        ``tls_cert`` and ``tls_key``: those with the client's own, for servers that ask for one.
         ``pipe``: keep a stream open to each server, which halves the work of small requests and
         holds a thread there; by default whoever opens a session does, and those who join do not, as
         they may be many. Raises ``ServerLost``, ``AuthenticationError``.
@@ -63,7 +66,8 @@ class Client(KeptArrays):
         twice = [address for address in addresses if addresses.count(address) > 1]
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
-        transports = [OverGrpc(address, token=token, tls=tls, pipe=keep) for address in addresses]
+        trusted = tls_of(tls, tls_cert, tls_key)
+        transports = [OverGrpc(one, token=token, tls=trusted, pipe=keep) for one in addresses]
         return cls._over(transports, session, timeout, retry, diagnose, lease)
 
     @classmethod
@@ -76,6 +80,7 @@ class Client(KeptArrays):
         session: str | None = None,
         timeout: float = 10.0,
         retry: float = 10.0,
+        tls: Tls | None = None,
         pipe: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
@@ -86,7 +91,7 @@ class Client(KeptArrays):
         with the numbers of the buffers; all others succeed. Otherwise as ``connect``.
         """
         keep = session is None if pipe is None else pipe
-        make = partial(OverGrpc, token=token, pipe=keep)
+        make = partial(OverGrpc, token=token, tls=tls, pipe=keep)
         transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
         return cls._over(transports, session, timeout, retry, diagnose, lease)
 

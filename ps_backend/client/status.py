@@ -10,7 +10,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import RetryPolicy, ServerLink
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import OverGrpc, Tls, tls_of
 from ps_backend.wire import ps_pb2 as pb
 
 
@@ -69,15 +69,18 @@ def server_status(
     addresses: Sequence[str],
     *,
     token: str | None,
-    tls: str | Path | None = None,
+    tls: str | Path | Tls | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
     timeout: float = 5.0,
 ) -> list[ServerStatus]:
     """What running servers hold, without a session. One message each.
 
-    Raises ``ServerLost`` if one cannot be reached in ``timeout`` seconds, or is reached and does
-    not answer for five.
+    ``tls``, ``tls_cert`` and ``tls_key`` as of ``Client.connect``. Raises ``ServerLost`` if one
+    cannot be reached in ``timeout`` seconds, or is reached and does not answer for five.
     """
-    transports = [OverGrpc(address, token=token, tls=tls) for address in addresses]
+    trusted = tls_of(tls, tls_cert, tls_key)
+    transports = [OverGrpc(address, token=token, tls=trusted) for address in addresses]
     counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
     links = [
         ServerLink(transport, k, counters, retry=retry, diagnose=None)

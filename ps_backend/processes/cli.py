@@ -19,6 +19,7 @@ from ps_backend.errors import PSError
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.grpc_server import Server
+from ps_backend.server.identity import Identity, IdentityFiles
 from ps_backend.server.service import Service
 from ps_backend.server.sessions import VERSION
 
@@ -77,8 +78,18 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds that a session outlives its last client, unless that asks for another time "
         "(%(default)g)",
     )
-    serve.add_argument("--tls-cert", type=Path, help="certificate chain, PEM")
+    serve.add_argument(
+        "--tls-cert",
+        type=Path,
+        help="certificate chain, PEM; a renewed file is used without a restart, as is a key",
+    )
     serve.add_argument("--tls-key", type=Path, help="private key, PEM")
+    serve.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        help="certificate of the authority that signed those of clients, PEM: who has none is "
+        "refused",
+    )
     serve.add_argument(
         "--tls",
         type=Path,
@@ -90,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("addresses", help="host:port,host:port,...")
     status.add_argument("--token-file", type=Path, help="file with the servers' token")
     status.add_argument("--tls", type=Path, help="certificate of the authority, PEM")
+    status.add_argument("--tls-cert", type=Path, help="the client's own certificate, PEM")
+    status.add_argument("--tls-key", type=Path, help="its private key, PEM")
     return parser
 
 
@@ -117,9 +130,7 @@ def _serve(options: argparse.Namespace) -> int:
             host=options.host,
             port=options.port,
             token=token,
-            tls_certificate=options.tls_cert,
-            tls_key=options.tls_key,
-            tls_authority=options.tls,
+            identity=_identity(options) if supervised is None else supervised.identity,
         )
         server.start()
         _announce(server.address, token_file, supervised)
@@ -130,6 +141,17 @@ def _serve(options: argparse.Namespace) -> int:
         if token_file is not None and token_file != options.token_file:
             token_file.unlink(missing_ok=True)
     return 0
+
+
+def _identity(options: argparse.Namespace) -> Identity | None:
+    """What the options on TLS say; ``ValueError`` if they do not fit together."""
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise ValueError("TLS needs both --tls-cert and --tls-key")
+    if options.tls_cert is None:
+        if options.tls_client_ca is not None or options.tls is not None:
+            raise ValueError("--tls and --tls-client-ca need --tls-cert and --tls-key")
+        return None
+    return IdentityFiles(options.tls_cert, options.tls_key, options.tls, options.tls_client_ca)
 
 
 def _announce(address: str, token_file: Path | None, supervised: Supervision | None) -> None:
@@ -192,5 +214,6 @@ def read_token(file: Path) -> str:
 def _status(options: argparse.Namespace) -> int:
     token = read_token(options.token_file) if options.token_file is not None else None
     addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
-    print(status_table(server_status(addresses, token=token, tls=options.tls)))
+    tls, own, key = options.tls, options.tls_cert, options.tls_key
+    print(status_table(server_status(addresses, token=token, tls=tls, tls_cert=own, tls_key=key)))
     return 0

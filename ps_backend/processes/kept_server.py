@@ -6,7 +6,7 @@ import threading
 import time
 
 from ps_backend.errors import PSError
-from ps_backend.processes.process import ServerProcess
+from ps_backend.processes.process import ServerProcess, Signer
 
 SILENT_SECONDS = 10.0
 """A server that answers no sign for so long is stopped or wedged: it is killed, and replaced."""
@@ -26,8 +26,10 @@ class KeptServer:
     One thread keeps it; any may ask ``diagnose``.
     """
 
-    def __init__(self, name: str, *, token: str, threads: int, memory: int) -> None:
-        """Nothing runs until ``begin``. ``name`` is for messages."""
+    def __init__(
+        self, name: str, *, token: str, threads: int, memory: int, signer: Signer | None = None
+    ) -> None:
+        """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``."""
         self.name = name
         self.process: ServerProcess | None = None
         self.begun = 0
@@ -36,6 +38,7 @@ class KeptServer:
         """Where the last process was, and how it ended."""
         self._wrote = ""
         self._token, self._threads, self._memory = token, threads, memory
+        self._signer = signer
         self._began = self._looked = self._silence = 0.0
         self._short_lives = 0
         self._lock = threading.RLock()  # whoever stops it may have been collecting garbage
@@ -58,7 +61,12 @@ class KeptServer:
         self._silence = 0.0
         self.begun += 1
         self.process = ServerProcess(
-            self.name, token=self._token, threads=self._threads, memory=self._memory, host=host
+            self.name,
+            token=self._token,
+            threads=self._threads,
+            memory=self._memory,
+            host=host,
+            signer=self._signer,
         )
         return self.process
 

@@ -1,11 +1,11 @@
 """A server that belongs to another process, and ends when that one does.
 
 The parent holds the write end of the server's standard input, writes the token there and keeps it
-open; when the parent ends, however it dies, the system closes the pipe. What the parent writes
-later is answered by a byte: a sign that the process is neither stopped nor wedged. In case some
-other process inherited the pipe from the parent, the server also looks once a second whether its
-parent is still the same. (PR_SET_PDEATHSIG would fire when the parent's *thread* that
-started the server ends.)
+open; when the parent ends, however it dies, the system closes the pipe. A server that is to have a
+certificate first asks the parent for it, the same way. What the parent writes later is answered by
+a byte: a sign that the process is neither stopped nor wedged. In case some other process inherited
+the pipe from the parent, the server also looks once a second whether its parent is still the same.
+(PR_SET_PDEATHSIG would fire when the parent's *thread* that started the server ends.)
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+
+from ps_backend.server.identity import Identity
 
 _CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0
@@ -28,11 +31,12 @@ class Supervision:
 
     token: str
     report_to: int
+    identity: Identity | None = None
+    """None: it serves without TLS."""
 
     def report(self, address: str) -> None:
         """Tell the parent that the server answers at ``address``; once."""
-        line = json.dumps({"address": address, "pid": os.getpid()}) + "\n"
-        os.write(self.report_to, line.encode())
+        _say(self.report_to, {"address": address, "pid": os.getpid()})
 
 
 def supervision(stop: threading.Event) -> Supervision:
@@ -42,10 +46,9 @@ def supervision(stop: threading.Event) -> Supervision:
     """
     report_to = os.dup(1)
     os.dup2(2, 1)  # whatever is printed later goes to the log, not into the pipe
-    orders = sys.stdin.buffer.readline()
-    if not orders.endswith(b"\n"):
-        raise ValueError("--supervised is for the launcher: it sends the token on standard input")
-    told = json.loads(orders)
+    told = _hear("--supervised is for the launcher: it sends the token on standard input")
+    authority = str(told.get("authority", ""))
+    identity = _certified(authority, report_to) if authority else None
     watch = threading.Thread(
         target=_watch,
         args=(int(told["parent"]), report_to, stop),
@@ -53,7 +56,35 @@ def supervision(stop: threading.Event) -> Supervision:
         daemon=True,
     )
     watch.start()
-    return Supervision(str(told["token"]), report_to)
+    return Supervision(str(told["token"]), report_to, identity)
+
+
+def _certified(authority: str, report_to: int) -> Identity:
+    """A certificate of the parent's authority (PEM) for a new key, which stays in this process."""
+    try:
+        from ps_backend.processes.certificates import held_identity, new_key
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{error}, on the machine of this server: TLS needs the package cryptography there, "
+            "too; pip install 'distvec[tls]', or tls=False"
+        ) from None
+    key, request = new_key()
+    _say(report_to, {"request": request})
+    told = _hear("the parent left before it answered the request for a certificate")
+    return held_identity(key, str(told["certificate"]), authority)
+
+
+def _say(report_to: int, message: dict[str, object]) -> None:
+    os.write(report_to, json.dumps(message).encode() + b"\n")
+
+
+def _hear(otherwise: str) -> dict[str, Any]:
+    """A message of the parent; ``ValueError`` with that text if none comes."""
+    line = sys.stdin.buffer.readline()
+    if not line.endswith(b"\n"):
+        raise ValueError(otherwise)
+    told: dict[str, Any] = json.loads(line)
+    return told
 
 
 def _watch(parent: int, signs: int, stop: threading.Event) -> None:

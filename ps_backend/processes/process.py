@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ps_backend.errors import PSError
@@ -22,6 +24,16 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 _LOG_TAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Who signs the certificates of servers; all PEM."""
+
+    authority: str
+    """The certificate of who signs."""
+    sign: Callable[[str], str]
+    """Makes a certificate of a request for one; raises ``OSError`` or ``ValueError``."""
 
 
 class ServerProcess:
@@ -39,13 +51,15 @@ class ServerProcess:
         threads: int,
         memory: int | None = None,
         host: str = "127.0.0.1",
+        signer: Signer | None = None,
     ) -> None:
         """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
 
         It listens on a port of ``host`` that the system chooses and computes with ``threads``
-        threads.
+        threads, with TLS if there is a ``signer``.
         """
         self.name, self.address = name, ""
+        self._signer = signer
         self._asked = False
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
@@ -60,10 +74,13 @@ class ServerProcess:
             bufsize=0,
             process_group=0,  # Ctrl-C in the terminal is for the parent alone
         )
-        orders = json.dumps({"token": token, "parent": os.getpid()}) + "\n"
-        if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # it ended already: `wait_until_up` will say why
-                self._process.stdin.write(orders.encode())
+        self._tell(
+            {
+                "token": token,
+                "parent": os.getpid(),
+                "authority": "" if signer is None else signer.authority,
+            }
+        )
 
     @property
     def _output(self) -> int:
@@ -82,6 +99,19 @@ class ServerProcess:
         Raises ``PSError`` with what the process wrote if it ended, is not up in time, or the file
         ``unless`` became readable before.
         """
+        told = self._next_line(deadline, unless)
+        if "request" in told and self._signer is not None:
+            self._tell({"certificate": self._signer.sign(str(told["request"]))})
+            told = self._next_line(deadline, unless)
+        self.address = str(told["address"])
+        return self.address
+
+    def _tell(self, message: dict[str, object]) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it ended already: `wait_until_up` will say why
+                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def _next_line(self, deadline: float, unless: int | None) -> dict[str, object]:
         others = [] if unless is None else [unless]
         stdout, line = self._output, b""
         while not line.endswith(b"\n"):
@@ -92,8 +122,8 @@ class ServerProcess:
                 why = "ended" if stdout in readable else "did not come up in time"
                 raise PSError(f"{self.name} {why}; it wrote:\n{self.log_tail() or '(nothing)'}")
             line += piece
-        self.address = str(json.loads(line)["address"])
-        return self.address
+        told: dict[str, object] = json.loads(line)
+        return told
 
     def death(self) -> str | None:
         """How the process ended, or None while it runs."""

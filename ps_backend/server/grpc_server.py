@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from ps_backend.arguments import is_loopback
 from ps_backend.server import door
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.door import MOST_SILENT, Door, Patience
+from ps_backend.server.identity import Identity
 from ps_backend.server.pipes import MOST_PIPES, Pipes
 from ps_backend.server.service import Service
 from ps_backend.server.shared_memory.segments import Segments
@@ -51,18 +50,16 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None,
-        tls_certificate: Path | None = None,
-        tls_key: Path | None = None,
-        tls_authority: Path | None = None,
+        identity: Identity | None = None,
     ) -> None:
         """Bind; ``start`` serves.
 
         ``port`` 0 lets the system choose. ``token`` None serves anybody and is refused off the
-        loopback. Other servers of a session are reached with the same token, and with TLS if this
-        one has it: ``tls_authority`` is the certificate of who signed theirs, by default this one's
-        own. Raises ``ValueError`` for such options, ``OSError`` if the address cannot be had.
+        loopback. ``identity`` None serves without TLS. Other servers of a session are reached with
+        the same token, and with TLS if this one has it. Raises ``ValueError`` for such options,
+        ``OSError`` if the address cannot be had.
         """
-        if not token and not _is_loopback(host):
+        if not token and not is_loopback(host):
             raise ValueError(
                 f"a server on {host} needs a token, as others can reach it; give --token-file, or "
                 f"--host 127.0.0.1"
@@ -71,14 +68,17 @@ class Server:
         self.service = service
         handler = _Handler(service)
         self.pipes, self._patience = handler.pipes, handler.patience
-        authority = tls_authority or tls_certificate
-        reach = partial(OverGrpc, token=token, tls=authority, peer=True)
-        service.peers.reach_by(reach)
+        service.peers.reach_by(
+            lambda address: OverGrpc(
+                address, token=token, tls=None if identity is None else identity.reach(), peer=True
+            )
+        )
         self._door, self._stopping = handler.table(token), threading.Event()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((self._door,))
-        self.port = _bind(self._server, host, port, _credentials(tls_certificate, tls_key))
+        credentials = None if identity is None else identity.credentials()
+        self.port = _bind(self._server, host, port, credentials)
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def start(self) -> None:
@@ -172,14 +172,6 @@ def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a request")
 
 
-def _credentials(certificate: Path | None, key: Path | None) -> grpc.ServerCredentials | None:
-    if (certificate is None) != (key is None):
-        raise ValueError("TLS needs both --tls-cert and --tls-key")
-    if certificate is None or key is None:
-        return None
-    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
-
-
 def _bind(
     server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
 ) -> int:
@@ -215,12 +207,3 @@ def _bind_error(host: str, port: int, error: RuntimeError) -> OSError:
             )
         return OSError(f"cannot listen on port {port} of {host}: {cause.strerror}")
     return OSError(f"cannot listen on port {port} of {host}: {error}")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ Around them, ``Following`` goes to another address when a server was replaced.
 from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
 from ps_backend.transport.following import Directory, Following, Location, follow_all
 from ps_backend.transport.over_grpc import OverGrpc
+from ps_backend.transport.tls import Tls, tls_of
 
 __all__ = [
     "Answer",
@@ -17,7 +18,9 @@ __all__ = [
     "Location",
     "OverGrpc",
     "Pending",
+    "Tls",
     "Transport",
     "Unavailable",
     "follow_all",
+    "tls_of",
 ]

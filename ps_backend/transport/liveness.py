@@ -9,9 +9,9 @@ and the error comes after the sum of both: ten seconds.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import grpc
+
+from ps_backend.transport.tls import Tls, open_channel
 
 PING_SECONDS = 2.5
 """A connection that is silent for so long, while a request is under way, is pinged."""
@@ -44,17 +44,13 @@ SERVER_OPTIONS = (
 )
 
 
-def answers(address: str, seconds: float, *, tls: str | Path | None = None) -> bool:
+def answers(address: str, seconds: float, *, tls: Tls | None = None) -> bool:
     """Whether the server process at ``address`` shakes hands over a new connection in that time.
 
     No request and no token: it runs if it does, however busy. False for one that was stopped.
     """
     options = (("grpc.use_local_subchannel_pool", 1),)
-    if tls is None:
-        channel = grpc.insecure_channel(address, options)
-    else:
-        credentials = grpc.ssl_channel_credentials(Path(tls).read_bytes())
-        channel = grpc.secure_channel(address, credentials, options)
+    channel = open_channel(address, options, tls)
     ready = grpc.channel_ready_future(channel)
     try:
         ready.result(seconds)

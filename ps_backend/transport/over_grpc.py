@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,6 +20,7 @@ from ps_backend.transport.base import Answer, Pending, Unavailable
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS
 from ps_backend.transport.pipe import Pipe, PipeRefused
 from ps_backend.transport.shared_memory.bulk import SHARED_BYTES, SharedBulk, Whole
+from ps_backend.transport.tls import Tls, open_channel
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import (
     SMALL_BYTES,
@@ -76,11 +76,11 @@ class OverGrpc:
         address: str,
         *,
         token: str | None = None,
-        tls: str | Path | None = None,
+        tls: Tls | None = None,
         pipe: bool = False,
         peer: bool = False,
     ) -> None:
-        """``tls``: file with the certificate of the authority that signed the server's.
+        """``tls``: whom to take for the server; None: nothing is encrypted.
 
         ``pipe``: keep a stream open for small requests. It holds a thread of the server.
         ``peer``: who calls is another server.
@@ -88,11 +88,7 @@ class OverGrpc:
         self.address, self._closed = address, False
         check_token(token)
         self._metadata = ((TOKEN_KEY, token),) if token is not None else None
-        if tls is None:
-            self._channel = grpc.insecure_channel(address, _OPTIONS)
-        else:
-            credentials = grpc.ssl_channel_credentials(Path(tls).read_bytes())
-            self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
+        self._channel = open_channel(address, _OPTIONS, tls)
         methods = f"/{SERVICE}/{PEER if peer else ''}"
         self._unary: Any = self._channel.unary_unary(f"{methods}Call", None, None)
         self._stream: Any = self._channel.stream_stream(f"{methods}Stream", None, None)

@@ -16,6 +16,7 @@ SPARED = (
     "ps_backend.kernels.compiled",  # numba
     "ps_backend.kernels.moving.compiled_",  # numba
     "ps_backend.kernels.numexpr_engine",
+    "ps_backend.processes.certificates",  # cryptography
     "pyarrow",
     "pyspark",
     "torch",

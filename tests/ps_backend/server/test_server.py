@@ -1,8 +1,6 @@
 """The door of a server: who gets in, and what garbage does."""
 
-import shutil
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -13,9 +11,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
-from ps_backend.program.views import View
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
@@ -23,7 +19,7 @@ from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.helpers import DOT, TOKEN, put, served
+from tests.ps_backend.helpers import TOKEN, put, served
 
 SPACE = DenseSpace(3000)
 
@@ -154,31 +150,6 @@ def test_status_prints_as_a_table():
     assert len({len(line) for line in lines}) == 1
     assert lines[1].startswith(servers[0].address)
     assert "1.0 GiB" in lines[1]
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
-def test_tls(tmp_path):
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj",
-         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-         "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    with served(2, tls_certificate=certificate, tls_key=key) as servers:
-        addresses = [server.address for server in servers]
-        with Client.connect(addresses, token=TOKEN, tls=certificate) as client:
-            x = put(client, SPACE, np.arange(float(SPACE.length)))
-            assert client.read(x, array_type(SPACE, float)).sum() == sum(range(SPACE.length))
-            back = View(SPACE, (), SPACE.length - 1, -1)  # the servers fetch from each other
-            call = SweepCall(DOT, SPACE, (x, x), (), (), views=(back, back))
-            ((found,),) = client.run(Program((call,)))
-            assert found.sum() == np.square(np.arange(float(SPACE.length))).sum()
-            assert client.counters.peer_messages == 2
-        with pytest.raises(ServerLost):
-            Client.connect(addresses, token=TOKEN, timeout=0.2)
-    with pytest.raises(ValueError, match="both --tls-cert and --tls-key"):
-        Server(Service(memory=1), token=TOKEN, tls_key=key)
 
 
 def test_an_address_given_twice_is_refused() -> None:

@@ -1,0 +1,60 @@
+"""TLS, as who connects to a server sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+SERVER_NAME = "distvec-server"
+"""What servers that were started for one application are called in their certificates, wherever
+they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Whom a client takes for its servers, and how it shows who it is itself; all in PEM."""
+
+    authority: bytes
+    """The certificate of who signed those of the servers."""
+    name: str = ""
+    """That the servers' certificates must be made out for; by default the host of the address."""
+    chain: bytes = b""
+    """The client's own certificate, for servers that ask for one."""
+    key: bytes = field(default=b"", repr=False)
+
+
+def tls_of(
+    tls: str | Path | Tls | None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+) -> Tls | None:
+    """What users say: the files (PEM) of the authority and of the client's own certificate.
+
+    None for none. Raises ``ValueError`` if one is missing that belongs to another, ``OSError``.
+    """
+    if isinstance(tls, Tls):
+        return tls
+    if (certificate is None) != (key is None):
+        raise ValueError("a client's own certificate needs both tls_cert=... and tls_key=...")
+    if tls is None:
+        if certificate is not None:
+            raise ValueError(
+                "tls_cert=... needs tls=..., the file with the certificate of the authority that "
+                "signed the servers'"
+            )
+        return None
+    own = (b"" if file is None else Path(file).read_bytes() for file in (certificate, key))
+    return Tls(Path(tls).read_bytes(), "", *own)
+
+
+def open_channel(address: str, options: Sequence[tuple[str, Any]], tls: Tls | None) -> grpc.Channel:
+    """A channel to ``address``, which connects when it is used; plain if ``tls`` is None."""
+    if tls is None:
+        return grpc.insecure_channel(address, tuple(options))
+    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key or None, tls.chain or None)
+    named = (("grpc.ssl_target_name_override", tls.name),) if tls.name else ()
+    return grpc.secure_channel(address, credentials, (*options, *named))
