@@ -49,12 +49,16 @@ from distvec.session import Session, connect, local
 from ps_backend.errors import (
     AuthenticationError,
     BufferLost,
+    CheckpointIncomplete,
+    Corrupted,
     InvalidProgram,
+    NotDurable,
     OutOfBudget,
     PSError,
     RoundClosed,
     ServerLost,
     StaleRequest,
+    StoreFailed,
 )
 from ps_backend.program import ops, reducers
 
@@ -63,14 +67,18 @@ __version__ = "0.1.0"
 __all__ = [
     "AuthenticationError",
     "BufferLost",
+    "CheckpointIncomplete",
+    "Corrupted",
     "DistArray",
     "InvalidProgram",
+    "NotDurable",
     "OutOfBudget",
     "PSError",
     "RoundClosed",
     "ServerLost",
     "Session",
     "StaleRequest",
+    "StoreFailed",
     "allclose",
     "array_equal",
     "array_equiv",

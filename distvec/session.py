@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -26,9 +27,12 @@ from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.array.window import Window
 from distvec.derivatives.functions import hessian_product, value_and_grad
 from distvec.diagnostics.html import table
+from distvec.durability.checkpoints import Checkpoint, Restored
+from distvec.durability.levels import Durability
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
+from ps_backend.errors import CheckpointIncomplete
 from ps_backend.in_process import connect_in_process
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
@@ -41,7 +45,14 @@ class Session(Home):
     started itself. ``counters`` tells what everything has cost so far.
     """
 
-    def __init__(self, client: Client, *, owner: Any = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        owner: Any = None,
+        durability: str = "none",
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
         if not isinstance(client, Client):
             raise TypeError(
@@ -49,6 +60,8 @@ class Session(Home):
                 f"open one by distvec.local() or distvec.connect('host:port')"
             )
         super().__init__(client)
+        self.durability = Durability(durability, checkpoint)
+        """What it survives: its level, and where its checkpoints lie."""
         self.random = Random(self)
         self._owner = owner
         self._closed = False
@@ -207,6 +220,46 @@ class Session(Home):
         """The array API namespace whose creation functions put arrays into this session."""
         found = Namespace(self)
         found.value_and_grad, found.hessian_product = value_and_grad, hessian_product
+        found.keeper = partial(self.durability.keeper, self)
+        return found
+
+    # --- what outlives the session --------------------------------------------------------------
+
+    def checkpoint(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        /,
+        *,
+        document: Any = None,
+        **arrays: DistArray,
+    ) -> Checkpoint:
+        """Keep all arrays of the session, as they are now, in files of the servers.
+
+            ps.checkpoint("/shared/run1", w=w)      # later, maybe in another process:
+            w = ps.restore("/shared/run1")["w"]
+
+        ``arrays`` get names, by which ``restore`` gives them in a new session, with any number of
+        servers. In this session it brings back, after a loss, whatever its arrays stood for.
+        ``directory``: a path that all servers see, or a URL; that of the session if not given.
+        ``document``: what JSON can hold, to go along. Only what the checkpoint before has not is
+        written, and when this returns it is on the disk and was read back; then older ones but the
+        last are removed. Two messages a server. Raises ``StoreFailed``, ``ServerLost``.
+        """
+        checkpoints = self.durability.checkpoints(self, directory)
+        return checkpoints.begin(0, arrays, document).result()
+
+    def restore(self, directory: str | os.PathLike[str] | None = None, /) -> Restored:
+        """Bring back the newest whole checkpoint in ``directory``; its arrays by name.
+
+        In the session that wrote it: also what other arrays stood for then, on servers that have
+        lost it; what was made later, and lost, stays lost. Each server reads its own rows, and
+        checks them. Raises ``CheckpointIncomplete`` if there is none, ``Corrupted``,
+        ``StoreFailed``, ``OutOfBudget``.
+        """
+        checkpoints = self.durability.checkpoints(self, directory)
+        found = checkpoints.restore()
+        if found is None:
+            raise CheckpointIncomplete(f"{checkpoints.store.url} holds no checkpoint")
         return found
 
     def close(self) -> None:
@@ -215,6 +268,7 @@ class Session(Home):
             return
         self._closed = True
         try:
+            self.durability.settle()
             self.client.close()
         finally:
             if self._owner is not None:
@@ -250,6 +304,8 @@ def local(
     in_process: bool = False,
     memory: int | str | None = None,
     restart: bool = True,
+    durability: str = "none",
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Session:
     """A session on servers of its own on this machine.
 
@@ -261,11 +317,16 @@ def local(
     array of which it held a part raises ``ServerLost``, everything else goes on. One that dies
     three times soon after its start is given up. With ``restart=False`` the first death ends the
     session.
+
+    ``checkpoint``: a directory for checkpoints. With ``durability="rollback"`` the solvers of
+    ``optim`` keep their states there, and when a server is lost bring everything back to the last
+    one, and go on to the same bits.
     """
     servers = server_count(servers)
     budget = None if memory is None else parse_size(memory)
     if in_process:
-        return Session(connect_in_process(servers, memory=budget))
+        client = connect_in_process(servers, memory=budget)
+        return Session(client, durability=durability, checkpoint=checkpoint)
     started: LocalServers = launch_local(servers, memory=budget, restart=restart)
     token, diagnose = started.token, started.diagnose
     try:
@@ -273,7 +334,7 @@ def local(
             client = Client.follow(started, servers, token=token, diagnose=diagnose)
         else:
             client = Client.connect(started.addresses, token=token, diagnose=diagnose)
-        return Session(client, owner=started)
+        return Session(client, owner=started, durability=durability, checkpoint=checkpoint)
     except BaseException:
         started.stop()
         raise
@@ -285,13 +346,17 @@ def connect(
     token: str | None = None,
     timeout: float = 10.0,
     lease: float | None = None,
+    durability: str = "none",
+    checkpoint: str | os.PathLike[str] | None = None,
     **tls: Any,
 ) -> Session:
     """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.
 
     ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
     servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
-    another ``--lease``. While it lives it renews the lease by itself.
+    another ``--lease``. While it lives it renews the lease by itself. ``durability`` and
+    ``checkpoint`` as of ``local``.
     """
     names = server_addresses(addresses)
-    return Session(Client.connect(names, token=token, timeout=timeout, lease=lease, **tls))
+    client = Client.connect(names, token=token, timeout=timeout, lease=lease, **tls)
+    return Session(client, durability=durability, checkpoint=checkpoint)

@@ -88,3 +88,9 @@ def check_lease(seconds: float, what: str = "lease") -> float:
             f"{seconds!r}"
         )
     return float(seconds)
+
+
+def check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:
+    """ValueError unless ``given`` is one of those ``allowed``."""
+    if given not in allowed:
+        raise ValueError(f"{name}={given!r}; allowed are {', '.join(map(repr, allowed))}")

@@ -64,7 +64,8 @@ class Namespace:
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
     value_and_grad: Callable[..., Any]
     hessian_product: Callable[..., Any]
-    """Those of ``distvec``, which the session gives to it: so ``optim`` finds them."""
+    keeper: Callable[..., Any]
+    """Those of ``distvec``, and of the session, which gives them to it: so ``optim`` finds them."""
 
     def __init__(self, session: Home) -> None:
         self._session = session

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from distvec.graph.expr import Graph, Node, topological
+from distvec.graph.expr import Buffer, Graph, Node, topological
 from distvec.runtime.pending import Flight
 
 
@@ -114,6 +114,13 @@ class Holders:
         below = topological(unknown, lambda node: node.known or node in settled)
         found.update(node.value.id for node in below if node.known and not node.on_client)
         return found
+
+    def buffers(self) -> dict[int, Buffer]:
+        """By id: those that arrays stand for, or are still to be computed from."""
+        with self.lock:
+            roots = [array.node for array in self._alive(self._arrays)]
+            nodes = topological(roots, lambda node: node.known)
+            return {node.value.id: node.value for node in nodes if isinstance(node.value, Buffer)}
 
     @contextmanager
     def changing(self, array: Holder, leaf: Node, flight: Flight) -> Iterator[bool]:

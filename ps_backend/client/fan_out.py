@@ -111,6 +111,8 @@ class FanOut:
     def __init__(self, links: Sequence[ServerLink], counters: Counters) -> None:
         self.links = links
         self._counters = counters
+        self.resume_from: str | None = None
+        """Where the session has a checkpoint, for errors that say that a server was lost."""
         self._noted: deque[int] = deque()
         self._unawaited: list[Group] = []
         self._lock = threading.Lock()
@@ -220,6 +222,9 @@ class FanOut:
                 if first := sorted(to_start)[:-1]:
                     group.start(first)
                 return group.finish()
+        except ServerLost as error:
+            error.resume_from = self.resume_from
+            raise
         finally:
             self._counters.count_wait(time.perf_counter() - began)
 

@@ -30,6 +30,20 @@ class Source:
 class KeptArrays(SharedArrays):
     """What a client can ask that concerns files of arrays."""
 
+    @property
+    def resume_from(self) -> str | None:
+        """Where the session has a checkpoint, if it has: ``ServerLost`` says so."""
+        return self._fan_out.resume_from
+
+    @resume_from.setter
+    def resume_from(self, where: str) -> None:
+        self._fan_out.resume_from = where
+
+    @property
+    def lives(self) -> tuple[int, ...]:
+        """How often each server was replaced, as far as known. No message."""
+        return tuple(link.transport.generation for link in self._fan_out.links)
+
     def pin(self, name: str) -> dict[int, ArrayType]:
         """Keep, under ``name``, all buffers that the session has now, by their ids.
 

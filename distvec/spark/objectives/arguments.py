@@ -28,9 +28,3 @@ def check_columns(loss: Loss, columns: Columns) -> None:
         raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
     if loss.order != "time" and columns.event is not None:
         raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")
-
-
-def check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:
-    """ValueError unless ``given`` is one of those ``allowed``."""
-    if given not in allowed:
-        raise ValueError(f"{name}={given!r}; allowed are {', '.join(map(repr, allowed))}")

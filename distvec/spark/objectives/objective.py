@@ -31,7 +31,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.arguments import check_choice, check_columns, check_data
+from distvec.spark.objectives.arguments import check_columns, check_data
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.objectives.moments import standard_deviations
@@ -40,6 +40,7 @@ from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.scores import scores
 from distvec.spark.objectives.touched import spread, touched_coordinates
 from optim.stochastic.minibatches import Order
+from ps_backend.arguments import check_choice
 
 _MODES = ("job", "resident")
 _DTYPES = ("float64", "float32")

@@ -1,0 +1,1 @@
+"""What outlives a session: its arrays in files."""

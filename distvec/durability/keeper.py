@@ -1,0 +1,82 @@
+"""What solvers ask of a session: to keep the states of a run, and to bring them back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from distvec.array.dist_array import DistArray
+from distvec.durability.checkpoints import Checkpoints
+from ps_backend.errors import BufferLost, NotDurable, PSError, ServerLost
+
+
+class SessionKeeper:
+    """Keeps checkpoints of a run by those of its session (``optim``'s ``Keeper``).
+
+    Each holds all arrays of the session, also those that the objective needs. Where the session's
+    durability is "rollback", a lost server is recovered from; else that is raised.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, *, rolls_back: bool) -> None:
+        self._checkpoints, self._rolls_back = checkpoints, rolls_back
+        self._lives = checkpoints.session.client.lives
+        self._is_late = False
+
+    def save(
+        self,
+        number: int,
+        arrays: Mapping[str, DistArray],
+        document: Mapping[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """As ``Keeper.save``. One that is due while another is being written is left out."""
+        if self._checkpoints.is_writing and not wait:
+            if not self._is_late:
+                self._is_late = True
+                self._warn("it takes longer to write one than from one to the next; some are left "
+                           "out: checkpoint less often, or to a faster store")  # fmt: skip
+            return
+        trouble = self._checkpoints.settle()
+        if trouble is not None:
+            self._warn(str(trouble))
+        try:
+            writing = self._checkpoints.begin(number, arrays, document)
+            if wait:
+                writing.result()
+        except (OSError, PSError) as error:
+            if wait or isinstance(error, ServerLost | BufferLost):
+                raise
+            self._warn(str(error))
+
+    def load(self) -> tuple[int, dict[str, DistArray], dict[str, Any]] | None:
+        """As ``Keeper.load``."""
+        found = self._checkpoints.restore()
+        return None if found is None else (found.number, found.arrays, found.document)
+
+    def recovers(self, error: Exception) -> bool:
+        """Whether a server was lost, and there is a checkpoint; waits for another server."""
+        if not self._rolls_back or not self._is_loss(error):
+            return False
+        self._checkpoints.settle()
+        client = self._checkpoints.session.client
+        client.status()  # until all answer again
+        self._lives = client.lives
+        return True
+
+    def close(self) -> None:
+        """As ``Keeper.close``."""
+        trouble = self._checkpoints.settle()
+        if trouble is not None:
+            self._warn(str(trouble))
+
+    def _is_loss(self, error: Exception) -> bool:
+        """An error of a Spark job is another one than that of the task which met the loss."""
+        if isinstance(error, ServerLost | BufferLost):
+            return True
+        return self._checkpoints.session.client.lives != self._lives
+
+    def _warn(self, why: str) -> None:
+        where = self._checkpoints.store.url
+        warnings.warn(f"no checkpoint in {where}: {why}", NotDurable, stacklevel=3)
