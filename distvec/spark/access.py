@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from distvec.spark.cluster.registry_service import RemoteDirectory
 from distvec.spark.kept import kept
-from ps_backend.client import Client
+from ps_backend.client import Client, Tls
 from ps_backend.errors import ServerLost
 
 _MOST_CLIENTS = 4
@@ -20,7 +20,8 @@ class Access:
     """How a task joins the driver's session.
 
     ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
-    keep a stream open to each server, as is worth it for a task that stays.
+    keep a stream open to each server, as is worth it for a task that stays. ``tls``: how servers
+    are known that serve with it; no secret.
     """
 
     addresses: tuple[str, ...]
@@ -28,6 +29,7 @@ class Access:
     secret: str
     registry: tuple[str, int] | None = None
     pipe: bool | None = None
+    tls: Tls | None = None
 
 
 def join(access: Access) -> Client:
@@ -79,6 +81,7 @@ def _connect(access: Access) -> Client:
             token=access.token,
             session=access.secret,
             timeout=_JOIN_SECONDS,
+            tls=access.tls,
             pipe=access.pipe,
         )
     return Client.follow(
@@ -87,5 +90,6 @@ def _connect(access: Access) -> Client:
         token=access.token,
         session=access.secret,
         timeout=_JOIN_SECONDS,
+        tls=access.tls,
         pipe=access.pipe,
     )

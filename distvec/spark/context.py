@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, ClassVar, overload
 
 from pyspark import RDD, SparkContext
@@ -27,7 +28,7 @@ from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.rounds.round import check_arrays, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
-from ps_backend.client import Client
+from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
 
 _WATCH_SECONDS = 1.0
@@ -55,8 +56,9 @@ class PSContext(TaskSession):
         token: str,
         servers: SupervisedServers | None = None,
         options: Options | None = None,
+        tls: Tls | None = None,
     ) -> None:
-        super().__init__(spark_context, client, token, servers)
+        super().__init__(spark_context, client, token, servers, tls)
         client.closed_message = STOPPED
         self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
@@ -82,6 +84,7 @@ class PSContext(TaskSession):
         resource_profile: ResourceProfile | None = None,
         timeout: float = 30.0,
         lease: float | None = None,
+        tls: bool | str | Path | None = None,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -98,13 +101,17 @@ class PSContext(TaskSession):
         by an empty one: what needs the lost arrays raises ``ServerLost`` with their buffer ids, all
         else waits for the new one, up to half a minute from the loss, and goes on.
 
+        ``tls``: whether tasks, driver and servers speak by TLS; unless it is said, they do off the
+        loopback, where the package ``cryptography`` is installed (docs/security.md). With
+        ``addresses`` it is the file with the certificate of who signed the servers'.
+
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
         ``distvec serve`` started, which the executors must reach under the same names; they free
         its arrays ``lease`` seconds after this process died, as of ``distvec.connect``. ValueError
         if a running context has other servers than those asked for, or started them with another
-        ``memory``, ``cores`` or ``resource_profile`` than are given; a context whose SparkContext
-        has stopped, whose servers cannot be replaced any more, or do not answer at the
-        ``addresses`` given, is discarded.
+        ``memory``, ``cores``, ``resource_profile`` or ``tls`` than are given; a context whose
+        SparkContext has stopped, whose servers cannot be replaced any more, or do not answer at
+        the ``addresses`` given, is discarded.
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
@@ -120,13 +127,18 @@ class PSContext(TaskSession):
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
                     running._options.refuse_others(memory, cores, resource_profile)
+                    running._refuse_other_tls(tls)
                     return running
                 running.stop()
             if wanted is not None:
-                cls._active = cls._connect(spark_context, wanted, token, lease)
+                cls._active = cls._connect(spark_context, wanted, token, lease, tls)
                 return cls._active
             number = Options.servers if servers is None else servers
-            options = Options(number, memory, cores, resource_profile, timeout)
+            if tls is not None and not isinstance(tls, bool):
+                raise TypeError(
+                    f"tls={tls!r}; servers started here make their own certificates: tls=True"
+                )
+            options = Options(number, memory, cores, resource_profile, timeout, tls)
             cls._active = cls._start(spark_context, options)
             return cls._active
 
@@ -147,18 +159,26 @@ class PSContext(TaskSession):
         addresses: tuple[str, ...],
         token: str | None,
         lease: float | None,
+        tls: bool | str | Path | None,
     ) -> PSContext:
         if token is None:
             raise ValueError("addresses need the servers' token: pass token=...")
+        if tls is True:
+            raise ValueError(
+                "tls=True with addresses; pass the file with the certificate of the authority that "
+                "signed the servers': tls='authority.pem'"
+            )
         use_this_python(spark_context)
-        return cls(spark_context, Client.connect(addresses, token=token, lease=lease), token)
+        trusted = tls_of(tls or None)
+        client = Client.connect(addresses, token=token, lease=lease, tls=trusted)
+        return cls(spark_context, client, token, tls=trusted)
 
     @classmethod
     def _start(cls, spark_context: SparkContext, options: Options) -> PSContext:
         use_this_python(spark_context)
         servers, client = start(spark_context, options)
         try:
-            return cls(spark_context, client, servers.token, servers, options)
+            return cls(spark_context, client, servers.token, servers, options, servers.tls)
         except BaseException:
             servers.stop()
             raise
@@ -294,6 +314,13 @@ class PSContext(TaskSession):
         while not self._stopped.wait(_WATCH_SECONDS):
             if has_stopped(self.spark_context):
                 self.stop()
+
+    def _refuse_other_tls(self, asked: bool | str | Path | None) -> None:
+        if asked is not None and bool(asked) != (self._tls is not None):
+            raise ValueError(
+                f"tls={asked!r}, but a PSContext {'with' if self._tls else 'without'} TLS is "
+                "running; call stop() on it first, or leave tls out to use it"
+            )
 
     def _refuse_change(self, servers: int | None, addresses: tuple[str, ...] | None) -> None:
         have = tuple(self.client.addresses)

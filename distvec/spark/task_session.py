@@ -8,7 +8,7 @@ from distvec.session import Session
 from distvec.spark.access import Access
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.rounds.contribute import CollectReports, Reports
-from ps_backend.client import Client
+from ps_backend.client import Client, Tls
 
 
 class TaskSession(Session):
@@ -20,13 +20,14 @@ class TaskSession(Session):
         client: Client,
         token: str,
         servers: SupervisedServers | None = None,
+        tls: Tls | None = None,
     ) -> None:
         super().__init__(client, owner=servers)
         self.spark_context = spark_context
         nothing: Reports = {}
         self.reports = spark_context.accumulator(nothing, CollectReports())
         """What tasks said of their contributions to the rounds that are open."""
-        self._token = token
+        self._token, self._tls = token, tls
         self._servers = servers
 
     @property
@@ -39,4 +40,4 @@ class TaskSession(Session):
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers
         registry = None if servers is None else servers.registry_address
-        return Access(tuple(client.addresses), self._token, client.secret, registry)
+        return Access(tuple(client.addresses), self._token, client.secret, registry, tls=self._tls)

@@ -13,7 +13,7 @@ from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
 from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
-from ps_backend.transport import Location, Tls
+from ps_backend.transport import Location, Tls, tls_of
 from ps_backend.wire.rounds import OPERATIONS, Total, Winner
 
 __all__ = [
@@ -36,5 +36,6 @@ __all__ = [
     "Total",
     "Winner",
     "ended_by_ctrl_c",
+    "tls_of",
     "uninterrupted",
 ]

@@ -15,6 +15,7 @@ from ps_backend.arguments import server_count
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.memory_sizes import default_budget
 from ps_backend.processes.kept_server import KeptServer
+from ps_backend.processes.process import Signer
 from ps_backend.transport import Location
 
 _LOOK_SECONDS = 1.0
@@ -32,15 +33,16 @@ def launch_local(
     timeout: float = 30.0,
     threads: int | None = None,
     restart: bool = False,
+    signer: Signer | None = None,
 ) -> LocalServers:
     """Start ``servers`` server processes on the loopback and wait until all of them listen.
 
     ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
     ``token``: a random one by default. ``threads`` of each: by default they share the machine's
     cores equally. ``restart``: one that dies, or gives no sign for ten seconds, is followed by
-    another one, empty and at another address: ``Client.follow`` finds it. They end with this
-    process even if it is killed. Raises ``PSError`` with what a server wrote if one is not up in
-    ``timeout`` seconds.
+    another one, empty and at another address: ``Client.follow`` finds it. ``signer`` of
+    their certificates; None: they serve without TLS. They end with this process even if it is
+    killed. Raises ``PSError`` with what a server wrote if one is not up in ``timeout`` seconds.
     """
     servers = server_count(servers)
     if threads is not None and threads < 1:
@@ -52,6 +54,7 @@ def launch_local(
         timeout=timeout,
         threads=threads or max(1, (os.cpu_count() or 1) // servers),
         restart=restart,
+        signer=signer,
     )
 
 
@@ -70,11 +73,16 @@ class LocalServers:
         timeout: float,
         threads: int,
         restart: bool = False,
+        signer: Signer | None = None,
     ) -> None:
         """As ``launch_local``, which fills in the defaults."""
         self.token = token
         self._seats = [
-            _Seat(KeptServer(f"server {number}", token=token, threads=threads, memory=memory))
+            _Seat(
+                KeptServer(
+                    f"server {number}", token=token, threads=threads, memory=memory, signer=signer
+                )
+            )
             for number in range(servers)
         ]
         self._watch = _Watch()

@@ -20,11 +20,17 @@ class DriverServers(SupervisedServers):
     """They end with the driver's process even if it is killed."""
 
     def __init__(
-        self, servers: int, *, memory: int | None = None, threads: int | None = None
+        self,
+        servers: int,
+        *,
+        memory: int | None = None,
+        threads: int | None = None,
+        tls: bool | None = None,
     ) -> None:
         """``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
 
-        ``threads`` of each: by default they share the machine's cores equally.
+        ``threads`` of each: by default they share the machine's cores equally. ``tls`` None: they
+        serve without, as only this machine reaches them.
         """
         share = max(1, (os.cpu_count() or 1) // max(1, servers))
         super().__init__(
@@ -33,6 +39,7 @@ class DriverServers(SupervisedServers):
             bind=_HOST,
             memory=memory,
             threads=share if threads is None else threads,
+            tls=tls,
         )
         self._threads = [
             threading.Thread(
@@ -52,6 +59,7 @@ class DriverServers(SupervisedServers):
 
     def _supervise(self, number: int) -> None:
         try:
-            Supervisor(self._orders, number, number, DriverDesk(self.registry)).run()
+            signer = None if self.authority is None else self.authority.signer
+            Supervisor(self._orders, number, number, DriverDesk(self.registry, signer)).run()
         except PSError as error:
             self._give_up(str(error))

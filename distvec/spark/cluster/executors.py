@@ -54,11 +54,13 @@ class ExecutorServers(SupervisedServers):
         memory: int | None = None,
         cores: int | None = None,
         resource_profile: ResourceProfile | None = None,
+        tls: bool | None = None,
     ) -> None:
         """``memory``: budget of each in bytes; 80 % of the machine's, shared as if all servers were
         on one, by default. ``cores`` of each: its threads, and what its task asks Spark for where
         that differs from ``spark.task.cpus``, the default. ``resource_profile`` says instead where
-        the tasks may run.
+        the tasks may run. ``tls`` None: with TLS, if it can be had, unless the driver is on the
+        loopback, and so all executors.
         """
         conf = spark_context.getConf()
         host = conf.get("spark.driver.host") or "127.0.0.1"
@@ -70,6 +72,7 @@ class ExecutorServers(SupervisedServers):
             bind=conf.get("spark.driver.bindAddress") or host,
             memory=memory,
             threads=threads,
+            tls=tls,
         )
         self._context = spark_context
         self._group = f"distvec-servers-{uuid.uuid4().hex}"

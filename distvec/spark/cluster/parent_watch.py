@@ -7,9 +7,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
+from distvec.spark.cluster.encryption import authority_for
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import ServerOrders
+from ps_backend.client import Tls
 from ps_backend.errors import PSError
 
 
@@ -17,25 +19,46 @@ class SupervisedServers(ABC):
     """``servers`` running servers; one that is lost is replaced by an empty one."""
 
     def __init__(
-        self, servers: int, *, host: str, bind: str, memory: int | None, threads: int
+        self,
+        servers: int,
+        *,
+        host: str,
+        bind: str,
+        memory: int | None,
+        threads: int,
+        tls: bool | None,
     ) -> None:
-        """Nothing runs yet but the registry, which tasks reach as ``host``; see ``start``."""
+        """Nothing runs yet but the registry, which tasks reach as ``host``; see ``start``.
+
+        ``tls`` as of ``authority_for``.
+        """
         if servers < 1:
             raise ValueError(f"servers must be 1 or more, got {servers}")
         if threads < 1:
             raise ValueError(f"cores must be 1 or more, got {threads}")
         self.token = secrets.token_urlsafe(32)
         self.registry = Registry(servers)
+        self.authority = authority_for(tls, host)
+        """Who signs the servers' certificates; None if they serve without TLS."""
         self.failure = ""
         """Why no server will ever run again, if so."""
         self._stopping = threading.Event()
-        self._service = RegistryService(self.registry, host, bind, self.token)
-        self._orders = ServerOrders(self.registry_address, self.token, servers, memory, threads)
+        signer = None if self.authority is None else self.authority.signer
+        sign, authority = (None, "") if signer is None else (signer.sign, signer.authority)
+        self._service = RegistryService(self.registry, host, bind, self.token, sign)
+        self._orders = ServerOrders(
+            self.registry_address, self.token, servers, memory, threads, authority=authority
+        )
 
     @property
     def registry_address(self) -> tuple[str, int]:
         """Where the registry answers who knows the token."""
         return self._service.address
+
+    @property
+    def tls(self) -> Tls | None:
+        """How clients reach the servers."""
+        return None if self.authority is None else self.authority.tls
 
     @property
     def pids(self) -> tuple[int, ...]:

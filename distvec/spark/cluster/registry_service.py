@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,15 +12,20 @@ from distvec.spark.cluster.signed_service import SignedService
 from ps_backend.client import Location
 from ps_backend.errors import PSError, ServerLost
 
+Sign = Callable[[str], str]
+"""Makes a certificate of a request for one; both PEM."""
+
 _ASK_SECONDS = 2.0
 
 
 class RegistryService(SignedService):
     """Answers tasks' claims and clients' questions."""
 
-    def __init__(self, registry: Registry, host: str, bind: str, key: str) -> None:
-        """As ``SignedService``."""
-        self._registry = registry
+    def __init__(
+        self, registry: Registry, host: str, bind: str, key: str, sign: Sign | None = None
+    ) -> None:
+        """As ``SignedService``; ``sign`` makes the certificates of servers."""
+        self._registry, self._sign = registry, sign
         super().__init__(host, bind, key, name="distvec-registry", silence=LEASE_SECONDS)
 
     def converse(self, lines: SignedLines) -> None:
@@ -35,6 +41,8 @@ class RegistryService(SignedService):
         registry = self._registry
         if "locate" in question:
             return _located(registry, int(question["locate"]))
+        if "certify" in question and self._sign is not None:
+            return {"certificate": self._sign(str(question["certify"]))}
         return {"state": registry.renew(Claim(**question["claim"]), connection)}
 
 

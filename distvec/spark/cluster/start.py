@@ -24,9 +24,13 @@ class Options:
     cores: int | None = None
     resource_profile: ResourceProfile | None = None
     timeout: float = 30.0
+    tls: bool | None = None
 
     def refuse_others(
-        self, memory: int | str | None, cores: int | None, resource_profile: ResourceProfile | None
+        self,
+        memory: int | str | None,
+        cores: int | None,
+        resource_profile: ResourceProfile | None,
     ) -> None:
         """ValueError for what is given and is not what running servers were started with."""
         asked = {"memory": memory, "cores": cores, "resource_profile": resource_profile}
@@ -67,7 +71,9 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
                 f"resource_profile=... with master {spark_context.master!r}, where servers run "
                 "beside the driver; leave it out"
             )
-        servers = DriverServers(options.servers, memory=memory, threads=options.cores)
+        servers = DriverServers(
+            options.servers, memory=memory, threads=options.cores, tls=options.tls
+        )
     else:
         servers = ExecutorServers(
             spark_context,
@@ -75,11 +81,16 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             memory=memory,
             cores=options.cores,
             resource_profile=options.resource_profile,
+            tls=options.tls,
         )
     servers.start(options.timeout)
     try:
         return servers, Client.follow(
-            servers.registry, options.servers, token=servers.token, diagnose=servers.diagnose
+            servers.registry,
+            options.servers,
+            token=servers.token,
+            tls=servers.tls,
+            diagnose=servers.diagnose,
         )
     except BaseException:
         servers.stop()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark import TaskContext
 
@@ -15,6 +15,7 @@ from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
 from ps_backend.processes.kept_server import KeptServer
+from ps_backend.processes.process import Signer
 
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0
@@ -33,6 +34,8 @@ class ServerOrders:
     memory: int | None
     threads: int
     placement: int = 0
+    authority: str = ""
+    """The certificate (PEM) of who signs those of servers; without one they serve without TLS."""
 
 
 class Desk(Protocol):
@@ -40,6 +43,9 @@ class Desk(Protocol):
 
     def claim(self, claim: Claim) -> str:
         """What to do; waits a moment if it is nothing new. Raises ``OSError``."""
+
+    def certify(self, request: str) -> str:
+        """A certificate for a new server's request (both PEM). Raises ``OSError``."""
 
     @property
     def host(self) -> str:
@@ -58,11 +64,18 @@ class RemoteDesk:
 
     def claim(self, claim: Claim) -> str:
         """As ``Desk``; connects if need be."""
+        return str(self._ask({"claim": asdict(claim)})["state"])
+
+    def certify(self, request: str) -> str:
+        """As ``Desk``; connects if need be."""
+        return str(self._ask({"certify": request})["certificate"])
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         try:
             if self._lines is None:
                 self._lines = connect(self._address, self._key, _MESSAGE_SECONDS)
-            self._lines.send({"claim": asdict(claim)})
-            return str(self._lines.receive()["state"])
+            self._lines.send(question)
+            return self._lines.receive()
         except OSError:
             self.close()
             raise
@@ -85,12 +98,19 @@ class DriverDesk:
 
     host = "127.0.0.1"
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, signer: Signer | None = None) -> None:
         self._registry, self._connection = registry, registry.new_connection()
+        self._signer = signer
 
     def claim(self, claim: Claim) -> str:
         """As ``Desk``."""
         return self._registry.renew(claim, self._connection)
+
+    def certify(self, request: str) -> str:
+        """As ``Desk``."""
+        if self._signer is None:
+            raise PSError("the servers of this application have no certificates")
+        return self._signer.sign(request)
 
     def close(self) -> None:
         """As ``Desk``."""
@@ -130,6 +150,7 @@ class Supervisor:
             token=orders.token,
             threads=orders.threads,
             memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
+            signer=Signer(orders.authority, self._certify) if orders.authority else None,
         )
 
     def run(self) -> None:
@@ -162,6 +183,13 @@ class Supervisor:
                 if alone > _ALONE_SECONDS:
                     raise PSError(f"the driver's registry does not answer: {error}") from None
                 time.sleep(_RECONNECT_SECONDS)
+
+    def _certify(self, request: str) -> str:
+        try:
+            return self._desk.certify(request)
+        except OSError:
+            time.sleep(_RECONNECT_SECONDS)
+        return self._desk.certify(request)  # over another connection
 
     def _claim(self) -> Claim:
         kept = self._kept
