@@ -122,10 +122,6 @@ class Client(KeptArrays):
 
     # --- programs ---------------------------------------------------------------------------------
 
-    def new_id(self) -> int:
-        """A buffer id that nobody else in the session uses. No message."""
-        return next(self._numbers)
-
     def run(
         self, program: Program, *, wait: bool = True, ended: Ended | None = None
     ) -> list[list[np.ndarray]] | None:

@@ -18,14 +18,15 @@ from ps_backend.client.fan_out import FanOut, Replies
 from ps_backend.client.lease import renew_in_background
 from ps_backend.client.programs import Dispatcher, Ended
 from ps_backend.client.requests import Messages, Requests
-from ps_backend.client.server_link import Diagnose, Message, RetryPolicy, ServerLink
+from ps_backend.client.server_link import Diagnose, Message, Reopen, RetryPolicy, ServerLink
 from ps_backend.client.status import ServerStatus, decode_status
 from ps_backend.errors import PSError
 from ps_backend.transport import Transport
+from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import new_key, new_secret, session_name
+from ps_backend.wire.protocol import COUNTER_BITS
 
-_COUNTER_BITS = 36
-_NUMBER_BITS = 63 - _COUNTER_BITS
+_NUMBER_BITS = 63 - COUNTER_BITS
 
 
 class Connection:
@@ -72,13 +73,15 @@ class Connection:
             lease=0.0 if lease is None else check_lease(lease),
         )
         self._ended = threading.Event()
-        opened = self._open(FanOut(self._links(patience or RetryPolicy(), diagnose), self.counters))
+        links = self._links(patience or RetryPolicy(), diagnose, self._requests.open_again)
+        opened = self._open(FanOut(links, self.counters))
         # the first server counts the clients of a session, so no two make the same buffer ids
         number = opened[0].opened.number
         if number >> _NUMBER_BITS:
             raise PSError("the first server of the session was replaced too often; open a new one")
-        self._numbers = itertools.count((number << _COUNTER_BITS) + 1)  # 0 names none
-        self._fan_out = FanOut(self._links(retry or RetryPolicy(), diagnose), self.counters)
+        self._numbers = itertools.count((number << COUNTER_BITS) + 1)  # 0 names none
+        links = self._links(retry or RetryPolicy(), diagnose, self._open_again)
+        self._fan_out = FanOut(links, self.counters)
         self._programs = Dispatcher(self._requests, self._fan_out, self.counters)
         self.counters.reset()
         leases = [reply.opened.lease for reply in opened.values() if reply.opened.lease]
@@ -162,7 +165,16 @@ class Connection:
                 fan_out.send(messages, recorded=False)
             raise
 
-    def _links(self, retry: RetryPolicy, diagnose: Diagnose | None) -> list[ServerLink]:
+    def _open_again(self, server: int, generation: int) -> pb.Request:
+        return self._requests.open_again(server, generation, newest=self.new_id())
+
+    def new_id(self) -> int:
+        """A buffer id that nobody else in the session uses. No message."""
+        return next(self._numbers)
+
+    def _links(
+        self, retry: RetryPolicy, diagnose: Diagnose | None, reopen: Reopen
+    ) -> list[ServerLink]:
         return [
             ServerLink(
                 transport,
@@ -170,7 +182,7 @@ class Connection:
                 self.counters,
                 retry=retry,
                 diagnose=diagnose,
-                reopen=self._requests.open,
+                reopen=reopen,
             )
             for server, transport in enumerate(self._transports)
         ]

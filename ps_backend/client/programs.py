@@ -58,8 +58,11 @@ class Dispatcher:
         viewing = bool(program.before or program.after or [call for call in calls if call.views])
         if viewing:
             self._fan_out.await_all()  # what servers fetch from one another is there, and stays
+            addresses = [link.transport.address for link in self._fan_out.links]
+            lives = [link.life for link in self._fan_out.links]  # of where they are now, or later
             for server, message in messages.items():
-                message.request.run.peers.extend(self._addresses)
+                message.request.run.peers.extend(addresses)
+                message.request.run.lives.extend(lives)
                 self._add_movements(message.request.run, program, server)
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
@@ -115,10 +118,6 @@ class Dispatcher:
                     self._counters.count_peers(reply.peer_messages, reply.peer_bytes)
 
         return after
-
-    @property
-    def _addresses(self) -> list[str]:
-        return [link.transport.address for link in self._fan_out.links]
 
     def _holders_of(self, space: Space) -> list[int]:
         found = self._holders.get(space)

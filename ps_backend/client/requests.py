@@ -71,7 +71,7 @@ class Requests:
         """As ``each``, to all servers."""
         return self.each(range(self.servers), kind, **fields)
 
-    def open(self, server: int, generation: int, *, create: bool = True) -> pb.Request:
+    def open(self, server: int, generation: int, *, create: bool) -> pb.Request:
         """To one server that was replaced so often: join the session.
 
         ``create``: make it, if that server has it not.
@@ -87,6 +87,15 @@ class Requests:
                 "lease": self._lease,
             }
         )
+
+    def open_again(self, server: int, generation: int, *, newest: int = 0) -> pb.Request:
+        """The same where the session was open on the server that was lost.
+
+        ``newest``: no buffer that this client had made there has an id above that.
+        """
+        request = self.open(server, generation, create=True)
+        request.open.again, request.open.newest = True, newest
+        return request
 
     # --- dense ---
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ps_backend.client.counters import Counters
-from ps_backend.errors import BufferLost, PSError, ServerLost, SessionUnknown
+from ps_backend.errors import PSError, ServerLost, SessionUnknown
 from ps_backend.transport import Answer, Pending, Transport, Unavailable
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import UnknownSweep, decode_error
+from ps_backend.wire.errors import GoneBefore, UnknownSweep, decode_error
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""
@@ -160,13 +160,18 @@ class ServerLink:
         """Whether the server did not answer the last time it was asked."""
         self._server, self._counters = server, counters
         self._retry, self._diagnose, self._reopen = retry, diagnose, reopen
-        self._generation = 0  # where the session is known to be open
+        self._generation = 0  # of the server where it was opened again
         self._lost_generation, self._lost_at = -1, 0.0
         self._lock = threading.Lock()
         self._reopening = threading.Lock()
         self._sequence = 0
         self._unsettled: set[int] = set()
         self._frees: list[int] = []
+
+    @property
+    def life(self) -> int:
+        """That of the server, as far as known; 0 where none takes its place."""
+        return self.transport.generation + 1 if self.transport.is_replaced else 0
 
     # --- frees ---
 
@@ -224,7 +229,7 @@ class ServerLink:
         error = decode_error(reply.error, self.transport.address)
         if isinstance(error, UnknownSweep):
             self.known_sweeps.clear()
-        if self.transport.generation and _misses_data(request, error):
+        if self.transport.generation and self._misses_data(request, error):
             lost = self._lost_before(request, error)
             lost.__cause__ = error
             return lost
@@ -278,6 +283,11 @@ class ServerLink:
             f"server {self.transport.address} does not answer ({said or cause}){held}; {next_step}"
         )
 
+    def _misses_data(self, request: pb.Request, error: Exception) -> bool:
+        """Did it fail for want of an array, or of a contribution to a round, that was lost?"""
+        committing = request.WhichOneof("body") == "commit" and self._generation > 0
+        return isinstance(error, GoneBefore) or (committing and type(error) is PSError)
+
     def _lost_before(self, request: pb.Request, error: Exception) -> ServerLost:
         named = _buffers(request)
         what = f"Gone is a part of buffers {named}: make these arrays again" if named else error
@@ -285,12 +295,6 @@ class ServerLink:
             f"server {self._server} was lost, and what it held with it; the one now at "
             f"{self.transport.address} began empty. {what}; the session goes on"
         )
-
-
-def _misses_data(request: pb.Request, error: Exception) -> bool:
-    """Did the request fail for want of an array, or of a contribution to a round?"""
-    committing = request.WhichOneof("body") == "commit"
-    return isinstance(error, BufferLost) or (committing and type(error) is PSError)
 
 
 def _buffers(request: pb.Request) -> str:

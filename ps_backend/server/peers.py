@@ -13,13 +13,13 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any, Protocol
 
-from ps_backend.errors import PeerLost, PSError, SessionUnknown
+from ps_backend.errors import EpochFenced, PeerLost, PSError, SessionUnknown
 from ps_backend.transport import Unavailable
 from ps_backend.transport.base import Answer
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import decode_error
+from ps_backend.wire.errors import GoneBefore, decode_error
 
 _LOOK_SECONDS = 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -111,7 +111,7 @@ class Neighbours:
     ) -> Asked:
         """Send a request of that kind to ``server``; its answer will come ``into`` memory that
         ``keep`` holds."""
-        sender, addresses = self._sender, self._sender.run.peers
+        sender, addresses, lives = self._sender, self._sender.run.peers, self._sender.run.lives
         if server >= len(addresses):
             raise PSError(
                 f"the program says where {len(addresses)} servers are, not server {server}"
@@ -119,6 +119,8 @@ class Neighbours:
         request = pb.Request(
             session=sender.session, client=sender.client, key=sender.key, **{kind: body}
         )
+        if server < len(lives):
+            request.life = lives[server]
         self.messages += 1
         self.bytes += len(into) + sum(map(len, payload))
         asked = Asked(keep)
@@ -178,7 +180,9 @@ def _verify(reply: pb.Reply, address: str) -> None:
     """Raise the error that another server reports."""
     if reply.HasField("error"):
         failure = decode_error(reply.error, address)
-        if isinstance(failure, SessionUnknown):  # of the other: the client has one with us
+        if isinstance(
+            failure, SessionUnknown | EpochFenced | GoneBefore
+        ):  # of the other, not of us
             raise PeerLost(f"server {address} has lost what it held: {failure}")
         raise failure
 

@@ -15,6 +15,7 @@ from ps_backend.memory_sizes import default_budget
 from ps_backend.server.checks import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, table_of
+from ps_backend.server.life import Life
 from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
 from ps_backend.server.sessions import Sessions
@@ -38,12 +39,15 @@ class Service:
         memory: int | None = None,
         lease: float = math.inf,
         commands: Iterable[Command] = (),
+        life: Life | None = None,
     ) -> None:
         """``memory``: budget in bytes; 80 % of this machine's if not given.
 
         ``lease`` of sessions that ask for no other, in seconds. It runs by ``let_pass``.
         ``commands``: what ``Client.call`` may ask for besides those that every server knows.
+        ``life``: of a server that others may replace, or have.
         """
+        self.life = Life() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
@@ -56,13 +60,16 @@ class Service:
 
         Frees that came along are applied even if the request fails.
         """
-        began = time.perf_counter()
+        began = time.monotonic()
         message = request.WhichOneof("body") or ""
         table, name = BUILT_IN, message
         if message == "custom":
             table, name = self._registered, request.custom.name
         command = table.get(name)
+        life = self.life
         try:
+            if request.life != life.number or began > life.until:
+                life.refuse(request.life, began)
             if command is None:
                 response = Response(self._of_server(message, request))
             else:
@@ -70,8 +77,11 @@ class Service:
                 response = self._of_session(command, request, payload)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
             response = Response(_failure(error))
+        ended = time.monotonic()
+        if ended > life.until:  # the process was stopped meanwhile
+            response = Response(_failure(life.ended()))
         if command is None or not command.waits:
-            response.reply.seconds = time.perf_counter() - began
+            response.reply.seconds = ended - began
         return response
 
     def _of_server(self, message: str, request: pb.Request) -> pb.Reply:

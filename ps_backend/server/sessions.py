@@ -15,6 +15,7 @@ from ps_backend.errors import PSError, SessionUnknown
 from ps_backend.limits import check
 from ps_backend.server.lease import Lease
 from ps_backend.server.session import Host, ServerSession
+from ps_backend.server.state.former import FormerBuffers
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import check_secret
 from ps_backend.wire.protocol import PROTOCOL
@@ -99,6 +100,8 @@ class Sessions:
                     body.first_number,
                     Lease(lease),
                 )
+                if body.again:
+                    self._sessions[request.session].store.former = FormerBuffers()
             session = self.get(request.session)
         if (session.index, session.servers) != (body.index, body.servers):
             raise ValueError(
@@ -107,6 +110,8 @@ class Sessions:
             )
         with session.lease.held():
             number = session.join(request.client, request.key)
+        if body.again and session.store.former is not None:
+            session.store.former.note(body.newest)
         seconds = session.lease.seconds
         return pb.Opened(
             instance=self.instance,

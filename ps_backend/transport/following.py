@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ps_backend.errors import ServerLost
+from ps_backend.errors import EpochFenced, ServerLost
 from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
@@ -20,6 +20,11 @@ class Location:
 
     address: str
     generation: int
+
+    @property
+    def life(self) -> int:
+        """The number of its life, which requests carry."""
+        return self.generation + 1
 
 
 class Directory(Protocol):
@@ -51,7 +56,7 @@ class Following:
         """``make`` connects to an address."""
         self._server, self._directory, self._make = server, directory, make
         self._location = location
-        self._inner = make(location.address)
+        self._here = make(location.address), location.life
         self._closed = False
         self._lock = threading.Lock()
 
@@ -69,9 +74,9 @@ class Following:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:
         """Send and wait, on the calling thread."""
-        inner = self._inner
+        inner, request.life = self._here
         try:
-            return inner.call(request, payload, into)
+            return self._heard(inner.call(request, payload, into))
         except Unavailable:
             self._follow(inner)
             raise
@@ -80,9 +85,9 @@ class Following:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Pending:
         """Send now, wait later."""
-        inner = self._inner
+        inner, request.life = self._here
         try:
-            return _Started(inner.start(request, payload, into), lambda: self._follow(inner))
+            return _Started(self, inner, inner.start(request, payload, into))
         except Unavailable:
             self._follow(inner)
             raise
@@ -91,32 +96,38 @@ class Following:
         """End the connection. Idempotent."""
         with self._lock:
             self._closed = True
-            self._inner.close()
+            self._here[0].close()
 
     def _follow(self, silent: Transport) -> None:
         """Connect to where the server is now, unless another thread did."""
         with self._lock:
-            if self._inner is not silent or self._closed:
+            if self._here[0] is not silent or self._closed:
                 return
             location = self._directory.locate(self._server)
             if location is None or location == self._location:
                 return
             self._location = location  # first: whoever hears from the new one knows that it is new
-            self._inner = self._make(location.address)
+            self._here = self._make(location.address), location.life
         silent.close()
+
+    def _heard(self, answer: Answer) -> Answer:
+        """The answer, unless it is of a process that is, or soon will be, no server any more."""
+        if answer.reply.HasField("error") and answer.reply.error.kind == EpochFenced.__name__:
+            raise Unavailable(answer.reply.error.message)
+        return answer
 
 
 class _Started:
-    """An answer on its way; ``silent`` is called if it does not come."""
+    """An answer on its way over ``inner``."""
 
-    def __init__(self, pending: Pending, silent: Callable[[], None]) -> None:
-        self._pending, self._silent = pending, silent
+    def __init__(self, following: Following, inner: Transport, pending: Pending) -> None:
+        self._following, self._inner, self._pending = following, inner, pending
 
     def result(self) -> Answer:
         try:
-            return self._pending.result()
+            return self._following._heard(self._pending.result())
         except Unavailable:
-            self._silent()
+            self._following._follow(self._inner)
             raise
 
 

@@ -17,6 +17,10 @@ class PayloadBroken(errors.PSError):
     """The payload of a request is shorter or longer than announced, mostly as the sender left."""
 
 
+class GoneBefore(errors.BufferLost):
+    """A buffer was made before this server took the place of one that was lost."""
+
+
 class Abandoned(errors.PSError):
     """A program was ended before its time, as nobody waits for it any more."""
 
@@ -66,6 +70,7 @@ _KINDS: dict[str, type[Exception]] = {
         NotAlong,
         NothingShared,
         UnknownSweep,
+        GoneBefore,
         Abandoned,
         PayloadBroken,
         ValueError,

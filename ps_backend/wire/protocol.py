@@ -7,3 +7,6 @@ PROTOCOL = 4
 
 CLIENT_BITS = 20
 """A session numbers so many clients, anew after each replacement of the server that does it."""
+
+COUNTER_BITS = 36
+"""The low bits of a buffer's id: what the client whose number the others are has counted."""

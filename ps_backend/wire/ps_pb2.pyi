@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "chunk", "segment", "key")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Request(_message.Message):
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
     session: str
     client: str
     sequence: int
@@ -100,7 +101,8 @@ class Request(_message.Message):
     chunk: bytes
     segment: Segment
     key: bytes
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
+    life: int
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "chunk")
@@ -199,7 +201,7 @@ class Array(_message.Message):
     def __init__(self, buffer: _Optional[int] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., dtype: _Optional[str] = ..., row: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "index", "servers", "create", "first_number", "secret", "lease")
+    __slots__ = ("protocol", "index", "servers", "create", "first_number", "secret", "lease", "again", "newest")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +209,8 @@ class Open(_message.Message):
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SECRET_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     index: int
     servers: int
@@ -214,7 +218,9 @@ class Open(_message.Message):
     first_number: int
     secret: str
     lease: float
-    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ...) -> None: ...
+    again: bool
+    newest: int
+    def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ..., again: bool = ..., newest: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("instance", "version", "number", "lease")
@@ -369,16 +375,18 @@ class View(_message.Message):
     def __init__(self, input: _Optional[int] = ..., space: _Optional[_Union[Space, _Mapping]] = ..., row: _Optional[_Iterable[int]] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., spread: bool = ..., index: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("calls", "peers", "before", "after")
+    __slots__ = ("calls", "peers", "lives", "before", "after")
     CALLS_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    LIVES_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     calls: _containers.RepeatedCompositeFieldContainer[SweepCall]
     peers: _containers.RepeatedScalarFieldContainer[str]
+    lives: _containers.RepeatedScalarFieldContainer[int]
     before: _containers.RepeatedCompositeFieldContainer[MovementCall]
     after: _containers.RepeatedCompositeFieldContainer[MovementCall]
-    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ..., before: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ..., after: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ...) -> None: ...
+    def __init__(self, calls: _Optional[_Iterable[_Union[SweepCall, _Mapping]]] = ..., peers: _Optional[_Iterable[str]] = ..., lives: _Optional[_Iterable[int]] = ..., before: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ..., after: _Optional[_Iterable[_Union[MovementCall, _Mapping]]] = ...) -> None: ...
 
 class MovementCall(_message.Message):
     __slots__ = ("kind", "phase", "workspace", "inputs", "operands", "values", "outputs", "params", "whole")

@@ -30,7 +30,7 @@ class Payload:
     """The bulk data that comes with a request: ``size`` bytes in ``chunks``, to be read once."""
 
     size: int
-    chunks: Iterable[memoryview]
+    chunks: Iterable[memoryview] = ()
     wanted: Callable[[], bool] = _wanted
     """Whether the sender still waits for the answer."""
 

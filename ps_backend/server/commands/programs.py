@@ -55,6 +55,7 @@ is decoded. (To look costs a tenth of what a small program does.)"""
 def _bounds(run: pb.Run) -> None:
     check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
     check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
+    check("lives of servers", len(run.lives), 0, limits.MOST_SERVERS)
     for address in run.peers:
         check_name("address", address)
     check("movements of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)

@@ -17,10 +17,12 @@ import numpy as np
 
 from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
 from ps_backend.program.types import ArrayType
+from ps_backend.server.state.former import FormerBuffers
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.pins import Pins
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.workspace import Workspace
+from ps_backend.wire.errors import GoneBefore
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class Store:
         self._shared: dict[int, SharedArray] = {}
         self._workspaces: dict[int, Workspace] = {}
         self.pins: Pins[Buffer] = Pins()
+        self.former: FormerBuffers | None = None
+        """Those of a server that was lost, where this one took its place."""
         self._lock = threading.Lock()
         self._written: set[int] = set()
         self._unwritten = threading.Condition(self._lock)
@@ -121,7 +125,7 @@ class Store:
                     f"array {number} is shared: it changes in place, so neither a program nor what "
                     f"reads a buffer may name it; take a snapshot of it, which is a buffer"
                 )
-            raise _lost(number)
+            raise self._lost(number)
         if buffer.part is not part and buffer.part != part:
             raise _other_type(number, buffer.part, part)
         return buffer
@@ -134,7 +138,7 @@ class Store:
                 raise InvalidProgram(
                     f"buffer {number} never changes; share it, which makes a copy that does"
                 )
-            raise _lost(number)
+            raise self._lost(number)
         if array.part != part:
             raise _other_type(number, array.part, part)
         return array
@@ -143,10 +147,7 @@ class Store:
         """That of a movement under way; ``BufferLost`` if it is not there."""
         found = self._workspaces.get(number)
         if found is None:
-            raise BufferLost(
-                f"what a movement left in workspace {number} is not here: it was freed, or lost "
-                f"when a server was restarted"
-            )
+            raise self._lost(number, "what a movement left in workspace")
         return found
 
     def begin(self, number: int, workspace: Workspace) -> None:
@@ -183,7 +184,7 @@ class Store:
         with self._lock:
             for number in numbers:
                 if number not in self._buffers:
-                    raise BufferLost(f"buffer {number} was freed by another request meanwhile")
+                    raise self._lost(number)
             for number in numbers:
                 del self._buffers[number]
 
@@ -214,6 +215,8 @@ class Store:
         with self._lock:
             for number, buffer in buffers.items():
                 self._buffers.setdefault(number, buffer)
+            if self.former is not None:
+                self.former.made(buffers)
 
     def put(self, buffers: dict[int, Buffer], *, instead_of: Iterable[int] = ()) -> None:
         """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.
@@ -223,6 +226,8 @@ class Store:
         with self._lock:
             self.refuse_taken(buffers)
             self._buffers.update(buffers)
+            if self.former is not None:
+                self.former.made(buffers)
             for number in instead_of:
                 self._buffers.pop(number, None)
 
@@ -232,6 +237,8 @@ class Store:
             self.refuse_taken(buffers)
             for number, one in buffers.items():
                 self._shared[number] = SharedArray(one.part, one.block, one.array)
+            if self.former is not None:
+                self.former.made(buffers)
 
     def end_shared(self, targets: Mapping[int, int]) -> None:
         """Let shared arrays, by their ids, become the buffers ``targets``, in the same memory.
@@ -242,9 +249,11 @@ class Store:
             self.refuse_taken(targets.values())
             for number in targets:
                 if number not in self._shared:
-                    raise _lost(number)
+                    raise self._lost(number)
             for number, target in targets.items():
                 self._buffers[target] = self._shared.pop(number).end()
+            if self.former is not None:
+                self.former.made(targets.values())
 
     def free(self, numbers: Iterable[int]) -> None:
         """Drop what has these ids; none here is no error, as a free may come twice."""
@@ -262,11 +271,10 @@ class Store:
             self._workspaces.clear()
         self.pins.clear()
 
-
-def _lost(number: int) -> BufferLost:
-    return BufferLost(
-        f"buffer {number} is not here: it was freed, or lost when a server was restarted"
-    )
+    def _lost(self, number: int, what: str = "buffer") -> BufferLost:
+        if self.former is not None and number in self.former:
+            return GoneBefore(f"{what} {number} was lost with the server that had it")
+        return BufferLost(f"{what} {number} is not here: it was freed, or never made")
 
 
 def _other_type(number: int, found: Part, believed: Part) -> InvalidProgram:

@@ -1,5 +1,6 @@
 """A server is replaced by an empty one elsewhere: what was lost is named, the rest goes on."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,9 +12,12 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.program.views import View
+from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
+from ps_backend.server.life import Life
 from ps_backend.server.service import Service
 from ps_backend.transport import Location
+from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import DOT, TOKEN, axpy, dot, put
 
 SPACE = DenseSpace(3000)
@@ -51,16 +55,16 @@ class Cluster:
     def replace(self, server):
         if self.servers[server] is not None:
             self.lose(server)
-        self.servers[server] = self._start()
         self.generations[server] += 1
+        self.servers[server] = self._start(self.generations[server] + 1)
 
     def stop(self):
         for server in filter(None, self.servers):
             server.stop(0)
 
     @staticmethod
-    def _start():
-        server = Server(Service(memory=1 << 28), token=TOKEN)
+    def _start(life=1):
+        server = Server(Service(memory=1 << 28, life=Life(life)), token=TOKEN)
         server.start()
         return server
 
@@ -203,7 +207,7 @@ def test_while_no_other_serves_the_server_is_lost(cluster, monkeypatch):
                 client.read(x, FLOATS)
         with pytest.raises(ServerLost, match="server 1 of 2 was lost and is not back yet"):
             follow(cluster, timeout=0.1)
-        cluster.servers[1] = cluster._start()
+        cluster.servers[1] = cluster._start(2)
         cluster.generations[1] += 1
         assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
 
@@ -217,8 +221,80 @@ def test_a_directory_that_is_over_ends_the_waiting(cluster):
             client.read(x, FLOATS)
 
 
-def test_a_freed_buffer_is_no_lost_server(cluster):
-    with follow(cluster) as client, pytest.raises(BufferLost) as caught:
-        client.read(client.new_id(), FLOATS)
-    assert not isinstance(caught.value, ServerLost)
-    assert isinstance(caught.value, PSError)
+@pytest.mark.parametrize("replaced", [(), (1,), (0, 1, 1)])
+def test_a_freed_buffer_is_no_lost_server(cluster, replaced):
+    with follow(cluster) as client:
+        x = put(client, SPACE, X)
+        for server in replaced:
+            cluster.replace(server)
+            client.status()
+        y = put(client, SPACE, X)
+        client.free([y])
+        with pytest.raises(BufferLost, match=f"buffer {y} is not here: it was freed") as caught:
+            client.read(y, FLOATS)
+        assert not isinstance(caught.value, ServerLost)
+        assert isinstance(caught.value, PSError)
+        if replaced:
+            with pytest.raises(ServerLost, match=f"Gone is a part of buffers {x} "):
+                client.read(x, FLOATS)
+
+
+def test_what_a_session_never_had_on_a_server_that_was_lost_before_it_began_is_not_lost(cluster):
+    cluster.replace(1)
+    with follow(cluster) as client:
+        with pytest.raises(BufferLost, match="it was freed, or never made"):
+            client.read(client.new_id(), FLOATS)
+        with pytest.raises(PSError, match="round") as caught:
+            client.commit("r", [(0, 0)], FLOATS, client.new_id())
+        assert not isinstance(caught.value, ServerLost)
+
+
+@pytest.mark.parametrize("how", ["it hears of the newer one", "its time is over"])
+def test_a_zombie_is_left_and_does_nothing_more(cluster, how):
+    with follow(cluster) as client:
+        x, zombie = put(client, SPACE, X), cluster.servers[1]
+        try:
+            cluster.servers[1] = cluster._start(2)  # the first one goes on
+            cluster.generations[1] = 1
+            assert client.read(x, FLOATS).tobytes() == X.tobytes(), "nobody knows of the new one"
+            life = zombie.service.life
+            if how == "its time is over":
+                life.until = time.monotonic()
+            else:
+                zombie.service.handle(pb.Request(life=2, status=pb.Nothing()), Payload(0))
+                assert life.is_over
+            used = zombie.service.memory.used
+            with pytest.raises(ServerLost, match=f"server 1 was lost.*buffers {x} "):
+                client.read(x, FLOATS)
+            assert client.addresses[1] == cluster.servers[1].address
+            assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()
+            assert zombie.service.memory.used == used
+        finally:
+            zombie.stop(0)
+
+
+def test_a_server_refuses_what_is_meant_for_another_life(cluster):
+    def said(life):
+        request = pb.Request(session="s", client="c", life=life, status=pb.Nothing())
+        return cluster.servers[0].service.handle(request, Payload(0)).reply.error
+
+    assert [said(life).kind for life in (0, 1)] == ["", ""]
+    cluster.servers[0].service.life.number = 2
+    assert said(1).kind == "EpochFenced"
+    assert "this is life 2 of the server, and the request is for life 1" in said(1).message
+    assert [said(life).kind for life in (0, 2, 3, 2, 0)] == ["", ""] + 3 * ["EpochFenced"]
+
+
+def test_what_was_begun_in_time_and_ended_too_late_is_not_answered(cluster):
+    """As where the process was stopped in between."""
+    service = cluster.servers[0].service
+    run, life = service.sessions.status, service.life
+
+    def status(request):
+        life.until = time.monotonic() - 1.0
+        return run(request)
+
+    service.sessions.status = status
+    reply = service.handle(pb.Request(session="s", client="c", status=pb.Nothing()), Payload(0))
+    assert reply.reply.error.kind == "EpochFenced"
+    assert not reply.reply.HasField("status")
