@@ -52,7 +52,7 @@ def gap(found, expected):
     return (found - expected["optimum_value"]) / expected["optimum_value"]
 
 
-@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 0.01), ("a9a", 0.01), ("rcv1_vw", 1e-4)])
+@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 0.01), ("a9a", 0.01)])
 def test_lbfgs(losses, name, lam):
     expected = optimum(name, "logistic_l2", lam)
     loss = losses(name).with_l2(lam)
@@ -61,7 +61,7 @@ def test_lbfgs(losses, name, lam):
     assert abs(gap(result.fun, expected)) <= _MAX_GAP_L2
 
 
-@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 1e-3), ("a9a", 1e-3), ("rcv1_vw", 1e-3)])
+@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 1e-3), ("rcv1_vw", 1e-3)])
 def test_owlqn(losses, name, lam):
     expected = optimum(name, "logistic_l1", lam)
     loss = losses(name)
