@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from ps_backend.in_process import connect_in_process
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
 
+Directory: TypeAlias = str | os.PathLike[str] | None
+"""Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""
+
 
 class Session(Home):
     """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
@@ -51,7 +55,7 @@ class Session(Home):
         *,
         owner: Any = None,
         durability: str = "none",
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: Directory = None,
     ) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``."""
         if not isinstance(client, Client):
@@ -225,14 +229,35 @@ class Session(Home):
 
     # --- what outlives the session --------------------------------------------------------------
 
+    @overload
     def checkpoint(
         self,
-        directory: str | os.PathLike[str] | None = None,
+        directory: Directory = ...,
         /,
         *,
+        wait: Literal[True] = ...,
+        document: Any = ...,
+        **arrays: DistArray,
+    ) -> Checkpoint: ...
+    @overload
+    def checkpoint(
+        self,
+        directory: Directory = ...,
+        /,
+        *,
+        wait: Literal[False],
+        document: Any = ...,
+        **arrays: DistArray,
+    ) -> Future[Checkpoint]: ...
+    def checkpoint(
+        self,
+        directory: Directory = None,
+        /,
+        *,
+        wait: bool = True,
         document: Any = None,
         **arrays: DistArray,
-    ) -> Checkpoint:
+    ) -> Checkpoint | Future[Checkpoint]:
         """Keep all arrays of the session, as they are now, in files of the servers.
 
             ps.checkpoint("/shared/run1", w=w)      # later, maybe in another process:
@@ -243,12 +268,14 @@ class Session(Home):
         ``directory``: a path that all servers see, or a URL; that of the session if not given.
         ``document``: what JSON can hold, to go along. Only what the checkpoint before has not is
         written, and when this returns it is on the disk and was read back; then older ones but the
-        last are removed. Two messages a server. Raises ``StoreFailed``, ``ServerLost``.
+        last are removed. With ``wait=False`` it returns a future as soon as the values are safe
+        from change, and they are written while work goes on. Three messages a server. Raises
+        ``StoreFailed``, ``ServerLost``.
         """
-        checkpoints = self.durability.checkpoints(self, directory)
-        return checkpoints.begin(0, arrays, document).result()
+        writing = self.durability.checkpoints(self, directory).begin(0, arrays, document)
+        return writing.result() if wait else writing
 
-    def restore(self, directory: str | os.PathLike[str] | None = None, /) -> Restored:
+    def restore(self, directory: Directory = None, /) -> Restored:
         """Bring back the newest whole checkpoint in ``directory``; its arrays by name.
 
         In the session that wrote it: also what other arrays stood for then, on servers that have
@@ -305,7 +332,7 @@ def local(
     memory: int | str | None = None,
     restart: bool = True,
     durability: str = "none",
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Directory = None,
 ) -> Session:
     """A session on servers of its own on this machine.
 
@@ -347,7 +374,7 @@ def connect(
     timeout: float = 10.0,
     lease: float | None = None,
     durability: str = "none",
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Directory = None,
     **tls: Any,
 ) -> Session:
     """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.

@@ -115,13 +115,12 @@ def test_a_directory_without_a_whole_checkpoint(tmp_path):
 def test_work_goes_on_while_a_checkpoint_is_written(tmp_path):
     with dv.local(2, in_process=True) as ps:
         x = ps.array(np.arange(float(N)))
-        checkpoints = ps.durability.checkpoints(ps, tmp_path)
-        writing = checkpoints.begin(1, {"x": x})
+        writing = ps.checkpoint(tmp_path, wait=False, x=x, document={"at": 1})
         for _ in range(20):
             x += 1.0
             x = x.persist()
         writing.result()
         assert x.numpy().tolist() == (np.arange(N) + 20.0).tolist()
-        found = checkpoints.restore()
-        assert found.arrays["x"].numpy().tolist() == np.arange(float(N)).tolist()
-        assert found.number == 1
+        found = ps.restore(tmp_path)
+        assert found["x"].numpy().tolist() == np.arange(float(N)).tolist()
+        assert found.document == {"at": 1}
