@@ -45,6 +45,8 @@ from distvec.array.shaping.grids import outer
 from distvec.array.statistics import average, ptp, std, var
 from distvec.derivatives.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
+from distvec.durability.load import load
+from distvec.durability.save import save
 from distvec.session import Session, connect, local
 from ps_backend.errors import (
     AuthenticationError,
@@ -97,6 +99,7 @@ __all__ = [
     "hessian_product",
     "isclose",
     "linear_recurrence",
+    "load",
     "local",
     "log_softmax",
     "logsumexp",
@@ -115,6 +118,7 @@ __all__ = [
     "outer",
     "profile",
     "ptp",
+    "save",
     "softmax",
     "std",
     "tensordot",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
@@ -30,6 +30,8 @@ from distvec.derivatives.functions import hessian_product, value_and_grad
 from distvec.diagnostics.html import table
 from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.levels import Durability
+from distvec.durability.load import Loaded, load
+from distvec.durability.save import save
 from distvec.graph.dtypes import check_dtype
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
@@ -218,6 +220,18 @@ class Session(Home):
     def _iota(self, length: int) -> DistArray:
         node = self.graph.make("iota", (), type_of((length,), np.dtype(np.int64)))
         return DistArray(self, node)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def save(
+        self, path: str | os.PathLike[str], arrays: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> None:
+        """As ``distvec.save``: arrays of this session, and its options by their names."""
+        save(path, arrays, **named)
+
+    def load(self, path: str | os.PathLike[str], **options: Any) -> Loaded:
+        """As ``distvec.load``: what was saved, on the servers of this session."""
+        return load(path, self, **options)
 
     @cached_property
     def namespace(self) -> Namespace:

@@ -78,6 +78,10 @@ class StoreFailed(PSError, OSError):
     """A file of arrays could not be written or read."""
 
 
+class StoreUnseen(StoreFailed):
+    """A server does not see what its client does, or may not: values then go through the client."""
+
+
 class Corrupted(PSError, ValueError):
     """A file is not what was written: cut off, damaged, or something else altogether."""
 

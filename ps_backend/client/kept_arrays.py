@@ -27,6 +27,17 @@ class Source:
     pieces: Sequence[Piece]
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a server writes to."""
+
+    file: str
+    head: bytes
+    """What the file begins with: another one of its name, on another machine, does not."""
+    offsets: Mapping[int, int]
+    """By id: of the first row that the server has."""
+
+
 class KeptArrays(SharedArrays):
     """What a client can ask that concerns files of arrays."""
 
@@ -100,35 +111,26 @@ class KeptArrays(SharedArrays):
         return _pieces(held, arrays, self._send(messages, recorded=False))
 
     def save_into(
-        self,
-        arrays: Mapping[int, ArrayType],
-        store: str,
-        file: str,
-        starts: Mapping[int, int],
-        head: bytes,
+        self, arrays: Mapping[int, ArrayType], store: str, targets: Mapping[int, Target]
     ) -> dict[int, tuple[Piece, ...]]:
-        """Each server writes its rows of ``arrays`` into one file, which all of them must see.
+        """Each server writes its rows of ``arrays`` into the file of its target, by server.
 
-        ``starts``: by id, where the array begins in ``file``, which is there, long enough, and
-        begins with ``head``. As ``save``; ``StoreFailed`` where a server does not find the file.
+        The files are there already, and long enough; all may be one. As ``save``, and
+        ``StoreUnseen`` where a server does not find its file, or may not write there.
         """
         held = self._held(arrays)
-        messages: Messages = {}
-        for server, mine in held.items():
-            offsets = []
-            for number in mine:
-                type = arrays[number]
-                low, _ = type.space.range_of(server, self.servers)
-                offsets.append(starts[number] + low * type.width * type.dtype.itemsize)
-            messages[server] = self._requests.message(
+        messages: Messages = {
+            server: self._requests.message(
                 "save",
                 store=store,
-                file=file,
+                file=targets[server].file,
                 arrays=[encode_array(number, arrays[number]) for number in mine],
                 names=[""] * len(mine),
-                offsets=offsets,
-                head=head,
+                offsets=[targets[server].offsets[number] for number in mine],
+                head=targets[server].head,
             )
+            for server, mine in held.items()
+        }
         return _pieces(held, arrays, self._send(messages, recorded=False))
 
     def load(self, sources: Iterable[Source]) -> None:

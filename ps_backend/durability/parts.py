@@ -13,8 +13,10 @@ from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import Corrupted
 from ps_backend.program.types import Row
 
-_READ_BYTES = 4 << 20
+READ_BYTES = 4 << 20
 """About so many are read, and checked, at a time."""
+_WRITE_BYTES = 1 << 20
+"""About so many are checked, and then written while they are in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,18 @@ class Rows:
 
 @dataclass(slots=True)
 class _Checked:
-    """The bytes of some rows in units, whose checksums are noted as they pass."""
+    """The bytes of some rows, a few units at a time, whose checksums are noted as they pass."""
 
     rows: Rows
     crcs: list[int] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[memoryview]:
-        for unit in units(bytes_of(self.rows.array), self.rows.row_bytes, self.rows.unit):
-            self.crcs.append(crc32(unit))
-            yield unit
+        rows = self.rows
+        self.crcs.clear()  # it may be gone through again, for another file
+        at_once = max(_WRITE_BYTES // max(rows.unit * rows.row_bytes, 1), 1) * rows.unit
+        for some in units(bytes_of(rows.array), rows.row_bytes, at_once):
+            self.crcs += map(crc32, units(some, rows.row_bytes, rows.unit))
+            yield some
 
     def piece(self, file: str, offset: int) -> Piece:
         rows = self.rows
@@ -123,7 +128,7 @@ def _read_piece(
     store: Store, piece: Piece, row_bytes: int, low: int, into: memoryview, what: str
 ) -> None:
     high = low + len(into) // row_bytes
-    most = max(_READ_BYTES // max(piece.unit * row_bytes, 1), 1)  # units at a time
+    most = max(READ_BYTES // max(piece.unit * row_bytes, 1), 1)  # units at a time
     first = (low - piece.low) // piece.unit
     last = -(-(high - piece.low) // piece.unit)
     for begin in range(first, last, most):

@@ -1,12 +1,14 @@
 """Where files of arrays lie: a directory, or whatever fsspec knows by a URL.
 
-A store has whole files, each written once under a name of its own and never changed. Nothing is
-renamed: a set of files counts from the moment when its manifest, written last, is there.
+A store has whole files, each written once under a name of its own and never changed: a set of them
+counts from the moment when its manifest, written last, is there. What stands for a set, a manifest
+or a file that is complete by itself, may be replaced by another one, whole.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,9 @@ class Store(Protocol):
 
         ``FileExistsError`` where there is one. If it fails in between, nothing has that name.
         """
+
+    def replace(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """As ``write``, instead of the file of that name; if it fails, the old one stays."""
 
     def read(self, name: str, start: int, into: memoryview) -> None:
         """Fill ``into`` from byte ``start`` on; ``EOFError`` if the file is shorter."""
@@ -69,7 +74,7 @@ class Directory:
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
         """As ``Store.write``: the file is on the disk, and so is its name."""
-        path = self._path / name
+        path = self._at(name)
         made = _make_folders(path.parent)
         file = os.open(path, _MODE, _WRITABLE_BY_OWNER)
         try:
@@ -87,17 +92,51 @@ class Directory:
             raise
         return size
 
+    def replace(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """As ``Store.replace``."""
+        fresh = beside(name)
+        size = self.write(fresh, chunks)
+        try:
+            self.rename(fresh, name)
+        except BaseException:
+            self.delete(fresh)
+            raise
+        return size
+
+    def rename(self, name: str, to: str) -> None:
+        """Let a file have another name, also instead of the file that has it; durable on return."""
+        path = self._at(to)
+        self._at(name).replace(path)
+        sync_folder(path.parent)
+
+    def begin(self, name: str, head: bytes, size: int) -> None:
+        """A new file of ``size`` bytes, not durable yet, that begins with ``head``.
+
+        ``FileExistsError`` where there is one. The rest is to come by ``write_into``.
+        """
+        path = self._at(name)
+        made = _make_folders(path.parent)
+        file = os.open(path, _MODE, _WRITABLE_BY_OWNER)
+        try:
+            write_all(file, head)
+            os.ftruncate(file, size)
+        finally:
+            os.close(file)
+        for folder in (path.parent, *made):
+            sync_folder(folder)
+
     def write_into(
-        self, name: str, head: bytes, places: Iterable[tuple[int, Iterable[memoryview]]]
+        self, name: str, head: bytes, places: Iterable[tuple[int, Iterable[bytes | memoryview]]]
     ) -> None:
         """Write at places of a file that begins with ``head``; durable on return.
 
         ``FileNotFoundError`` where there is none such.
         """
-        file = os.open(self._path / name, os.O_RDWR | os.O_CLOEXEC)
+        path = self._at(name)
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             if os.pread(file, len(head), 0) != head:
-                raise FileNotFoundError(f"{self._path / name} is another file here")
+                raise FileNotFoundError(f"{path} is another file here")
             for offset, chunks in places:
                 os.lseek(file, offset, os.SEEK_SET)
                 for chunk in chunks:
@@ -108,34 +147,38 @@ class Directory:
 
     def read(self, name: str, start: int, into: memoryview) -> None:
         """As ``Store.read``."""
-        with open(self._path / name, "rb", buffering=0) as file:
+        path = self._at(name)
+        with open(path, "rb", buffering=0) as file:
             file.seek(start)
             got = 0
             while got < len(into):
                 count = file.readinto(into[got:])
                 if not count:
-                    raise EOFError(f"{self._path / name} ends at byte {start + got}")
+                    raise EOFError(f"{path} ends at byte {start + got}")
                 got += count
 
     def size(self, name: str) -> int:
         """As ``Store.size``."""
-        return (self._path / name).stat().st_size
+        return self._at(name).stat().st_size
 
     def names(self, folder: str = "") -> list[str]:
         """As ``Store.names``."""
         try:
-            return sorted(os.listdir(self._path / folder))
+            return sorted(os.listdir(self._at(folder)))
         except FileNotFoundError:
             return []
 
     def delete(self, name: str) -> None:
         """As ``Store.delete``."""
-        path = self._path / name
+        path = self._at(name)
         with suppress(FileNotFoundError):
             if not path.is_dir():
                 path.unlink()
             elif not os.listdir(path):
                 path.rmdir()
+
+    def _at(self, name: str) -> Path:
+        return self._path / name
 
 
 class Remote:
@@ -149,7 +192,7 @@ class Remote:
                 f"{url} needs fsspec: pip install 'distvec[store]', and the package of its kind "
                 "(s3fs, gcsfs, adlfs, ...)"
             ) from error
-        self._url = url.rstrip("/")
+        self._url = url if url.endswith("://") else url.rstrip("/")
         found: tuple[Any, str] = url_to_fs(self._url)
         self._files, self._root = found
 
@@ -173,6 +216,18 @@ class Remote:
         except BaseException:
             with suppress(OSError):
                 self._files.rm_file(path)
+            raise
+        self._files.invalidate_cache()
+        return size
+
+    def replace(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
+        """As ``Store.replace``: of what was broken off, a part would be left under the name."""
+        fresh = beside(name)
+        size = self.write(fresh, chunks)
+        try:
+            self._files.mv(self._at(fresh), self._at(name))
+        except BaseException:
+            self.delete(fresh)
             raise
         self._files.invalidate_cache()
         return size
@@ -208,6 +263,12 @@ class Remote:
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")
+
+
+def beside(name: str) -> str:
+    """A name in the same folder for what becomes ``name`` when it is whole."""
+    folder, slash, own = name.rpartition("/")
+    return f"{folder}{slash}.{own}.{secrets.token_hex(8)}.part"
 
 
 def write_all(file: int, chunk: bytes | memoryview) -> int:

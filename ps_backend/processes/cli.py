@@ -15,6 +15,8 @@ from pathlib import Path
 
 from ps_backend.arguments import LEASE_SECONDS, check_lease
 from ps_backend.client.status import server_status, status_table
+from ps_backend.durability.confined import open_within
+from ps_backend.durability.stores import open_store
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
@@ -79,6 +81,15 @@ def _parser() -> argparse.ArgumentParser:
         "(%(default)g)",
     )
     serve.add_argument(
+        "--store",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder in which clients may let this server write and read files of arrays; may be "
+        "given again (none)",
+    )
+    serve.add_argument(
         "--tls-cert",
         type=Path,
         help="certificate chain, PEM; a renewed file is used without a restart, as is a key",
@@ -126,7 +137,12 @@ def _serve(options: argparse.Namespace) -> int:
         token, token_file = _token(options.token_file)
     try:
         server = Server(
-            Service(memory=options.memory, lease=options.lease),
+            Service(
+                memory=options.memory,
+                lease=options.lease,
+                # What the servers of this user's own driver write, that could write itself.
+                open_store=open_store if supervised else open_within(options.store),
+            ),
             host=options.host,
             port=options.port,
             token=token,

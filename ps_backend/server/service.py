@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
 from ps_backend.server.checks import verify_sender
@@ -40,18 +41,20 @@ class Service:
         lease: float = math.inf,
         commands: Iterable[Command] = (),
         life: Life | None = None,
+        open_store: Callable[[str], Store] = open_store,
     ) -> None:
         """``memory``: budget in bytes; 80 % of this machine's if not given.
 
         ``lease`` of sessions that ask for no other, in seconds. It runs by ``let_pass``.
         ``commands``: what ``Client.call`` may ask for besides those that every server knows.
         ``life``: of a server that others may replace, or have.
+        ``open_store``: the store at a path or URL that a client names; by default any.
         """
         self.life = Life() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
-        self._host = Host(self.memory, WaitingRoom(), Turns(), self.peers)
+        self._host = Host(self.memory, WaitingRoom(), Turns(), self.peers, open_store)
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(commands)
 

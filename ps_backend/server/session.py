@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.program.rules import verify_sweep
@@ -49,6 +51,8 @@ class Host:
     room: WaitingRoom
     turns: Turns
     peers: Peers
+    open_store: Callable[[str], FileStore]
+    """The store of a URL that a client names, or an error if that is not for clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.AttemptFenced,
         errors.RoundLost,
         errors.StoreFailed,
+        errors.StoreUnseen,
         errors.Corrupted,
         errors.CheckpointIncomplete,
         errors.EpochFenced,

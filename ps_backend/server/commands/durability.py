@@ -10,8 +10,7 @@ import numpy as np
 from ps_backend import limits
 from ps_backend.durability.checksums import unit_of
 from ps_backend.durability.parts import Piece, Rows, bytes_of, read_rows, write_into, write_part
-from ps_backend.durability.stores import open_store
-from ps_backend.errors import BufferLost, StoreFailed
+from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
@@ -56,7 +55,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         unit, width = unit_of(part.type.space), part.type.width * part.type.dtype.itemsize
         rows.append(Rows(name, np.ascontiguousarray(buffer.array), part.low, unit, width))
     with _named(session, f"{body.store}: {body.file}"):
-        store = open_store(body.store)
+        store = session.host.open_store(body.store)
         if body.offsets:
             pieces = write_into(store, body.file, rows, body.offsets, body.head)
         else:
@@ -81,7 +80,8 @@ def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         width = part.type.width * part.type.dtype.itemsize
         with _named(session, one.store):
             target = bytes_of(buffers[number].array)
-            read_rows(open_store(one.store), pieces, width, part.low, target, f"array {number}")
+            stored = session.host.open_store(one.store)
+            read_rows(stored, pieces, width, part.low, target, f"array {number}")
     store.fill(buffers)
     return Response(pb.Reply())
 
@@ -98,6 +98,8 @@ def _named(session: ServerSession, what: str) -> Iterator[None]:
     """Say which server failed at which file."""
     try:
         yield
+    except (FileNotFoundError, PermissionError, StoreUnseen) as error:
+        raise StoreUnseen(f"server {session.index}, {what}: {error}") from error
     except OSError as error:
         raise StoreFailed(f"server {session.index}, {what}: {error}") from error
     except ImportError as error:

@@ -1,0 +1,208 @@
+"""``dv.load``: what was saved, on any number of servers, or as NumPy's arrays."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from distvec.array.creation import shape_of, type_of
+from distvec.array.dist_array import DistArray
+from distvec.array.handle import Home
+from distvec.array.transposed import transpose
+from distvec.durability.places import DIRECTORY, Place, place_of
+from distvec.durability.progress import bar_of
+from distvec.durability.save import SAVED
+from distvec.graph.expr import Buffer
+from ps_backend.client.kept_arrays import Source
+from ps_backend.durability import manifest as manifests
+from ps_backend.durability.files import Stored, read_file
+from ps_backend.durability.parts import bytes_of, read_rows
+from ps_backend.durability.stores import Store
+from ps_backend.errors import CheckpointIncomplete, Corrupted, StoreUnseen
+from ps_backend.program.types import dtype_of
+
+_MOST_BYTES = 256 << 20
+_MOST_ARRAYS = 256
+"""In one message to a server."""
+_MOST_IN_MEMORY = 256 << 20
+"""What is larger, and cannot be read by the servers, is mapped from a file on its way to them."""
+_STEP_BYTES = 16 << 20
+
+
+class Loaded(dict[str, Any]):
+    """Arrays by name, and the texts that were saved with them."""
+
+    metadata: dict[str, str]
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"no array called {name!r} was loaded, but {', '.join(self) or 'none'}")
+
+
+def load(
+    path: str | os.PathLike[str],
+    session: Home | None = None,
+    *,
+    names: Iterable[str] | None = None,
+    progress: bool = False,
+    store: Store | None = None,
+) -> Loaded:
+    """The arrays that ``save`` wrote, or another program: by name, on the servers of ``session``.
+
+    Without one they are NumPy's. It need not have as many servers as wrote them. ``path`` and
+    ``store`` as for ``save``; ``names``: of those that are wanted, by default all. An array that
+    NumPy saved goes by the name of its file. Tables in the order of columns (``.npy`` of Fortran's
+    order, or saved as they are split) are split by columns. ``.metadata`` of the result has the
+    texts that were saved along.
+
+    Every block of rows is checked before its values count: ``Corrupted`` names file, array and
+    rows. Servers that see the files read their own rows, one message a server for each 256 MiB or
+    arrays of them; else these go through this process. Raises ``OSError``, ``OutOfBudget``;
+    ``CheckpointIncomplete`` for a folder whose manifest is not there; ``KeyError`` for a name that
+    is not there; ``TypeError``, ``NotImplementedError`` for what no array here can be.
+    """
+    place = place_of(path, store)
+    found, metadata = _read(place)
+    wanted = list(found) if names is None else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in found:
+            raise KeyError(f"{place} has no array called {name!r}, but {', '.join(found)}")
+    chosen = [found[name] for name in wanted]
+    loaded = Loaded()
+    loaded.metadata = metadata
+    with bar_of("load", sum(one.nbytes for one in chosen), shown=progress) as bar:
+        if session is None:
+            loaded.update({one.name: _numpy(place, one, bar) for one in chosen})
+        else:
+            loaded.update(_on_servers(place, session, chosen, bar))
+    return loaded
+
+
+def _read(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
+    if place.kind == DIRECTORY:
+        return _read_manifest(place)
+    found, metadata = read_file(place.store, place.file, place.kind)
+    return {one.name: one for one in found}, metadata
+
+
+def _read_manifest(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
+    store, file = place.store, manifests.NAME
+    try:
+        data = bytearray(store.size(file))
+        store.read(file, 0, memoryview(data))
+    except FileNotFoundError:
+        if not store.names():
+            raise
+        raise CheckpointIncomplete(
+            f"{place} has no {file}: nothing was saved there to its end"
+        ) from None
+    manifest = manifests.decode(bytes(data), f"{place}/{file}")
+    document = manifest.document
+    if document.get("kind") != SAVED:
+        raise ValueError(f"{place} holds a checkpoint; read it with ps.restore({str(place)!r})")
+    found = {}
+    for one in manifest.arrays:
+        (name,) = one.names
+        shape, by_columns = document["arrays"][name]
+        found[name] = Stored(name, one.type.dtype.name, tuple(shape), one.pieces, by_columns)
+    return found, dict(document["metadata"])
+
+
+# --- on the client ------------------------------------------------------------------------------
+
+
+def _numpy(place: Place, one: Stored, bar: Any) -> np.ndarray:
+    values = _rows(place, one, np.empty(one.stored_shape, one.dtype), bar)
+    return values.T if one.by_columns else values
+
+
+def _rows(place: Place, one: Stored, into: np.ndarray, bar: Any) -> np.ndarray:
+    """Fill ``into``, of its stored shape, a few MiB at a time; the same array."""
+    data, what = bytes_of(into), f"{place}: array {one.name!r}"
+    units = max((piece.unit for piece in one.pieces), default=1) * max(one.row_bytes, 1)
+    step = max(_STEP_BYTES // units, 1) * units
+    for start in range(0, len(data), step):
+        some = data[start : start + step]
+        read_rows(place.store, one.pieces, one.row_bytes, start // one.row_bytes, some, what)
+        bar.update(len(some))
+    return into
+
+
+# --- on servers ---------------------------------------------------------------------------------
+
+
+def _on_servers(
+    place: Place, session: Home, chosen: Sequence[Stored], bar: Any
+) -> dict[str, DistArray]:
+    made: dict[str, Any] = {}
+    rest = {}
+    for one in chosen:
+        if one.shape:
+            shape_of(one.stored_shape)  # refuses those of more than two axes
+            rest[one.name] = session.new_buffer(type_of(one.stored_shape, dtype_of(one.dtype)))
+        else:
+            made[one.name] = session.array(_numpy(place, one, bar))
+    arrays = {one.name: one for one in chosen}
+    seen = True
+    for group in _groups([arrays[name] for name in rest]):
+        if seen:
+            try:
+                _by_servers(place, session, group, rest)
+                bar.update(sum(one.nbytes for one in group))
+                continue
+            except StoreUnseen:
+                seen = False
+        for one in group:
+            _through_client(place, session, one, rest[one.name], bar)
+    for name, buffer in rest.items():
+        array = DistArray(session, session.graph.leaf(buffer))
+        made[name] = transpose(array) if arrays[name].by_columns else array
+    return {one.name: made[one.name] for one in chosen}
+
+
+def _by_servers(
+    place: Place, session: Home, group: Sequence[Stored], buffers: dict[str, Buffer]
+) -> None:
+    names = {buffers[one.name].id: one.name for one in group}
+    try:
+        session.client.load(
+            Source(id, buffers[name].type, place.store.url, one.pieces)
+            for one, (id, name) in zip(group, names.items(), strict=True)
+        )
+    except Corrupted as error:
+        text = str(error)
+        for id, name in names.items():
+            text = text.replace(f"array {id}:", f"array {name!r}:")
+        raise Corrupted(f"{place}: {text}") from None
+
+
+def _through_client(place: Place, session: Home, one: Stored, buffer: Buffer, bar: Any) -> None:
+    with _scratch(one) as values:
+        _rows(place, one, values, bar)
+        session.client.write(buffer.id, buffer.type.space, values)
+
+
+@contextmanager
+def _scratch(one: Stored) -> Iterator[np.ndarray]:
+    """An array of its stored shape: in memory, or of a file that goes when it is closed."""
+    if one.nbytes <= _MOST_IN_MEMORY:
+        yield np.empty(one.stored_shape, one.dtype)
+        return
+    with tempfile.TemporaryFile(prefix="distvec-load-") as file:
+        yield np.memmap(file, dtype_of(one.dtype), "w+", shape=one.stored_shape)
+
+
+def _groups(arrays: Sequence[Stored]) -> Iterator[list[Stored]]:
+    group: list[Stored] = []
+    for one in arrays:
+        full = sum(other.nbytes for other in group) >= _MOST_BYTES or len(group) >= _MOST_ARRAYS
+        if group and full:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
