@@ -21,7 +21,7 @@ def _check(types: MovementTypes, params: Params) -> None:
         raise ValueError("one table of at least as many rows as columns is decomposed")
     q = table if table.dtype == _SINGLE else table.of(_FLOAT)
     made = {0: q, 1: client_type(_FLOAT, table.row * 2)}
-    if any(type != made[number] for number, type in types.outputs):
+    if any(type != made.get(number) for number, type in types.outputs):
         raise TypeError(f"of {table} come {made[0]} and {made[1]}")
 
 

@@ -140,7 +140,7 @@ class Neighbours:
             thread.daemon = True
             thread.start()
         except Exception as error:  # noqa: BLE001 - handed over to who waits
-            asked.answer.set_exception(error)
+            asked.answer.set_exception(error.with_traceback(None))  # whose frames hold the answer
 
     def leave(self) -> None:
         """Nobody waits for answers any more."""
@@ -158,7 +158,7 @@ class Neighbours:
             self._deliver(address, request, payload, into)
             asked.answer.set_result(None)
         except Exception as error:  # noqa: BLE001 - handed over to who waits
-            asked.answer.set_exception(error)
+            asked.answer.set_exception(error.with_traceback(None))  # whose frames hold the answer
 
     def _deliver(self, address: str, request: pb.Request, payload: Parts, into: memoryview) -> None:
         deadline, pause = float("inf"), _FIRST_PAUSE

@@ -121,7 +121,7 @@ class Service:
             try:
                 return command.run(session, request, payload).reply, True
             except (UnknownSweep, PayloadBroken, Abandoned) as error:
-                return encode_error(error), False  # the client will repeat it, in full
+                return _encoded(error), False  # the client will repeat it, in full
             except Exception as error:  # noqa: BLE001 - as in handle
                 return _failure(error), True
 
@@ -157,4 +157,18 @@ class Service:
 def _failure(error: Exception) -> pb.Reply:
     if not isinstance(error, _EXPECTED):
         _LOG.error("a request failed", exc_info=error)
-    return encode_error(error)
+    return _encoded(error)
+
+
+def _encoded(error: Exception) -> pb.Reply:
+    """The reply that says so.
+
+    Futures keep errors, and errors the frames that they came through, where the futures are: such a
+    circle would hold a failed program's memory until the next collection of garbage.
+    """
+    reply = encode_error(error)
+    link: BaseException | None = error
+    while link is not None and link.__traceback__ is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return reply

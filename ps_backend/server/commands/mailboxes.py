@@ -17,10 +17,13 @@ from ps_backend.server.state.rounds import Contribution
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import NotAlong, TooEarly
+from ps_backend.wire.questions import check_size
 
 
 def _bounds(body: pb.Ask | pb.AwaitQuestion | pb.Answer) -> None:
     check_name("mailbox", body.mailbox)
+    if not isinstance(body, pb.AwaitQuestion):
+        check_size(body.value)
     if not isinstance(body, pb.Answer):
         check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
     for array in (body.about, body.target) if isinstance(body, pb.Ask) else (body.type,):
@@ -31,6 +34,9 @@ def _bounds(body: pb.Ask | pb.AwaitQuestion | pb.Answer) -> None:
 def ask(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A new question, its answers as soon as there are enough, and the total that they make."""
     body, memory = request.ask, session.store.memory
+    for array in ("about", "target"):  # else it would be asked, and found out afterwards
+        if body.HasField(array):
+            session.part(getattr(body, array))
     if body.HasField("value"):
         mailbox = session.meetings.open(
             Mailbox, body.mailbox, MAILBOX_BYTES, lambda room: Mailbox(body.mailbox, room, memory)
@@ -58,7 +64,7 @@ def _make_total(
     for one in contributions:
         one.check_fits(part.type)
     (buffer,) = session.store.new([part], "adding up contributions")
-    np.copyto(buffer.array, 0)
+    buffer.array.fill(0)
     for one in contributions:
         one.combine_into(buffer.array, np.add)
     session.store.put({target.buffer: buffer})

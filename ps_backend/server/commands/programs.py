@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
@@ -122,6 +123,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     donors = _verify(calls)
     if donors and any(movements):
         raise InvalidProgram("a program with movements gives no memory away")
+    _verify_workspaces(calls, [*chain(*movements)])
     with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
         return _run(session, request, payload, calls, movements, donors, own)
 
@@ -167,18 +169,19 @@ def _run(
                 session.store.give_up(donors)
             for phase in before:
                 partials += phase.run(session, neighbours, turn.pause)  # type: ignore[arg-type]
-            for one in ready:
-                partials += _sweep(one, neighbours, turn.pause)
+            for call in ready:
+                partials += _sweep(call, neighbours, turn.pause)
             for phase in after:
                 partials += phase.run(session, neighbours, turn.pause)  # type: ignore[arg-type]
     finally:
         if neighbours is not None:
             neighbours.leave()
     del working
-    session.store.put(made)
-    for phase in (*before, *after):
-        if not phase.call.phase and not phase.call.whole:
-            session.store.begin(phase.call.workspace, phase.workspace)
+    ran = (*before, *after)
+    begun = {one.call.workspace: one.workspace for one in ran if one.begins}
+    session.store.put(made, begun=begun)
+    for one in ran:  # not before: a program that failed may come again, with the same phases
+        one.workspace.phase = one.call.phase
     reply = pb.Reply(partials=partials)
     if neighbours is not None:
         reply.peer_messages, reply.peer_bytes = neighbours.messages, neighbours.bytes
@@ -212,6 +215,16 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
     if views:
         verify_sources(calls)
     return donors
+
+
+def _verify_workspaces(calls: Sequence[SweepCall], movements: Sequence[MovementCall]) -> None:
+    """Raise ``InvalidProgram`` unless each movement has one of its own, that no buffer is."""
+    taken = {number for call in calls for number in call.outputs}
+    taken.update(number for movement in movements for number in movement.outputs)
+    for movement in movements:
+        if movement.workspace in taken:
+            raise InvalidProgram(f"workspace {movement.workspace} is used twice by the program")
+        taken.add(movement.workspace)
 
 
 def _prepare(

@@ -56,7 +56,10 @@ def commit(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     store.refuse_taken(numbers)
     targets = store.new(parts, "committing a round")
     for total, target, source, winners in zip(body.totals, targets, sources, staged, strict=True):
-        np.copyto(target.array, 0 if source is None else source.array)
+        if source is None:
+            target.array.fill(0)
+        else:
+            np.copyto(target.array, source.array)
         for winner in winners:
             winner.combine_into(target.array, OPERATIONS[total.op])
     store.put(dict(zip(numbers, targets, strict=True)))

@@ -40,11 +40,15 @@ class ReadyPhase:
             phase = self._phase(session, neighbours, pause, self.made if is_last else {})
             with np.errstate(all="ignore"):
                 function(phase)
-        self.workspace.phase = call.phase
         if not call.is_last or session.index != phase.servers[0]:
             return []
         results = [(type, phase.results[number]) for number, type in call.results]
         return [np.ascontiguousarray(values, type.dtype).tobytes() for type, values in results]
+
+    @property
+    def begins(self) -> bool:
+        """Whether others will come after it, that look for the workspace."""
+        return not (self.call.phase or self.call.whole)
 
     def _phase(
         self,
@@ -98,12 +102,14 @@ def prepare(
         workspace = store.workspace(call.workspace)
     else:
         store.refuse_taken((call.workspace,))
-        workspace = Workspace(store.memory, call.kind)
+        workspace = Workspace(store.memory, call.kind, (call.types, call.params))
     if (workspace.kind, workspace.phase) != (call.kind, call.phase - 1):
         raise InvalidProgram(
             f"phase {call.phase} of a {call.kind} came after phase {workspace.phase} of a "
             f"{workspace.kind}"
         )
+    if workspace.of != (call.types, call.params):
+        raise InvalidProgram(f"the phases of a {call.kind} are of different types or parameters")
     numbers = (number for number, _ in call.types.outputs)
     made = dict(zip(numbers, call.outputs, strict=True)) if call.is_last else {}
     buffers = {number: visible[buffer] for number, buffer in made.items() if buffer}

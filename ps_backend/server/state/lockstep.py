@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.errors import BufferLost
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import SharedArray
@@ -75,8 +77,7 @@ class Lockstep:
         due = sorted(clock for clock in self._waiting if clock < past)  # a rank may skip many
         for clock in due:
             step = self._waiting.pop(clock)
-            self._last = [one for rank in sorted(step) for one in step[rank]]
-            apply(self._last)
+            self._last = _apply_due(one for rank in sorted(step) for one in step[rank])
         if past - 1 not in due:
             self._last = []
         self.version = past
@@ -98,6 +99,19 @@ class Lockstep:
         """Forget what waits, and what came last."""
         self._waiting.clear()
         self._last.clear()
+
+
+def _apply_due(pushes: Iterable[Push]) -> list[Push]:
+    """Add those whose arrays are not over: what was not due before the last snapshot is in none.
+
+    Who ticked was answered long ago, and who ends the clock, or the loop, cannot help it.
+    """
+    done = []
+    for push in pushes:
+        with suppress(BufferLost):
+            push.apply()
+            done.append(push)
+    return done
 
 
 def apply(pushes: Iterable[Push]) -> None:

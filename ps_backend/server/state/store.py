@@ -150,12 +150,6 @@ class Store:
             raise self._lost(number, "what a movement left in workspace")
         return found
 
-    def begin(self, number: int, workspace: Workspace) -> None:
-        """Publish the workspace of a movement whose first phase has ended."""
-        with self._lock:
-            self.refuse_taken((number,))
-            self._workspaces[number] = workspace
-
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
         """Fresh buffers, contents undefined, not yet in the store; ``OutOfBudget`` and none.
 
@@ -218,14 +212,23 @@ class Store:
             if self.former is not None:
                 self.former.made(buffers)
 
-    def put(self, buffers: dict[int, Buffer], *, instead_of: Iterable[int] = ()) -> None:
+    def put(
+        self,
+        buffers: dict[int, Buffer],
+        *,
+        instead_of: Iterable[int] = (),
+        begun: Mapping[int, Workspace] = MappingProxyType({}),
+    ) -> None:
         """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.
 
-        Those that they were made ``instead_of`` cease to exist.
+        Those that they were made ``instead_of`` cease to exist. With them the workspaces of
+        movements whose first phase has ended.
         """
         with self._lock:
             self.refuse_taken(buffers)
+            self.refuse_taken(begun)
             self._buffers.update(buffers)
+            self._workspaces.update(begun)
             if self.former is not None:
                 self.former.made(buffers)
             for number in instead_of:

@@ -20,8 +20,9 @@ class Workspace:
     Others fetch what is here when a phase begins, so what they fetch must not change in that phase.
     """
 
-    def __init__(self, memory: Memory, kind: str) -> None:
-        self.kind, self.phase = kind, -1
+    def __init__(self, memory: Memory, kind: str, of: object = None) -> None:
+        """``of``: types and parameters, which all phases of the movement have in common."""
+        self.kind, self.phase, self.of = kind, -1, of
         """The movement, and the phase that ran last."""
         self._memory = memory
         self._arrays: dict[str, tuple[Array, MemoryBlock]] = {}

@@ -13,14 +13,15 @@ from ps_backend.client import Client
 from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget, PSError
 from ps_backend.in_process import connect_in_process
 from ps_backend.program import scans
-from ps_backend.program.movements import MovementCall, MovementTypes
+from ps_backend.program.movements import MovementCall, MovementTypes, verify_movement
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.program.sweep import Program, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type, client_type
+from ps_backend.program.views import View
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.movements import encode_movement
-from tests.ps_backend.helpers import AXPY, FAULTS, QUICK, losing, put
+from tests.ps_backend.helpers import AXPY, F8, FAULTS, QUICK, in_process, losing, put
 from tests.ps_backend.requests import Sender
 
 SPACE = DenseSpace(5000)
@@ -72,6 +73,57 @@ def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
         client.run(Program(before=(second,)))
         refused(second, InvalidProgram, "phase 1 .* came after phase 1", outputs=(99,))
         assert client.read(out, INTS).tolist() == X.cumsum().tolist()
+
+
+def test_a_program_has_one_movement_for_each_workspace():
+    with connect_in_process(1) as client:
+        x, out, other, workspace = put(client, SPACE, X), *(client.new_id() for _ in range(3))
+        twice = (phase(0, workspace, x, out), phase(0, workspace, x, other))
+        with pytest.raises(InvalidProgram, match="used twice"):
+            client.run(Program(before=twice))
+        with pytest.raises(InvalidProgram, match="used twice"):
+            client.run(Program(before=(phase(0, out, x, out),)))
+        assert client.status()[0].buffers == 1
+
+
+def test_all_phases_of_a_movement_are_of_the_same_types():
+    floats = array_type(SPACE, np.float64)
+    with connect_in_process(2) as client:
+        x, out, workspace = put(client, SPACE, X), client.new_id(), client.new_id()
+        y = put(client, SPACE, X * 1.0)
+        client.run(Program(before=(phase(0, workspace, x, out),)))
+        types = MovementTypes((floats,), (), ((0, floats),))
+        second = replace(phase(1, workspace, y, out), types=types)
+        with pytest.raises(InvalidProgram, match="different types"):
+            client.run(Program(before=(second,)))
+        client.run(Program(before=(phase(1, workspace, x, out),)))
+        assert client.read(out, INTS).tolist() == X.cumsum().tolist()
+
+
+def test_a_phase_whose_program_failed_may_come_again():
+    servers = in_process(2)
+    with Client(servers) as client:
+        x, y, out, workspace = put(client, SPACE, X), *(client.new_id() for _ in range(3))
+        z = put(client, SPACE, X * 1.0)
+        indices = put(client, SPACE, np.arange(SPACE.length)[::-1])
+        for session in servers[1].service.sessions.all():
+            session.store.free([z])  # which the other one finds out in the midst of the program
+        client.run(Program(before=(phase(0, workspace, x, out),)))
+        copy = Sweep((F8,), (), (Step("negative", (0,), F8),), (1,), ())
+        call = SweepCall(copy, SPACE, (z,), (), (y,), (), (View(SPACE, index=indices),))
+        with pytest.raises(BufferLost):
+            client.run(Program((call,), before=(phase(1, workspace, x, out),)))
+        client.run(Program(before=(phase(1, workspace, x, out),)))
+        assert client.read(out, INTS).tolist() == X.cumsum().tolist()
+
+
+def test_a_decomposition_has_two_outputs():
+    table = array_type(SPACE, float, (3,))
+    r = client_type(np.dtype(float), (3, 3))
+    with pytest.raises(InvalidProgram, match="does not take such arguments"):
+        verify_movement(
+            MovementCall("tsqr", 0, 7, MovementTypes((table,), (), ((9, r),)), (1,), (), (0,), ())
+        )
 
 
 BAD = {

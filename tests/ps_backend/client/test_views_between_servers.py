@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -172,3 +174,27 @@ def test_an_assignment_takes_over_the_memory_of_the_array():
         assert sum(server.used for server in client.status()) < used + 65536
         x[1::2] = v
         assert client.read(out, array_type(space, float)).tobytes() == x.tobytes()
+
+
+def test_what_a_failed_program_held_is_free_at_once():
+    """Not when garbage is collected next: errors hold frames, and these what they worked with."""
+    servers = in_process(2)
+    space, over = DenseSpace(10_240), DenseSpace(10_239)
+    with Client(servers) as client:
+        a = put(client, space, values(10_240))
+        one, other = view(space, slice(1, None, 1)), view(space, slice(0, -1, 1))
+        difference(client, a, a, over, one, other)
+        (session,) = servers[1].service.sessions.all()
+        session.store.free([a])
+        servers[0].service.memory.forget_kept()
+        before = [server.service.memory.used for server in servers]
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                with pytest.raises(BufferLost):
+                    difference(client, a, a, over, one, other)
+            client.status()
+            assert servers[0].service.memory.used - before[0] < 4096  # replies, but no buffers
+        finally:
+            gc.enable()

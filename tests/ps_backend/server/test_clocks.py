@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ps_backend.program.types import array_type
 from tests.ps_backend.ranks import LENGTH, SPACE, homes, ranks
 
 BOUNDS = st.sampled_from([0, 1, 2, 4, None])
@@ -158,3 +159,13 @@ def test_lockstep_gives_numpys_bits_whoever_dies_when(data, servers, number, see
             assert moved, "all wait for each other"
         expected = lockstep_in_numpy(seed, number, clocks, start)
         assert made.values().tobytes() == expected.tobytes()
+
+
+def test_a_loop_ends_though_an_array_that_it_waits_to_add_to_is_over():
+    with ranks(1, 2, 0) as made:
+        made.ask(0, homes(2))
+        made.paces[0].push(made.target, None, np.ones(LENGTH))
+        made.paces[0].tick()  # it waits for the other rank
+        made.client.snapshot([made.target], [end := made.client.new_id()], last=True)
+        made.loop.close()
+        assert not made.client.read(end, array_type(SPACE, float)).any()

@@ -1,0 +1,174 @@
+"""Two servers in this process, one session that is fuzzed, and one that must not notice."""
+
+from __future__ import annotations
+
+import logging
+import time
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ps_backend.client import Client
+from ps_backend.errors import PSError
+from ps_backend.in_process import InProcess
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.server.commands.command import Payload
+from ps_backend.server.service import Service
+from ps_backend.server.session import ServerSession
+from ps_backend.wire.errors import _KINDS
+from ps_backend.wire.membership import session_name
+from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, Recorded
+
+MEMORY = 24 << 20
+FORCED_BYTES = 8 << 20
+"""What is counted but never refused may be above the budget by so much: replies, names."""
+_PATIENCE_SECONDS = 0.5
+"""After so long the sender of a request is gone."""
+_LONGEST_WAIT = 0.001
+_MOST_PLAIN = 1 << 16
+"""Longer sweeps take long, which is legal; only some are let through."""
+
+
+class Watch(logging.Handler):
+    """What servers log as an error: that of which they do not know that it may happen."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self.said.append(repr(error) if error else record.getMessage())
+
+    def __enter__(self) -> Watch:
+        logging.getLogger("ps_backend").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("ps_backend").removeHandler(self)
+
+
+class Target:
+    """Send to it, and hear what is wrong."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.services = [Service(memory=MEMORY) for _ in ADDRESSES]
+        peers = {
+            address: InProcess(service, address)
+            for address, service in zip(ADDRESSES, self.services, strict=True)
+        }
+        for service in self.services:
+            service.peers.reach_by(lambda address: _reach(peers, address))
+        self._good = Client(list(peers.values()))
+        self._space = DenseSpace(5000)
+        self._values = np.random.default_rng(1).normal(size=5000)
+        self._x = self._good.new_id()
+        self._good.write(self._x, self._space, self._values)
+        self._states = [state_of(service.sessions.all()) for service in self.services]
+        self.refused: str | None = None
+        """The kind of error of the last answer, if it was one."""
+
+    def send(self, one: Recorded) -> list[str]:
+        """Send a request; returns what is wrong with the answer, or with what became of it."""
+        service = self.services[one.server]
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        chunks = (memoryview(one.payload),) if one.payload else ()
+        payload = Payload(one.request.payload, chunks, lambda: time.monotonic() < deadline)
+        response = service.handle(one.request, payload)
+        reply = response.reply
+        reply.SerializeToString()
+        self.refused = reply.error.kind if reply.HasField("error") else None
+        wrong = [f"logged: {said}" for said in self._watch.said]
+        self._watch.said.clear()
+        if self.refused is None and reply.payload != sum(map(len, response.parts)):
+            wrong.append(f"{reply.payload} bytes of payload announced")
+        if self.refused is not None and self.refused not in _KINDS:
+            wrong.append(f"an error of kind {self.refused!r}")
+        if reply.error.message.startswith("the server failed with"):
+            wrong.append(reply.error.message)
+        if service.memory.used > MEMORY + FORCED_BYTES:
+            wrong.append(f"{service.memory.used} bytes in use")
+        before, now = self._states[one.server], state_of(service.sessions.all())
+        if self.refused is not None:
+            freed = set(one.request.frees)
+            kept = {key: value for key, value in before.items() if key[-1] not in freed}
+            left = {key: value for key, value in now.items() if key[-1] not in freed}
+            if kept != left:
+                changed = [str(key) for key in {**kept, **left} if kept.get(key) != left.get(key)]
+                wrong.append(f"refused ({reply.error.message[:99]}), but {changed} changed")
+        self._states[one.server] = now
+        return wrong
+
+    def looks(self) -> Iterable[str]:
+        """What the good client says is wrong."""
+        got = self._good.read(self._x, array_type(self._space, float))
+        if got.tobytes() != self._values.tobytes():
+            yield "the array of a good client has changed"
+
+    def close(self) -> list[str]:
+        """End all sessions; returns what is left of them."""
+        wrong = list(self.looks())
+        self._good.close()
+        for service in self.services:
+            for session in service.sessions.all():
+                service.sessions._sessions.pop(session.name)
+                session.close()
+            if service.memory.used:
+                wrong.append(f"{service.memory.used} bytes are left when all sessions are closed")
+        return wrong
+
+
+def _reach(peers: dict[str, InProcess], address: str) -> InProcess:
+    if address not in peers:
+        raise PSError(f"nobody answers at {address[:40]!r}")
+    return peers[address]
+
+
+def state_of(sessions: Iterable[ServerSession]) -> dict[tuple[Any, ...], Any]:
+    """All that requests can change, but for what is remembered of answers and of the past."""
+    state: dict[tuple[Any, ...], Any] = {}
+    for session in sessions:
+        name, store = session.name, session.store
+        for number, buffer in store._buffers.items():
+            state[name, "buffer", number] = buffer.part, zlib.crc32(buffer.array.data)
+        for number, shared in store._shared.items():
+            state[name, "shared", number] = shared.part, zlib.crc32(shared.array.data)
+        for number, workspace in store._workspaces.items():
+            state[name, "workspace", number] = workspace.kind, workspace.phase
+        for label, open_round in session.rounds._open.items():
+            state[name, "round", label] = tuple(open_round.contributions)
+        for label in session.rounds._closed:
+            state[name, "closed", label] = True
+        for key, (meeting, _) in session.meetings._open.items():
+            state[name, "meeting", str(key)] = (
+                id(meeting),
+                getattr(meeting, "clocks", None),
+                getattr(meeting, "_question", None),
+                tuple(meeting._answers.values) if hasattr(meeting, "_answers") else None,
+            )
+    return state
+
+
+def prepared(one: Recorded, number: int) -> Recorded:
+    """With the next number, and short enough in what it asks for to be sent a million times.
+
+    A session that is closed, and waits and sweeps that are long, are seldom.
+    """
+    request = one.request
+    request.sequence, request.settled = number, number
+    if not request.session:
+        request.session, request.client, request.key = session_name(SECRET), "recorded", KEY
+    if request.HasField("close") and number % 50:
+        request.client = "one that never joined"  # else there would be little left to break
+    for name in ("ask", "await_question", "pull"):
+        if request.HasField(name) and _LONGEST_WAIT < getattr(request, name).seconds <= 1e6:
+            getattr(request, name).seconds = _LONGEST_WAIT
+    if request.HasField("run"):
+        for number, call in enumerate(request.run.calls):
+            if call.space.length > _MOST_PLAIN and (request.sequence + number) % 50:
+                call.space.length %= _MOST_PLAIN
+    return one
