@@ -85,13 +85,20 @@ _KINDS: dict[str, type[Exception]] = {
 
 
 def encode_error(error: Exception) -> pb.Reply:
-    """A reply that makes ``decode_error`` raise the same; unknown classes become ``PSError``."""
-    kind, text = type(error).__name__, str(error)
+    """A reply that makes ``decode_error`` raise the same, or what it is a case of.
+
+    Of classes that are nothing known it makes ``PSError``.
+    """
+    text = str(error)
     if len(text) > _MOST_ERROR_TEXT:
         text = text[:_MOST_ERROR_TEXT] + " ..."
-    if kind in _KINDS:
+    kind = type(error).__name__
+    if kind not in _KINDS:
+        known = (one.__name__ for one in type(error).__mro__ if _KINDS.get(one.__name__) is one)
+        kind = next(known, "")
+    if kind:
         return pb.Reply(error=pb.Error(kind=kind, message=text))
-    text = f"the server failed with {kind}: {text}"
+    text = f"the server failed with {type(error).__name__}: {text}"
     return pb.Reply(error=pb.Error(kind=errors.PSError.__name__, message=text))
 
 

@@ -94,9 +94,16 @@ class Target:
             wrong.append(f"{service.memory.used} bytes in use")
         before, now = self._states[one.server], state_of(service.sessions.all())
         if self.refused is not None:
-            freed = set(one.request.frees)
-            kept = {key: value for key, value in before.items() if key[-1] not in freed}
-            left = {key: value for key, value in now.items() if key[-1] not in freed}
+            freed, asks = set(one.request.frees), one.request.HasField("ask")
+            kept, left = (
+                {
+                    key: value
+                    for key, value in state.items()
+                    # What was asked stays so, also for who waits in vain for answers.
+                    if key[-1] not in freed and not (asks and key[1] == "meeting")
+                }
+                for state in (before, now)
+            )
             if kept != left:
                 changed = [str(key) for key in {**kept, **left} if kept.get(key) != left.get(key)]
                 wrong.append(f"refused ({reply.error.message[:99]}), but {changed} changed")

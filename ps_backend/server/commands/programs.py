@@ -121,9 +121,10 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
         [decode_movement(m) for m in some] for some in (request.run.before, request.run.after)
     ]
     donors = _verify(calls)
-    if donors and any(movements):
-        raise InvalidProgram("a program with movements gives no memory away")
-    _verify_workspaces(calls, [*chain(*movements)])
+    if any(movements):
+        if donors:
+            raise InvalidProgram("a program with movements gives no memory away")
+        _verify_workspaces(calls, [*chain(*movements)])
     with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
         return _run(session, request, payload, calls, movements, donors, own)
 

@@ -225,8 +225,7 @@ class Store:
         movements whose first phase has ended.
         """
         with self._lock:
-            self.refuse_taken(buffers)
-            self.refuse_taken(begun)
+            self.refuse_taken((*buffers, *begun))
             self._buffers.update(buffers)
             self._workspaces.update(begun)
             if self.former is not None:

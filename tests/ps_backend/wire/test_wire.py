@@ -221,3 +221,10 @@ def test_byte_views_share_memory():
     array = np.zeros(3)
     chunks.byte_view(array)[7] = 0x40
     assert array[0] == 2.0
+
+
+def test_errors_of_other_classes_are_what_they_are_cases_of():
+    sent = wire_errors.encode_error(np.linalg.LinAlgError("Singular matrix"))
+    got = wire_errors.decode_error(sent.error, "host:1")
+    assert type(got) is ValueError
+    assert str(got) == "Singular matrix"
