@@ -11,6 +11,8 @@ They run unchanged on NumPy arrays, on other array API arrays and on lazy distri
 An objective must not modify the vector it is given, nor later the gradient it returned.
 """
 
+from optim.core.checkpoints.errors import Corrupted as Corrupted
+from optim.core.checkpoints.errors import NotDurable as NotDurable
 from optim.core.outcome import Outcome as Outcome
 from optim.core.problem import Problem as Problem
 from optim.core.result import Record as Record

@@ -70,6 +70,17 @@ class Problem:
         """How many more evaluations are allowed; inf without a limit."""
         return self._max_evaluations - self.evaluations
 
+    @property
+    def calls(self) -> int | None:
+        """What fun has counted by itself, as where it takes differences; None if it does not."""
+        return getattr(self.fun, "calls", None) if hasattr(self.fun, "recount") else None
+
+    def recount(self, evaluations: int, calls: int | None) -> None:
+        """Go on counting from these."""
+        self.evaluations = evaluations
+        if calls is not None and hasattr(self.fun, "recount"):
+            self.fun.recount(calls)
+
     def __call__(self, x: Array) -> tuple[Scalar, Array]:
         """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
         self.evaluations += 1

@@ -6,15 +6,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from optim.core import driver as _driver
 from optim.core.arrays import Array, machine_epsilon
+from optim.core.boundary import as_start
+from optim.core.checkpoints.policy import Checkpoints, Place, opened
 from optim.core.outcome import Outcome
 from optim.core.problem import Problem
 from optim.core.result import Result
 from optim.core.state import State
 from optim.core.structure import is_structure
+from optim.core.trees import as_tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,11 @@ class Solver(ABC):
     max_iterations: int = 1000
     max_evaluations: int | None = None
     max_seconds: float | None = None
+
+    stops: ClassVar[frozenset[str]] = frozenset(
+        {"max_iterations", "max_evaluations", "max_seconds"}
+    )
+    """Parameters that only say when to stop: who resumes a run may give others."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -63,7 +71,9 @@ class Solver(ABC):
         jac: bool | Callable[..., Array] = True,
         callback: _driver.Callback | None = None,
         progress: _driver.Progress = False,
-        resume: State | None = None,
+        checkpoint: Place = None,
+        every: int = 20,
+        resume: State | bool | None = None,
     ) -> Result:
         """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
 
@@ -73,21 +83,40 @@ class Solver(ABC):
         callback    called as callback(state) after each iteration; stops the run by returning
                     True or raising StopIteration
         progress    True for a tqdm bar with value and gradient norm, or a callable(state)
-        resume      instead of x0, a state of this solver to go on from, with the same further
+        checkpoint  a directory to keep checkpoints in, from which a run that broke off goes on with
+                    the same bits: one at the start, one each `every` iterations, and the last
+                    state. It must hold none yet, unless `resume` says to go on. None: where the
+                    session that x0 is of keeps them, if it does; False: nowhere
+        every       iterations between checkpoints
+        resume      True: go on from the newest checkpoint, or from x0 if there is none; so the same
+                    call can be made again after any break. x, fun, nit, nfev and history of the
+                    result are those of a run without a break. Limits and tolerances may be others
+                    than before, other parameters may not.
+                    Or, instead of x0, a state of this solver to go on from, with the same further
                     steps bit for bit; the best point is then that of the states from there on
+
+        Checkpoints are written in the background. One that cannot be kept is a warning
+        (`NotDurable`) and the run goes on, but at the start it is an error. Damaged ones are passed
+        over, with a warning; `Corrupted` is raised where no other is left. Where the session brings
+        back what a server lost, the run goes back to the newest checkpoint by itself; callbacks
+        and progress that were reported are not reported again.
 
         The result has SciPy's fields (x, fun, jac, nit, nfev, njev, status, success, message),
         `outcome` (an `Outcome`), `history` (one `Record` per state) and `plot()`. A run ends in an
         outcome, never in an exception, unless the objective itself raises or returns nonsense.
         """
-        if (x0 is None) is (resume is None):
+        state = resume if isinstance(resume, State) else None
+        if (x0 is None) is (state is None):
             raise ValueError(
                 "minimize: give either x0, or resume=state to go on from a state, "
                 f"but {'neither' if x0 is None else 'both'} was given"
             )
-        start = x0 if resume is None else resume
-        problem = self._problem(fun, args, jac, start)
-        return _driver.run(self, problem, start, callback, progress)
+        start, problem, checkpoints = self._opened(
+            fun, x0 if state is None else state, args, jac, checkpoint, every, resume is True
+        )
+        return _driver.run(
+            self, problem, start, callback, progress, checkpoints, resume=resume is True
+        )
 
     def iterations(
         self,
@@ -96,22 +125,35 @@ class Solver(ABC):
         *,
         args: Sequence[Any] = (),
         jac: bool | Callable[..., Array] = True,
+        checkpoint: Place = None,
+        every: int = 20,
+        resume: bool = False,
     ) -> Iterator[State]:
         """The initial state, then one state per iteration; the last one has its outcome set.
 
-        Given a state instead of `x0`, the run goes on from it.
+        Given a state instead of `x0`, the run goes on from it. `checkpoint`, `every` and `resume`
+        are as for `minimize`; a resumed run begins with the state of the checkpoint. A state counts
+        as seen, and may be kept, once the next one is asked for.
         """
-        return _driver.states(self, self._problem(fun, args, jac, x0), x0)
+        start, problem, checkpoints = self._opened(fun, x0, args, jac, checkpoint, every, resume)
+        return _driver.states(self, problem, start, checkpoints, resume=resume)
 
-    def _problem(
+    def _opened(
         self,
         fun: Callable[..., Any],
+        x0: Array | State,
         args: Sequence[Any],
         jac: bool | Callable[..., Array],
-        start: Array | State,
-    ) -> Problem:
-        x = start.x if isinstance(start, State) else start
-        return Problem(fun, args, jac, self.max_evaluations, structured=is_structure(x))
+        checkpoint: Place,
+        every: int,
+        resume: bool,
+    ) -> tuple[Array | State, Problem, Checkpoints | None]:
+        """The start, owned; the problem; and where checkpoints are kept, if they are."""
+        given = x0.x if isinstance(x0, State) else x0
+        problem = Problem(fun, args, jac, self.max_evaluations, structured=is_structure(given))
+        start = x0 if isinstance(x0, State) else as_start(x0)
+        x = as_tree(given) if isinstance(x0, State) else start
+        return start, problem, opened(self, x, checkpoint, every, resume=resume)
 
 
 # The gradient tolerance where none is asked for.
@@ -140,6 +182,13 @@ class ToleranceSolver(Solver):
     gradient_rtol: float = 0.0
     value_tolerance: float = 0.0
     step_tolerance: float = 0.0
+
+    stops: ClassVar[frozenset[str]] = Solver.stops | {
+        "gradient_tolerance",
+        "gradient_rtol",
+        "value_tolerance",
+        "step_tolerance",
+    }
 
     def done(self, state: State) -> Outcome | None:
         """Gradient first: it is the only test that says how far from stationary x is."""

@@ -186,7 +186,7 @@ class ADMM(ToleranceSolver):
         limits = [n for n in (self.inner.max_evaluations, problem.remaining) if n is not None]
         allowed = None if min(limits) == math.inf else int(min(limits))
         inner = replace(self.inner, max_evaluations=allowed)
-        last = last_of(inner.iterations(fun, z))
+        last = last_of(inner.iterations(fun, z, checkpoint=False))
         return [last.x], vdot(last.gradient, last.gradient)
 
     def _evaluated(

@@ -36,7 +36,8 @@ class SmoothTerm(Proximal):
 
     def prox(self, x: Array, step: float) -> Array:
         """The minimum of fun(u) + |u - x|^2 / (2 * step), sought from `x`."""
-        return last_of(self.solver.iterations(near(self._function(x), x, 1.0 / step), x)).x
+        fun = near(self._function(x), x, 1.0 / step)
+        return last_of(self.solver.iterations(fun, x, checkpoint=False)).x
 
     def _function(self, x: Array) -> Function:
         return Problem(self.fun, structured=True) if isinstance(x, Tree) else self.fun

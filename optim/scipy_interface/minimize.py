@@ -12,6 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from optim.core.arrays import Array
 from optim.core.boundary import as_start
+from optim.core.checkpoints.policy import Place
 from optim.core.driver import Callback, Progress
 from optim.core.solver import Solver
 from optim.core.structure import is_structure
@@ -83,6 +84,9 @@ def minimize(
     options: Mapping[str, Any] | None = None,
     *,
     progress: Progress = False,
+    checkpoint: Place = None,
+    every: int = 20,
+    resume: bool = False,
 ) -> OptimizeResult:
     """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
 
@@ -107,6 +111,10 @@ def minimize(
                 maxfun, maxcor, gtol, ftol, xtol; "disp" prints how the run ended, "eps" is the
                 step of differences
     progress    True for a progress bar, or a callable(state)
+    checkpoint  a directory from which a run that broke off goes on with the same bits
+    every       iterations between checkpoints
+    resume      True: go on from the newest checkpoint, or from x0 if there is none yet. More of
+                these three in `Solver.minimize`
 
     With differences `nfev` counts all calls of fun, `max_evaluations` those for values only.
     """
@@ -134,6 +142,9 @@ def minimize(
         jac=own_jac,
         callback=adapted_callback(callback),
         progress=progress,
+        checkpoint=checkpoint,
+        every=every,
+        resume=resume,
     )
     if isinstance(objective, NumPyObjective):
         result["nfev"] = objective.calls

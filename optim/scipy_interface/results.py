@@ -65,6 +65,10 @@ class NumPyObjective:
         self.fun, self.jac, self.args, self.box, self.eps = fun, jac, args, box, eps
         self.calls = 0
 
+    def recount(self, calls: int) -> None:
+        """Go on counting from there, as a run that was resumed."""
+        self.calls = calls
+
     def __call__(self, x: Any) -> Any:
         given = copied(x)  # SciPy's users may write to it
         returned = self._called(given)

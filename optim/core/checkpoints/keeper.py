@@ -12,13 +12,15 @@ class Keeper(Protocol):
     """Keeps checkpoints of one run, in one place; the newest valid one counts.
 
     A checkpoint is its number, arrays by name, and a document: what JSON can hold (dicts with
-    strings as keys, lists, strings, whole numbers, True, False, None). All arrays are of one
-    library and, where it has such, of one session; their dtypes and shapes may differ, and rank 0
-    is a shape. None of them is written to after it was passed to `save`.
+    strings as keys, lists, strings, True, False, None, and numbers, which are finite and come back
+    as they were: json.dumps writes floats so). All arrays are of one library and, where it has
+    such, of one session; their dtypes and shapes may differ, and rank 0 is a shape. They have been
+    evaluated, and none of them is written to after it was passed to `save`.
 
     An array library that has keepers of its own offers them by its namespace:
     `namespace.keeper(directory)` is one for the checkpoints in `directory`, or with None for those
-    of the session itself; None if the session keeps none.
+    of the session itself; None if the session keeps none. Several runs may use the latter, one
+    after the other, each with numbers from 0: there the newest is the one that was saved last.
     """
 
     def save(
@@ -29,12 +31,12 @@ class Keeper(Protocol):
         *,
         wait: bool = False,
     ) -> None:
-        """Begin to keep checkpoint `number`, an iteration; the values are those of now.
+        """Begin to keep checkpoint `number`, about the iteration; the values are those of now.
 
         Returns at once, and trouble is a warning; with `wait`, returns once the checkpoint would
-        survive the machine's end, and raises what went wrong. A number may come again, after
-        `load`, with the same content; numbers do not fall otherwise. A kept checkpoint is never
-        harmed by one that could not be kept.
+        survive the machine's end, and raises what went wrong. Numbers rise within a run; after
+        `load`, from the one that it gave. A kept checkpoint is never harmed by one that could not
+        be kept.
         """
 
     def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
@@ -52,4 +54,7 @@ class Keeper(Protocol):
         """
 
     def close(self) -> None:
-        """Wait for what `save` has begun, and let go of threads and files. The keeper has ended."""
+        """Wait for what `save` has begun, and let go of threads and files. The keeper has ended.
+
+        Trouble is a warning.
+        """

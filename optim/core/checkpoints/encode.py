@@ -1,0 +1,230 @@
+"""States as arrays by name and a document that JSON can hold, and back, bit for bit.
+
+Nothing is pickled. Of classes, only dataclasses and enums of `optim` are made again, and the tuples
+with named fields that the user's own start is made of. A document says for
+
+    None, True, 3, 0.5, "a"  the same
+    a tuple                  [...]
+    a list, a dict           {"list": [...]}, {"dict": [[key, value], ...]}, in its order
+    nan, inf                 {"float": its eight bytes}
+    a NumPy scalar           {"scalar": [dtype, bytes]}
+    an array                 {"array": name}, the same name for the same object
+    a dataclass              {"object": class, "fields": {...}}
+    an enum's member         {"enum": class, "name": ...}
+    a class of structures    {"type": "dict"}
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import Array
+from optim.core.checkpoints.errors import Corrupted
+
+Node = Any  # of a document: what JSON can hold
+
+_ROOM = "optim."
+_STRUCTURES: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
+
+
+@dataclass
+class Encoder:
+    """Encodes values, and collects their arrays by the place where each was first found.
+
+    local   whether the arrays are NumPy's. If not, NumPy's among them are few and small: they go
+            into the document, {"local": [dtype, shape, bytes]}
+    """
+
+    local: bool = True
+    arrays: dict[str, Array] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
+
+    def encode(self, value: Any, place: str) -> Node:
+        """The node for `value`; `place` names it in errors, and its arrays."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
+        if isinstance(value, np.generic):
+            return {"scalar": [_dtype(value, place), value.tobytes().hex()]}
+        if isinstance(value, Enum):
+            return {"enum": _class_name(type(value), place), "name": value.name}
+        if isinstance(value, type):
+            return {"type": structure_name(value)}
+        if is_dataclass(value):
+            return self._object(value, place)
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return self._array(value, place)
+        return self._container(value, place)
+
+    def _inner(self, value: Any, place: str, key: Any) -> Node:
+        return self.encode(value, f"{place}.{key}")
+
+    def _object(self, value: Any, place: str) -> Node:
+        own = {name: self._inner(getattr(value, name), place, name) for name in _kept(type(value))}
+        return {"object": _class_name(type(value), place), "fields": own}
+
+    def _array(self, value: Array, place: str) -> Node:
+        if isinstance(value, np.ndarray):
+            dtype = _dtype(value, place)
+            if not self.local:
+                return {"local": [dtype, list(value.shape), value.tobytes().hex()]}
+        name = self._names.setdefault(id(value), place)
+        self.arrays.setdefault(name, value)  # held here, its id is no other's
+        return {"array": name}
+
+    def _container(self, value: Any, place: str) -> Node:
+        if isinstance(value, Mapping):
+            pairs = enumerate(value.items())  # by number, as keys may be any names, or alike
+            return {
+                "dict": [[self.encode(k, place), self._inner(v, place, i)] for i, (k, v) in pairs]
+            }
+        if type(value) in (tuple, list):
+            nodes = [self._inner(part, place, i) for i, part in enumerate(value)]
+            return nodes if type(value) is tuple else {"list": nodes}
+        raise TypeError(
+            f"a checkpoint cannot hold {place}, a {type(value).__name__}; states may hold arrays, "
+            "numbers, strings, tuples, lists, dicts and dataclasses of optim"
+        )
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Makes the values of nodes again.
+
+    arrays  by name
+    kinds   classes of tuples with named fields, by `structure_name`
+    """
+
+    arrays: Mapping[str, Array]
+    kinds: Mapping[str, type] = field(default_factory=dict)
+
+    def decode(self, node: Node) -> Any:
+        """The value of `node`. Raises `Corrupted` for what no encoder writes."""
+        if node is None or isinstance(node, (bool, int, float, str)):
+            return node
+        try:
+            if isinstance(node, list):
+                return tuple(map(self.decode, node))
+            kind, body = next(iter(node.items()))
+            return _READERS[kind](self, node, body)
+        except Corrupted:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise Corrupted(f"no state is written as {node!r:.200}: {error!r}") from error
+        except (StopIteration, struct.error) as error:
+            raise Corrupted(f"no state is written as {node!r:.200}") from error
+
+    def _list(self, node: Node, body: Any) -> Any:
+        return list(map(self.decode, body))
+
+    def _dict(self, node: Node, body: Any) -> Any:
+        return {self.decode(key): self.decode(value) for key, value in body}
+
+    def _float(self, node: Node, body: Any) -> Any:
+        return struct.unpack(">d", bytes.fromhex(body))[0]
+
+    def _scalar(self, node: Node, body: Any) -> Any:
+        dtype, content = body
+        return np.frombuffer(bytes.fromhex(content), _plain(dtype))[0]
+
+    def _local(self, node: Node, body: Any) -> Any:
+        dtype, shape, content = body
+        return np.frombuffer(bytes.fromhex(content), _plain(dtype)).reshape(shape).copy()
+
+    def _array(self, node: Node, body: Any) -> Any:
+        return self.arrays[body]
+
+    def _enum(self, node: Node, body: Any) -> Any:
+        cls = _class_of(body)
+        if not issubclass(cls, Enum):
+            raise Corrupted(f"{body} is no enum")
+        return cls[node["name"]]
+
+    def _type(self, node: Node, body: Any) -> Any:
+        if body not in _STRUCTURES and body not in self.kinds:
+            raise ValueError(f"x0 holds no {body}, as x in the checkpoint does")
+        return _STRUCTURES.get(body) or self.kinds[body]
+
+    def _object(self, node: Node, body: Any) -> Any:
+        cls, given = _class_of(body), node["fields"]
+        if not isinstance(cls, type) or not is_dataclass(cls) or set(given) != set(_kept(cls)):
+            raise Corrupted(
+                f"{body} has other fields here; the checkpoint is of another version of optim: go "
+                "on with that one, or begin anew in another directory"
+            )
+        made = object.__new__(cls)  # what was a valid object is one, and bits stay as they are
+        for own in fields(cls):
+            if own.init:
+                object.__setattr__(made, own.name, self.decode(given[own.name]))
+            elif own.default_factory is not MISSING:
+                object.__setattr__(made, own.name, own.default_factory())
+        return made
+
+
+_READERS: dict[str, Any] = {
+    "list": Decoder._list,
+    "dict": Decoder._dict,
+    "float": Decoder._float,
+    "scalar": Decoder._scalar,
+    "local": Decoder._local,
+    "array": Decoder._array,
+    "enum": Decoder._enum,
+    "type": Decoder._type,
+    "object": Decoder._object,
+}
+
+
+def structure_name(kind: type) -> str:
+    """How a class of structures is called in documents: "dict", or "module:Class"."""
+    known = (name for name, cls in _STRUCTURES.items() if cls is kind)
+    return next(known, f"{kind.__module__}:{kind.__qualname__}")
+
+
+def _kept(cls: Any) -> list[str]:
+    """The fields that make the object; others are what it remembers for speed."""
+    return [own.name for own in fields(cls) if own.init]
+
+
+def _class_name(cls: type, place: str) -> str:
+    if not cls.__module__.startswith(_ROOM):
+        raise TypeError(
+            f"a checkpoint cannot hold {place}, a {cls.__module__}.{cls.__qualname__}; of classes "
+            "states may hold dataclasses of optim only, as nothing else is made again from a file: "
+            "let the solver's memory be a tuple or a dict"
+        )
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _class_of(name: str) -> Any:
+    module, _, cls = name.partition(":")
+    if not module.startswith(_ROOM):
+        raise Corrupted(f"{name} is no class of optim, and nothing else is made from a file")
+    try:
+        return getattr(importlib.import_module(module), cls)
+    except (ImportError, AttributeError) as error:
+        raise Corrupted(
+            f"there is no {name} here; the checkpoint is of another version of optim: go on with "
+            "that one, or begin anew in another directory"
+        ) from error
+
+
+def _dtype(value: Any, place: str) -> str:
+    if value.dtype.kind not in "fiubc":
+        raise TypeError(f"a checkpoint cannot hold {place}, of dtype {value.dtype}: no numbers")
+    return str(value.dtype.str)
+
+
+def _plain(name: str) -> np.dtype[Any]:
+    dtype = np.dtype(name)
+    if dtype.kind not in "fiubc":
+        raise Corrupted(f"dtype {name} is of no numbers")
+    return dtype

@@ -1,0 +1,233 @@
+"""What is kept of a run, when, and how it is found again."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from optim.core.arrays import Array, namespace, persist
+from optim.core.checkpoints.encode import Decoder, Encoder, structure_name
+from optim.core.checkpoints.errors import Corrupted
+from optim.core.checkpoints.keeper import Keeper
+from optim.core.checkpoints.npz import NpzKeeper
+from optim.core.checkpoints.parameters import parameters
+from optim.core.checkpoints.through_numpy import ThroughNumPy
+from optim.core.result import Record, Records
+from optim.core.state import State
+from optim.core.structure import Structure
+from optim.core.trees import Tree, named_leaves
+
+Place: TypeAlias = str | os.PathLike[str] | Literal[False] | None
+"""Where checkpoints are kept: a directory; None: where the session of x says; False: nowhere."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a run goes on from, so that its end is that of one that was never interrupted.
+
+    last      the newest state, as the solver made it: its outcome, if any, is the solver's own
+    best      the best one
+    history   a record of each iteration
+    reported  the iteration up to which callbacks were called
+    calls     of the objective, where it counts them by itself
+    """
+
+    last: State
+    best: State
+    history: Records
+    reported: int
+    calls: int | None = None
+
+
+@dataclass
+class Checkpoints:
+    """Those of one run: kept at its start, then each `every` iterations, and at its end.
+
+    x         the start, with which all arrays of the run share library and structure
+    place     where they are, for errors
+    """
+
+    keeper: Keeper
+    solver: Any
+    x: Array
+    every: int
+    place: str
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _number: int = -1
+    _iteration: int | None = None
+
+    def due(self, iteration: int) -> bool:
+        """Whether so many iterations have passed since the last one."""
+        return self._iteration is None or iteration - self._iteration >= self.every
+
+    def save(self, kept: Kept) -> None:
+        """Begin to keep a checkpoint. The first is waited for, so that what is wrong is told."""
+        first = self._iteration is None
+        encoder = Encoder(local=_is_numpy(self.x))
+        document = {
+            "format": _FORMAT,
+            "run": self._run,
+            "solver": type(self.solver).__name__,
+            "parameters": parameters(self.solver),
+            "last": encoder.encode(kept.last, "last"),
+            "best": encoder.encode(kept.best, "best"),
+            "history": encoder.encode(_table(kept.history), "history"),
+            "reported": kept.reported,
+            "calls": kept.calls,
+        }
+        persist(*encoder.arrays.values())
+        self._iteration = kept.last.iteration
+        self._number = max(self._number + 1, self._iteration)  # a stall has no iteration of its own
+        self.keeper.save(self._number, encoder.arrays, document, wait=first)
+
+    def resumed(self) -> Kept | None:
+        """The newest checkpoint, of whichever run of this solver; None if there is none."""
+        found = self.keeper.load()
+        if found is None:
+            return None
+        number, arrays, document = found
+        self._check(document)
+        self._run, self._number = document["run"], number
+        return self._decoded(arrays, document)
+
+    def rolled_back(self) -> Kept | None:
+        """The newest checkpoint of this run; None if none was kept yet."""
+        found = self.keeper.load()
+        if found is None or found[2].get("run") != self._run:
+            return None
+        number, arrays, document = found
+        self._number = number
+        return self._decoded(arrays, document)
+
+    def _decoded(self, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> Kept:
+        decoder = Decoder(arrays, dict(_kinds(self.x)))
+        last, best = decoder.decode(document["last"]), decoder.decode(document["best"])
+        if not isinstance(last, State) or not isinstance(best, State):
+            raise Corrupted(f"the checkpoint in {self.place} holds no state")
+        self._check_arrays(last.x)
+        self._iteration = last.iteration
+        history = _records(decoder.decode(document["history"]))
+        return Kept(last, best, history, document["reported"], document["calls"])
+
+    def _check(self, document: Mapping[str, Any]) -> None:
+        """That the run may go on with this solver."""
+        if document.get("format") != _FORMAT:
+            raise Corrupted(
+                f"the checkpoint in {self.place} has the format {document.get('format')!r}, and "
+                f"this version of optim reads {_FORMAT}: go on with the version that made it, or "
+                "begin anew in another directory"
+            )
+        name, made_by = type(self.solver).__name__, document["solver"]
+        if made_by != name:
+            raise ValueError(
+                f"resume: the checkpoint in {self.place} was made by {made_by}, so {name} cannot "
+                f"go on from it; resume it with {made_by}(...), or give {name} another directory"
+            )
+        now, then = parameters(self.solver), document["parameters"]
+        for parameter in {**now, **then}:
+            if now.get(parameter) != then.get(parameter):
+                raise ValueError(
+                    f"resume: the checkpoint in {self.place} was made with {name}({parameter}="
+                    f"{then.get(parameter)}), but {parameter} is {now.get(parameter)} now, so that "
+                    "further steps would be others; give the same, or begin anew in another "
+                    "directory, at the state's x or with resume=state"
+                )
+
+    def _check_arrays(self, x: Array) -> None:
+        """That the start has the structure, shapes and dtypes of the checkpoint's x."""
+        kept, given = list(_described(x)), list(_described(self.x))
+        if kept != given:
+            raise ValueError(
+                f"resume: in the checkpoint in {self.place} x is {_listed(kept)}, but x0 is "
+                f"{_listed(given)}; give an x0 like it, or begin anew in another directory"
+            )
+
+
+def opened(
+    solver: Any, x: Array, checkpoint: Place, every: int, *, resume: bool
+) -> Checkpoints | None:
+    """The checkpoints of a run from `x`; None if none are kept.
+
+    Raises ValueError where the directory holds some and `resume` does not ask for them.
+    """
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"every={every!r}: iterations between checkpoints, 1 or more")
+    keeper = None if checkpoint is False else _keeper(x, checkpoint)
+    if keeper is None:
+        if resume:
+            raise ValueError(
+                "resume=True needs to know where the checkpoints are; give checkpoint=directory, "
+                "or make the session with durability='rollback', checkpoint=directory"
+            )
+        return None
+    place = repr(os.fspath(checkpoint)) if checkpoint else "the session's directory"
+    if checkpoint and not resume and keeper.load() is not None:
+        keeper.close()
+        raise ValueError(
+            f"checkpoint={place} holds checkpoints already; give resume=True to go on from the "
+            "newest, or another directory; a run that is not wanted any more is deleted by hand"
+        )
+    return Checkpoints(keeper, solver, x, every, place)
+
+
+def _keeper(x: Array, directory: str | os.PathLike[str] | None) -> Keeper | None:
+    """Of the array's own library, if that has keepers; else of NumPy's arrays."""
+    _, leaf = next(iter(named_leaves(x)))
+    own = getattr(namespace(leaf), "keeper", None)
+    if own is not None:
+        keeper: Keeper | None = own(None if directory is None else os.fspath(directory))
+        return keeper
+    if directory is None:
+        return None
+    if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
+        raise TypeError(f"checkpoint={directory!r}: give a directory, for instance 'run1'")
+    if _is_numpy(x):
+        return NpzKeeper(directory)
+    if not hasattr(leaf, "__dlpack__"):
+        raise NotImplementedError(
+            f"checkpoint={directory!r}: arrays of {type(leaf).__name__} have no keeper and no "
+            "__dlpack__ by which NumPy could read them; minimise on NumPy's arrays"
+        )
+    return ThroughNumPy(NpzKeeper(directory), leaf)
+
+
+def _is_numpy(x: Array) -> bool:
+    return all(isinstance(leaf, np.ndarray) for _, leaf in named_leaves(x))
+
+
+def _kinds(x: Array) -> Iterator[tuple[str, type]]:
+    """The classes of tuples with named fields in the structure of `x`."""
+    pending = [x.structure] if isinstance(x, Tree) else []
+    while pending:
+        structure: Structure = pending.pop()
+        pending += structure.parts
+        if structure.kind is not None:
+            yield structure_name(structure.kind), structure.kind
+
+
+def _described(x: Array) -> Iterator[str]:
+    for name, leaf in named_leaves(x):
+        kind = f"{type(leaf).__module__.partition('.')[0]}.{type(leaf).__name__}"
+        yield f"x{name}: {kind}, shape {tuple(leaf.shape)}, {leaf.dtype}"
+
+
+def _listed(described: list[str]) -> str:
+    return "; ".join(described)
+
+
+def _table(history: Sequence[Record]) -> npt.NDArray[np.float64]:
+    rows = [(r.value, r.gradient_norm, r.step_size, r.evaluations, r.seconds) for r in history]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), 5)
+
+
+def _records(table: Any) -> Records:
+    rows = (map(float, row) for row in table)
+    return Records(Record(v, norm, step, int(count), sec) for v, norm, step, count, sec in rows)

@@ -1,0 +1,237 @@
+"""The one loop: iterations, limits, finite check, best point, checkpoints, and what follows a loss.
+
+A loop that lost something goes back to its newest checkpoint and takes the same steps again, bit
+for bit; what was reported before is not reported again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from optim.core.arrays import Array
+from optim.core.checkpoints.policy import Checkpoints, Kept
+from optim.core.outcome import Outcome
+from optim.core.problem import Problem
+from optim.core.result import Records, record_of
+from optim.core.state import State
+from optim.core.trees import as_tree
+
+T = TypeVar("T")
+
+# A fall of the value by so many times the value and the gradient at the start, and 1: about the
+# inverse of the precision, squared. No minimum that is so far away could be found.
+_DEPTH = 1e30
+# Losses without one more iteration in between, after which the error is raised.
+_LOSSES = 5
+
+
+class Method(Protocol):
+    """What the loop needs of a solver: see `Solver`."""
+
+    @property
+    def max_iterations(self) -> int: ...
+    @property
+    def max_seconds(self) -> float | None: ...
+    def init(self, problem: Problem, x: Array) -> State: ...
+    def step(self, problem: Problem, state: State) -> State: ...
+    def done(self, state: State) -> Outcome | None: ...
+    def finish(self, problem: Problem, best: State, last: State) -> State: ...
+
+
+class Loop:
+    """One run of `solver` from `start`, as solvers see states.
+
+    From a state, the run goes on as if it had never been interrupted: the same steps bit for bit,
+    and iterations, evaluations and seconds count from the run's first start.
+
+    resume      whether to go on from the newest checkpoint instead of `start`, if there is one
+    last        where it is; None before the start and after a loss
+    best        the best state so far
+    history     a record of each iteration
+    stopped     set by who looks at the states: the newest is to be the last
+    """
+
+    def __init__(
+        self,
+        solver: Method,
+        problem: Problem,
+        start: Array | State,
+        checkpoints: Checkpoints | None = None,
+        *,
+        resume: bool = False,
+    ) -> None:
+        self.solver, self.problem = solver, problem
+        self.last: State | None = None
+        self.best: State | None = None
+        self.history = Records()
+        self.stopped = False
+        self._start, self._calls = start, problem.calls
+        self._checkpoints = checkpoints
+        self._load = checkpoints.resumed if checkpoints is not None and resume else None
+        self._made: State | None = None  # `last` with the solver's own outcome
+        self._is_kept = False  # whether the newest checkpoint is of `last`
+        self._begin: float | None = None
+        # Iterations: the newest that `best` knows, that has a record, that was reported.
+        self._counted = self._recorded = self._reported = -1
+        self._ended = False  # whether the last state was reported
+        self._losses = 0
+
+    def states(self) -> Iterator[State]:
+        """Each state once; ends after the first with an outcome, or when it was stopped.
+
+        A stall gives the last iteration's state once more, with its outcome. The first state is
+        that at the start, or that of the checkpoint from which the run goes on.
+        """
+        first = True
+        while True:
+            state = self._arrived()
+            unseen_end = state.outcome is not None and not self._ended
+            if first or unseen_end or state.iteration > self._reported:
+                first, self._ended = False, state.outcome is not None
+                yield state
+            if self.last is None:
+                continue  # lost while it was reported
+            if state.iteration > self._reported:
+                self._reported, self._losses = state.iteration, 0
+            over = state.outcome is not None or (self.stopped and not self._repeats)
+            if self._kept(over) and over:
+                return
+
+    def survived(self, action: Callable[[], T]) -> T:
+        """What `action` returns, at the end of the run; run again where something was lost."""
+        while True:
+            try:
+                return action()
+            except Exception as error:
+                if not self.recovers(error):
+                    raise
+            for _ in self.states():
+                pass  # all of them were reported
+
+    def recovers(self, error: Exception) -> bool:
+        """Whether the run can go on after `error`; it does so from its newest checkpoint."""
+        if self._checkpoints is None or self._losses >= _LOSSES:
+            return False
+        if not self._checkpoints.keeper.recovers(error):
+            return False
+        self._losses += 1
+        self.last, self._load = None, self._checkpoints.rolled_back
+        return True
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether it takes steps again that were reported before."""
+        return self.last is not None and self.last.iteration < self._reported
+
+    def _arrived(self) -> State:
+        """The next state, with the outcome if it is the last."""
+        while True:
+            try:
+                if self.last is None:
+                    return self._judged(self._first())
+                made = self.solver.step(self.problem, self.last)
+                self._is_kept = False
+                return self._judged(made)
+            except Exception as error:
+                if not self.recovers(error):
+                    raise
+
+    def _first(self) -> State:
+        """The newest checkpoint where that is wanted, else the start."""
+        now = time.perf_counter()
+        kept = None if self._load is None else self._load()
+        state = self._begun() if kept is None else self._restored(kept)
+        if self._begin is None:
+            self._begin = now - state.seconds
+        return state
+
+    def _begun(self) -> State:
+        start, name = self._start, type(self.solver).__name__
+        self._counted, self.best, self._is_kept = -1, None, False
+        self.problem.recount(0, self._calls)
+        if not isinstance(start, State):
+            return replace(self.solver.init(self.problem, start), solver=name)
+        if start.solver != name:
+            raise ValueError(
+                f"resume: the state was made by {start.solver}, so {name} cannot go on from it; "
+                f"resume it with {start.solver}(...), or start {name} at state.x"
+            )
+        self.problem.recount(start.evaluations, self._calls)
+        return replace(start, x=as_tree(start.x), gradient=as_tree(start.gradient), outcome=None)
+
+    def _restored(self, kept: Kept) -> State:
+        self._counted, self.best, self._is_kept = kept.last.iteration, kept.best, True
+        self.problem.recount(kept.last.evaluations, kept.calls)
+        if self._begin is None:  # another process had begun
+            self.history, self._recorded = kept.history, kept.last.iteration
+            self._reported = kept.reported
+        return kept.last
+
+    def _judged(self, made: State) -> State:
+        """`made` with its outcome, as the newest state."""
+        seconds = time.perf_counter() - (self._begin or 0.0)
+        self._made = replace(made, evaluations=self.problem.evaluations, seconds=seconds)
+        state = replace(self._made, outcome=_outcome(self.solver, self.problem, self._made))
+        if state.iteration > self._counted:
+            self._counted = state.iteration
+            self.best = state if self.best is None or _better(state, self.best) else self.best
+        if state.iteration > self._recorded:
+            self._recorded = state.iteration
+            self.history.append(record_of(state))
+        self.last = state
+        return state
+
+    def _kept(self, over: bool) -> bool:
+        """Keep a checkpoint if it is time. False if something was lost, so that the run goes on."""
+        made, state = self._made, self.last
+        if self._checkpoints is None or self._is_kept or made is None or state is None:
+            return True
+        if not over and not self._checkpoints.due(state.iteration):
+            return True
+        if state.outcome is Outcome.LIMIT_EVALUATIONS:
+            made = replace(made, outcome=None)  # with more of them it makes a step
+        records = Records(self.history[: len(self.history) - (self._recorded - state.iteration)])
+        kept = Kept(made, self.best or state, records, self._reported, self.problem.calls)
+        try:
+            self._checkpoints.save(kept)
+        except Exception as error:
+            if not self.recovers(error):
+                raise
+            return False
+        self._is_kept = True
+        return True
+
+
+def _outcome(solver: Method, problem: Problem, state: State) -> Outcome | None:
+    """Why to stop at `state`, if at all. A stall for want of evaluations is a limit."""
+    if state.iteration and _bottomless(state):
+        return Outcome.UNBOUNDED
+    if not (math.isfinite(state.value) and math.isfinite(state.gradient_norm)):
+        return Outcome.NOT_FINITE if state.iteration else Outcome.NOT_FINITE_AT_START
+    limits = (
+        (problem.remaining < 1, Outcome.LIMIT_EVALUATIONS),
+        (state.outcome is not None, state.outcome),
+        (state.iteration >= solver.max_iterations, Outcome.LIMIT_ITERATIONS),
+        (_over(state.seconds, solver.max_seconds), Outcome.LIMIT_TIME),
+    )
+    reached = (outcome for holds, outcome in limits if holds)
+    return solver.done(state) or next(reached, None)
+
+
+def _bottomless(state: State) -> bool:
+    """Whether the values have fallen by more than distances and precision account for."""
+    scale = max(1.0, abs(state.initial_value), state.initial_gradient_norm)
+    return state.initial_value - state.value > _DEPTH * scale
+
+
+def _over(seconds: float, limit: float | None) -> bool:
+    return limit is not None and seconds >= limit
+
+
+def _better(state: State, best: State) -> bool:
+    """Not above the best value, and finite."""
+    return state.value <= best.value and state.outcome is not Outcome.NOT_FINITE
