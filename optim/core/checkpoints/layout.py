@@ -30,7 +30,7 @@ class Layout:
         """The elements of `x`, each once, in C order; no copy where they lie so."""
         lengths = zip(x.strides, x.shape, strict=True)
         once = tuple(slice(0, 1) if s == 0 and n > 1 else slice(None) for s, n in lengths)
-        return np.asarray(x[once].transpose(self.axes), order="C")
+        return np.asarray(x[(*once, ...)].transpose(self.axes), order="C")
 
     def unpacked(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The array again. Raises ValueError if that cannot be."""

@@ -85,7 +85,7 @@ class NpzKeeper:
                 damaged.append(str(error))
                 continue
             if damaged:
-                _warn_of(f"the checkpoint before is taken, iteration {number}: {damaged[0]}")
+                _warn_of(f"the checkpoint before is taken, {number}: {damaged[0]}")
             return number, arrays, document
         if damaged:
             raise Corrupted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,8 @@ def test_parameters_in_several_arrays(case: Case, cut: Cut, at: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         options: dict[str, Any] = {"checkpoint": directory, "every": 3, "resume": True}
         states: list[State] = []
-        try:
+        with contextlib.suppress(Broken):
             states += solver.iterations(Breaking(fun, at), cut.of(START), **options)
-        except Broken:
-            pass
         rest = list(solver.iterations(fun, cut.of(START), **options))
     for resumed, expected in zip(reversed(rest), reversed(whole), strict=False):
         assert (resumed.iteration, resumed.value, resumed.evaluations, resumed.outcome) == (
@@ -133,8 +132,6 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def test_the_last_two_are_left(tmp_path: Path) -> None:
-    cases()[0].make(max_iterations=7).minimize(
-        ill_conditioned, START, checkpoint=tmp_path, every=2
-    )
+    cases()[0].make(max_iterations=7).minimize(ill_conditioned, START, checkpoint=tmp_path, every=2)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2 and names[-1] == "ckpt-00007.npz"
