@@ -1,4 +1,4 @@
-"""Files that are torn, damaged, or cannot be written: a named error or an older one, no wrong bit."""
+"""Torn and damaged files, and disks that are full: a named error or an older one, no wrong bit."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_place_that_is_no_directory(tmp_path: Path) -> None:
 
 
 FULL = """
-import resource, sys, warnings
+import resource, sys, threading, warnings
 import numpy as np
 from optim import LBFGS
 warnings.simplefilter("always")
@@ -135,6 +135,9 @@ def limit(state):
 def lift(state):
     limit(state)
     if state.iteration == 9:
+        for thread in threading.enumerate():
+            if thread.name == "checkpoints":
+                thread.join()
         resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
 
 solver = LBFGS(max_iterations=12)
