@@ -34,7 +34,8 @@ class Solver(ABC):
     max_seconds: float | None = None
 
     stops: ClassVar[frozenset[str]] = frozenset(
-        {"max_iterations", "max_evaluations", "max_seconds"}
+        "max_iterations max_evaluations max_seconds gradient_tolerance gradient_rtol "
+        "value_tolerance step_tolerance window".split()
     )
     """Parameters that only say when to stop: who resumes a run may give others."""
 
@@ -182,13 +183,6 @@ class ToleranceSolver(Solver):
     gradient_rtol: float = 0.0
     value_tolerance: float = 0.0
     step_tolerance: float = 0.0
-
-    stops: ClassVar[frozenset[str]] = Solver.stops | {
-        "gradient_tolerance",
-        "gradient_rtol",
-        "value_tolerance",
-        "step_tolerance",
-    }
 
     def done(self, state: State) -> Outcome | None:
         """Gradient first: it is the only test that says how far from stationary x is."""

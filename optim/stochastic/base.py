@@ -70,12 +70,6 @@ class StochasticSolver(Solver):
     window: int = 0
     full_every: int = 1
 
-    stops: ClassVar[frozenset[str]] = Solver.stops | {
-        "gradient_tolerance",
-        "value_tolerance",
-        "window",
-    }
-
     full_evaluations: ClassVar[int] = 2
     """Evaluations in an iteration that looks at the whole objective: that, and a batch."""
 
