@@ -130,6 +130,8 @@ _Read = Callable[[int, int], bytes]
 def _read_safetensors(
     store: Store, file: str, read: _Read, size: int, what: str
 ) -> tuple[list[Stored], dict[str, str]]:
+    head = safetensors.raw_header(read, size, what)
+    seal.check(head, what)
     tensors, metadata = safetensors.read_header(read, size, what)
     text = metadata.pop(KEY, None)
     places = [(Stored(one.name, one.dtype, one.shape), one.offset) for one in tensors]
@@ -137,8 +139,7 @@ def _read_safetensors(
         if any(value.startswith(seal.MAGIC) for value in metadata.values()):
             raise Corrupted(f"{what}: the key of its checksums is damaged; load an older one")
         return [_summed(store, file, one, offset) for one, offset in places], metadata
-    head = read(0, tensors[0].offset if tensors else size)
-    found = seal.read(text, head, what)
+    found = seal.read(text, what)
     return [
         _placed(one, found.pieces.get(number, []), file, offset)
         for number, (one, offset) in enumerate(places)
@@ -160,7 +161,8 @@ def _read_npy(
             f"{what} has {size - end} bytes after its array that are no checksums: it is damaged, "
             "or holds more than one array, of which numpy.load reads the first"
         )
-    found = seal.read(tail.decode("latin1"), head + tail, what)
+    seal.check(head + tail, what)
+    found = seal.read(tail.decode("latin1"), what)
     placed = _placed(one, found.pieces.get(0, []), file, given.offset)
     return [replace(placed, name=found.note or name)], {}
 

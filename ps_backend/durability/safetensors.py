@@ -73,6 +73,19 @@ def header(
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text, placed
 
 
+def raw_header(read: Callable[[int, int], bytes], size: int, what: str) -> bytes:
+    """The bytes before the data of a file of ``size`` bytes; ``Corrupted`` where it is shorter."""
+    if size < _LENGTH_BYTES:
+        raise Corrupted(f"{what} has {size} bytes: it is not a safetensors file")
+    length = int.from_bytes(read(0, _LENGTH_BYTES), "little")
+    if length > min(_MOST_HEADER, size - _LENGTH_BYTES):
+        raise Corrupted(
+            f"{what} announces a header of {length} bytes, but has {size} in all: it is cut off, "
+            "or not a safetensors file"
+        )
+    return read(0, _LENGTH_BYTES + length)
+
+
 def read_header(
     read: Callable[[int, int], bytes], size: int, what: str
 ) -> tuple[list[Tensor], dict[str, str]]:
@@ -82,18 +95,11 @@ def read_header(
     ``Corrupted`` for what is not a whole safetensors file, ``TypeError`` for one with an array of a
     dtype that no array here has.
     """
-    if size < _LENGTH_BYTES:
-        raise Corrupted(f"{what} has {size} bytes: it is not a safetensors file")
-    length = int.from_bytes(read(0, _LENGTH_BYTES), "little")
-    if length > min(_MOST_HEADER, size - _LENGTH_BYTES):
-        raise Corrupted(
-            f"{what} announces a header of {length} bytes, but has {size} in all: it is cut off, "
-            "or not a safetensors file"
-        )
+    raw = raw_header(read, size, what)
     try:
-        listed = json.loads(read(_LENGTH_BYTES, length), object_pairs_hook=_each_once)
+        listed = json.loads(raw[_LENGTH_BYTES:], object_pairs_hook=_each_once)
         metadata = listed.pop(_OWN, {})
-        start = _LENGTH_BYTES + length
+        start = len(raw)
         tensors = [_tensor(name, one, start) for name, one in listed.items()]
         if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
             raise ValueError("its metadata are not all texts")

@@ -28,7 +28,6 @@ _TEXT = re.compile(rf"{MAGIC}[0-9a-f]{{{_DIGITS}}}( (\d{{1,18}}:){{4}}([0-9a-f]{
 class Seal:
     """What the text said: by number of the array its pieces, without file and offset."""
 
-    check: str
     pieces: dict[int, list[Piece]]
     note: str
 
@@ -59,19 +58,24 @@ def complete(data: bytes) -> bytes:
     return data[:at] + f"{crc32(data):08x}".encode() + data[at + _DIGITS :]
 
 
-def read(text: str, data: bytes, what: str) -> Seal:
-    """What ``text``, which stands in ``data``, says; ``Corrupted`` if a bit of these changed."""
-    at = data.find(text.encode())
-    if at < 0 or not _TEXT.fullmatch(text):
-        raise Corrupted(f"{what}: its checksums are damaged; load an older one")
-    at += len(MAGIC)
-    found = f"{crc32(data[:at] + _BLANK.encode() + data[at + _DIGITS :]):08x}"
-    expected = text[len(MAGIC) : len(MAGIC) + _DIGITS]
-    if found != expected:
+def check(data: bytes, what: str) -> None:
+    """``Corrupted`` if ``data`` holds such a text, and a bit of it changed."""
+    at = data.find(MAGIC.encode()) + len(MAGIC)
+    if at < len(MAGIC):
+        return
+    found = crc32(data[:at] + _BLANK.encode() + data[at + _DIGITS :])
+    expected = data[at : at + _DIGITS].decode("latin1")
+    if f"{found:08x}" != expected:
         raise Corrupted(
-            f"{what}: its header has the CRC {found}, but {expected} was written: the file was "
+            f"{what}: its header has the CRC {found:08x}, but {expected} was written: the file was "
             "damaged; load an older one"
         )
+
+
+def read(text: str, what: str) -> Seal:
+    """What ``text`` says, which was checked; ``Corrupted`` where it is none."""
+    if not _TEXT.fullmatch(text):
+        raise Corrupted(f"{what}: its checksums are damaged; load an older one")
     *listed, note = text.split(" ")[3:]
     pieces: dict[int, list[Piece]] = {}
     for one in listed:
@@ -81,4 +85,4 @@ def read(text: str, data: bytes, what: str) -> Seal:
         if piece.unit < 1 or len(crcs) != -(-(piece.high - piece.low) // piece.unit):
             raise Corrupted(f"{what}: its checksums are not those of its rows")
         pieces.setdefault(int(number), []).append(piece)
-    return Seal(expected, pieces, unquote(note[1:]))
+    return Seal(pieces, unquote(note[1:]))
