@@ -22,6 +22,7 @@ from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.identity import Identity, IdentityFiles
+from ps_backend.server.life import Life
 from ps_backend.server.service import Service
 from ps_backend.server.sessions import VERSION
 
@@ -135,11 +136,13 @@ def _serve(options: argparse.Namespace) -> int:
         token, token_file = supervised.token, None
     else:
         token, token_file = _token(options.token_file)
+    life = Life() if supervised is None else supervised.life
     try:
         server = Server(
             Service(
                 memory=options.memory,
                 lease=options.lease,
+                life=life,
                 # What the servers of this user's own driver write, that could write itself.
                 open_store=open_store if supervised else open_within(options.store),
             ),
@@ -150,7 +153,8 @@ def _serve(options: argparse.Namespace) -> int:
         )
         server.start()
         _announce(server.address, token_file, supervised)
-        while not stop.wait(1.0):  # Python sees a signal that another thread got only in between
+        # Python sees a signal that another thread got only in between.
+        while not (stop.wait(1.0) or life.is_over):
             pass
         server.stop()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -32,8 +33,8 @@ class KeptServer:
         """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``."""
         self.name = name
         self.process: ServerProcess | None = None
-        self.begun = 0
-        """How many processes there were."""
+        self.life = 0
+        """The number of the server's life that the last process was, or is."""
         self.trouble = ""
         """Where the last process was, and how it ended."""
         self._wrote = ""
@@ -55,11 +56,16 @@ class KeptServer:
         process = self.process
         return 0 if process is None else process.pid
 
-    def begin(self, host: str = "127.0.0.1") -> ServerProcess:
-        """Start a process, which is up when its ``wait_until_up`` returns."""
+    def begin(
+        self, host: str = "127.0.0.1", *, life: int | None = None, until: float = math.inf
+    ) -> ServerProcess:
+        """Start a process, which is up when its ``wait_until_up`` returns.
+
+        ``life``: its number, the next one if not given. It may answer ``until`` then.
+        """
         self._began = self._looked = time.monotonic()
         self._silence = 0.0
-        self.begun += 1
+        self.life = self.life + 1 if life is None else life
         self.process = ServerProcess(
             self.name,
             token=self._token,
@@ -67,20 +73,31 @@ class KeptServer:
             memory=self._memory,
             host=host,
             signer=self._signer,
+            life=self.life,
+            until=until,
         )
         return self.process
 
-    def start(self, host: str = "127.0.0.1", *, unless: int | None = None) -> None:
-        """Start a process and wait until it answers; ``PSError`` if it does not, or breaks off.
+    def start(
+        self,
+        host: str = "127.0.0.1",
+        *,
+        life: int | None = None,
+        until: float = math.inf,
+        unless: int | None = None,
+    ) -> None:
+        """As ``begin``, and wait until it answers; ``PSError`` if it does not, or breaks off.
 
         It breaks off when the file ``unless`` becomes readable.
         """
-        self.begin(host).wait_until_up(self._began + _START_SECONDS, unless=unless)
+        process = self.begin(host, life=life, until=until)
+        process.wait_until_up(self._began + _START_SECONDS, unless=unless)
         self._looked = time.monotonic()
 
-    def look_after(self) -> None:
+    def look_after(self, until: float = math.inf) -> None:
         """Note how the process died, if it did, or kill it if it is silent; to be called often.
 
+        It may answer ``until`` then.
         Afterwards ``process`` may be None. Raises ``PSError`` if several died soon after their
         start.
         """
@@ -90,7 +107,7 @@ class KeptServer:
         death = process.death()
         if death is not None:
             self.bury(death)
-        elif self._is_silent(process):
+        elif self._is_silent(process, until):
             self._note(
                 f"its process {process.pid} gave no sign for {SILENT_SECONDS:g} s "
                 "(stopped, or wedged), and was killed"
@@ -131,9 +148,9 @@ class KeptServer:
                 self.trouble = f"{self.name} at {self.process.address}: {how}"
                 self._wrote = self.process.log_tail().strip()
 
-    def _is_silent(self, process: ServerProcess) -> bool:
+    def _is_silent(self, process: ServerProcess, until: float) -> bool:
         now = time.monotonic()
-        if process.answers():
+        if process.answers(until):
             self._silence = 0.0
         else:
             self._silence += min(now - self._looked, _LOOK_SECONDS)

@@ -162,7 +162,7 @@ class _Seat:
         except PSError:
             self.kept.bury(f"its process {self.kept.pid} did not come up")
         else:
-            self.location = Location(self.kept.address, self.kept.begun - 1)
+            self.location = Location(self.kept.address, self.kept.life - 1)
 
 
 class _Watch:

@@ -2,10 +2,12 @@
 
 The parent holds the write end of the server's standard input, writes the token there and keeps it
 open; when the parent ends, however it dies, the system closes the pipe. A server that is to have a
-certificate first asks the parent for it, the same way. What the parent writes later is answered by
-a byte: a sign that the process is neither stopped nor wedged. In case some other process inherited
-the pipe from the parent, the server also looks once a second whether its parent is still the same.
-(PR_SET_PDEATHSIG would fire when the parent's *thread* that started the server ends.)
+certificate first asks the parent for it, the same way. What the parent writes later are moments,
+each in a line: until then the server may answer clients, by the clock ``time.monotonic``. A byte
+is the answer: a sign that the process is neither stopped nor wedged. In case some other process
+inherited the pipe from the parent, the server also looks once a second whether its parent is still
+the same. (PR_SET_PDEATHSIG would fire when the parent's *thread* that started the server
+ends.)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ps_backend.server.identity import Identity
+from ps_backend.server.life import Life
 
 _CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0
@@ -31,6 +34,7 @@ class Supervision:
 
     token: str
     report_to: int
+    life: Life
     identity: Identity | None = None
     """None: it serves without TLS."""
 
@@ -49,14 +53,16 @@ def supervision(stop: threading.Event) -> Supervision:
     told = _hear("--supervised is for the launcher: it sends the token on standard input")
     authority = str(told.get("authority", ""))
     identity = _certified(authority, report_to) if authority else None
+    life = Life(int(told["life"]))
+    life.until = float(told["until"])
     watch = threading.Thread(
         target=_watch,
-        args=(int(told["parent"]), report_to, stop),
+        args=(int(told["parent"]), report_to, life, stop),
         name="distvec-watch",
         daemon=True,
     )
     watch.start()
-    return Supervision(str(told["token"]), report_to, identity)
+    return Supervision(str(told["token"]), report_to, life, identity)
 
 
 def _certified(authority: str, report_to: int) -> Identity:
@@ -87,13 +93,18 @@ def _hear(otherwise: str) -> dict[str, Any]:
     return told
 
 
-def _watch(parent: int, signs: int, stop: threading.Event) -> None:
+def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
+    rest = b""
     with suppress(BrokenPipeError):  # the parent is gone
         while os.getppid() == parent:
-            readable, _, _ = select.select([0], [], [], _CHECK_SECONDS)
-            if readable and not os.read(0, 4096):
+            if not select.select([0], [], [], _CHECK_SECONDS)[0]:
+                continue
+            said = os.read(0, 4096)
+            if not said:
                 break
-            if readable:
+            *moments, rest = (rest + said).split(b"\n")
+            if moments:
+                life.until = float(moments[-1])
                 os.write(signs, b".")
     stop.set()
     threading.Event().wait(_LAST_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import subprocess
@@ -52,11 +53,15 @@ class ServerProcess:
         memory: int | None = None,
         host: str = "127.0.0.1",
         signer: Signer | None = None,
+        life: int = 0,
+        until: float = math.inf,
     ) -> None:
         """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
 
         It listens on a port of ``host`` that the system chooses and computes with ``threads``
-        threads, with TLS if there is a ``signer``.
+        threads, with TLS if there is a ``signer``. ``life``: the number of the server's life that
+        it is, which answers no more after ``until`` (``time.monotonic``), unless ``answers`` says
+        another moment.
         """
         self.name, self.address = name, ""
         self._signer = signer
@@ -79,6 +84,8 @@ class ServerProcess:
                 "token": token,
                 "parent": os.getpid(),
                 "authority": "" if signer is None else signer.authority,
+                "life": life,
+                "until": until,
             }
         )
 
@@ -144,10 +151,11 @@ class ServerProcess:
         finally:
             os.close(handle)
 
-    def answers(self) -> bool:
+    def answers(self, until: float = math.inf) -> bool:
         """Ask it for a sign; False while that asked for before has not come. Never waits.
 
         A thread of its own gives the sign, so a server at work answers, but not a stopped one.
+        ``until``: it may answer clients until then.
         """
         ask, signs = self._process.stdin, self._process.stdout
         if ask is None or signs is None:
@@ -155,7 +163,7 @@ class ServerProcess:
         if self._asked and not (select.select([signs], [], [], 0.0)[0] and signs.read(4096)):
             return False
         with suppress(BrokenPipeError):  # it ended: see `death`
-            ask.write(b"\n")
+            ask.write(f"{until!r}\n".encode())
         self._asked = True
         return True
 

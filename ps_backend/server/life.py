@@ -23,22 +23,23 @@ class Life:
         self.until = math.inf
         """It may answer until then."""
         self.is_over = False
-        """A newer life has begun: the process is of no use any more."""
+        """The process is of no use any more, and shall end."""
 
     def refuse(self, meant: int, now: float) -> None:
         """Raise ``EpochFenced`` if a request that means life ``meant`` (0: any) must not be done.
 
         To be asked where ``meant`` is another number, or ``now`` is late.
         """
-        if self.number and meant > self.number:
-            self.is_over = True
-            self.until = -math.inf
         if now > self.until:
             raise self.ended()
         if self.number and meant and meant != self.number:
             raise EpochFenced(
                 f"this is life {self.number} of the server, and the request is for life {meant}"
             )
+
+    def end(self) -> None:
+        """A newer life has begun: nothing is answered any more."""
+        self.is_over, self.until = True, -math.inf
 
     def ended(self) -> EpochFenced:
         """What is said to whom it may not answer any more."""

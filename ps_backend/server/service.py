@@ -72,7 +72,7 @@ class Service:
         life = self.life
         try:
             if request.life != life.number or began > life.until:
-                life.refuse(request.life, began)
+                self._check_life(request, began)
             if command is None:
                 response = Response(self._of_server(message, request))
             else:
@@ -86,6 +86,15 @@ class Service:
         if command is None or not command.waits:
             response.reply.seconds = ended - began
         return response
+
+    def _check_life(self, request: pb.Request, now: float) -> None:
+        """Raise ``EpochFenced`` if the request must not be done in this life, or any more.
+
+        What tells it that a newer one has begun is believed to whoever has joined a session.
+        """
+        if 0 < self.life.number < request.life and self.sessions.has_joined(request):
+            self.life.end()
+        self.life.refuse(request.life, now)
 
     def _of_server(self, message: str, request: pb.Request) -> pb.Reply:
         verify_sender(request)

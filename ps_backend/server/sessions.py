@@ -59,6 +59,16 @@ class Sessions:
             )
         return session
 
+    def has_joined(self, request: pb.Request) -> bool:
+        """Is the sender a client of the session that it names?"""
+        session = self._sessions.get(request.session)
+        try:
+            if session is not None:
+                session.admit(request.client, request.key)
+        except PSError:
+            return False
+        return session is not None
+
     def status(self, request: pb.Request | None = None) -> pb.Status:
         """What this server holds right now, for anybody; what a client's request frees is gone."""
         if request is not None and request.frees and request.session in self._sessions:

@@ -15,13 +15,16 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ps_backend.client import Location
 from ps_backend.errors import ServerLost
 
 LEASE_SECONDS = 5.0
-"""An owner that was not heard of for so long ends its server, and another may take its place."""
+"""Another may take the place of an owner that was not heard of for so long."""
+
+SERVE_SECONDS = 0.8 * LEASE_SECONDS
+"""So long after it sent a claim that was granted, a server may answer: it ends well before."""
 
 ANSWER_SECONDS = 0.5
 """A claim that says nothing new is answered after so long, or when the servers are to stop."""
@@ -40,7 +43,8 @@ class Claim:
 
     ``placement`` counts the jobs that were started for this server, ``retry`` says that Spark
     started the task again. ``address`` and ``pid`` are those of its server process, empty and 0
-    while none answers; ``trouble`` says how the last one ended.
+    while none answers; ``trouble`` says how the last one ended. ``life`` is the number of the life
+    that the process was told to be.
     """
 
     server: int
@@ -50,6 +54,7 @@ class Claim:
     trouble: str = ""
     placement: int = 0
     retry: bool = False
+    life: int = 0
 
 
 @dataclass(slots=True)
@@ -58,6 +63,8 @@ class _Owner:
     connection: int
     connected: bool
     heard: float
+    life: int
+    """The number of its server's life: of the process that answers, or is to be started."""
 
     @property
     def is_fresh(self) -> bool:
@@ -74,6 +81,7 @@ class Registry:
     def __init__(self, servers: int) -> None:
         self.servers = servers
         self._owners: dict[int, _Owner] = {}
+        self._lives = dict.fromkeys(range(servers), 0)
         self._generations = dict.fromkeys(range(servers), -1)
         self._placements = dict.fromkeys(range(servers), 0)
         self._served: set[int] = set()
@@ -124,13 +132,28 @@ class Registry:
                     return LEAVE
             if claim.trouble:
                 self._troubles[number] = claim.trouble
-            known = owner.claim if owner is not None and mine else None
-            if claim.address and (known is None or known.address != claim.address):
-                self._generations[number] += 1
+            known = owner if mine else None
+            if known is None or known.claim.address not in ("", claim.address):
+                self._lives[number] += 1
+            life = self._lives[number]
+            if claim.address and claim.life not in (0, life):
+                claim = replace(claim, address="", pid=0)  # a process of an older life
+            if claim.address:
+                self._generations[number] = life - 1
                 self._served.add(number)
-            self._owners[number] = _Owner(claim, connection, True, time.monotonic())
+            self._owners[number] = _Owner(claim, connection, True, time.monotonic(), life)
             self._changed.notify_all()
             return SERVE
+
+    def life(self, claim: Claim) -> int:
+        """The number of the life that the server of this task is to be; 0 unless it is the owner.
+
+        A process of another life is to end: the number has been somebody else's meanwhile.
+        """
+        with self._changed:
+            owner = self._owners.get(claim.server)
+            mine = owner is not None and owner.claim.attempt == claim.attempt
+            return owner.life if owner is not None and mine else 0
 
     def let_go(self, connection: int) -> None:
         """The connection broke: what is claimed over it may be claimed by others at once."""
@@ -212,7 +235,7 @@ class Registry:
 
     @property
     def generations(self) -> tuple[int, ...]:
-        """How often each server was replaced."""
+        """How often each server was replaced: the number of its life before the present one."""
         with self._changed:
             return tuple(self._generations.values())
 

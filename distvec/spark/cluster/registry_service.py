@@ -43,7 +43,8 @@ class RegistryService(SignedService):
             return _located(registry, int(question["locate"]))
         if "certify" in question and self._sign is not None:
             return {"certificate": self._sign(str(question["certify"]))}
-        return {"state": registry.renew(Claim(**question["claim"]), connection)}
+        claim = Claim(**question["claim"])
+        return {"state": registry.renew(claim, connection), "life": registry.life(claim)}
 
 
 def _located(registry: Registry, server: int) -> dict[str, Any]:

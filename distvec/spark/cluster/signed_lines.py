@@ -30,7 +30,9 @@ class SignedLines:
         Raises ``OSError`` (as all methods do) if the other side leaves or is silent for longer than
         the timeout of ``connection``, ``AuthenticationError`` if it does not know the key.
         """
-        self._connection, self._seconds = connection, connection.gettimeout()
+        self._connection = connection
+        self.seconds = connection.gettimeout()
+        """That the other side may be silent."""
         self._read = bytearray()
         self.known = False
         """Whether the other side has shown that it knows the key."""
@@ -50,7 +52,7 @@ class SignedLines:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message."""
-        self._connection.settimeout(self._seconds)
+        self._connection.settimeout(self.seconds)
         body = json.dumps(message).encode()
         self._sent += 1
         self._connection.sendall(self._sign(self._mine, self._sent, body) + b" " + body + b"\n")
@@ -77,7 +79,7 @@ class SignedLines:
 
     def _line(self, most: int) -> bytes:
         """A line of at most so many bytes, all of which has the timeout, not each byte of it."""
-        deadline = None if self._seconds is None else time.monotonic() + self._seconds
+        deadline = None if self.seconds is None else time.monotonic() + self.seconds
         while (end := self._read.find(b"\n")) < 0:
             if len(self._read) >= most:
                 raise ConnectionError(f"a line of more than {most} bytes came")

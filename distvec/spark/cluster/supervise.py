@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark import TaskContext
 
-from distvec.spark.cluster.registry import LEASE_SECONDS, LEAVE, SERVE, STOP, Claim, Registry
+from distvec.spark.cluster.registry import LEAVE, SERVE, SERVE_SECONDS, STOP, Claim, Registry
 from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
@@ -19,6 +19,7 @@ from ps_backend.processes.process import Signer
 
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0
+_LEAST_SECONDS = 0.5
 _ALONE_SECONDS = 30.0
 """A task that cannot reach the driver's registry for so long fails."""
 _RECONNECT_SECONDS = 0.2
@@ -38,11 +39,22 @@ class ServerOrders:
     """The certificate (PEM) of who signs those of servers; without one they serve without TLS."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a supervisor is told: one of ``registry``'s words, and the life its server is to be."""
+
+    state: str
+    life: int
+
+
 class Desk(Protocol):
     """Where a supervisor claims its server's number."""
 
-    def claim(self, claim: Claim) -> str:
-        """What to do; waits a moment if it is nothing new. Raises ``OSError``."""
+    def claim(self, claim: Claim, seconds: float) -> Told:
+        """What to do; waits a moment if it is nothing new.
+
+        Raises ``OSError``, also if there is no answer in so many seconds.
+        """
 
     def certify(self, request: str) -> str:
         """A certificate for a new server's request (both PEM). Raises ``OSError``."""
@@ -62,18 +74,20 @@ class RemoteDesk:
         self._address, self._key = address, key
         self._lines: SignedLines | None = None
 
-    def claim(self, claim: Claim) -> str:
+    def claim(self, claim: Claim, seconds: float) -> Told:
         """As ``Desk``; connects if need be."""
-        return str(self._ask({"claim": asdict(claim)})["state"])
+        answer = self._ask({"claim": asdict(claim)}, seconds)
+        return Told(str(answer["state"]), int(answer["life"]))
 
     def certify(self, request: str) -> str:
         """As ``Desk``; connects if need be."""
-        return str(self._ask({"certify": request})["certificate"])
+        return str(self._ask({"certify": request}, _MESSAGE_SECONDS)["certificate"])
 
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
         try:
             if self._lines is None:
-                self._lines = connect(self._address, self._key, _MESSAGE_SECONDS)
+                self._lines = connect(self._address, self._key, seconds)
+            self._lines.seconds = seconds
             self._lines.send(question)
             return self._lines.receive()
         except OSError:
@@ -102,9 +116,10 @@ class DriverDesk:
         self._registry, self._connection = registry, registry.new_connection()
         self._signer = signer
 
-    def claim(self, claim: Claim) -> str:
+    def claim(self, claim: Claim, seconds: float) -> Told:
         """As ``Desk``."""
-        return self._registry.renew(claim, self._connection)
+        state = self._registry.renew(claim, self._connection)
+        return Told(state, self._registry.life(claim))
 
     def certify(self, request: str) -> str:
         """As ``Desk``."""
@@ -136,8 +151,10 @@ class Supervisor:
     """Runs a server process while it holds the lease on the server's number.
 
     A process that dies is replaced here, and so is one that gives no sign (``KeptServer``); a task
-    that dies, by the driver. Without a word from the registry for the time of a lease the process
-    is ended, since another task may have taken its place by then.
+    that dies, by the driver. Each claim that is granted lets the process answer for SERVE_SECONDS
+    from when the claim was sent, and after that it is killed, as another task may take its place
+    soon. It knows this moment itself: should it and the supervisor be stopped, and woken up when
+    there is another server, it answers nothing more.
     """
 
     def __init__(
@@ -145,6 +162,10 @@ class Supervisor:
     ) -> None:
         self._orders, self._server, self._attempt = orders, server, attempt
         self._desk, self._retry = desk, retry
+        self._until = 0.0
+        """The server may answer until then, by the monotonic clock."""
+        self._unanswered = False
+        """Has the registry not answered the last claim?"""
         self._kept = KeptServer(
             f"server {server}",
             token=orders.token,
@@ -159,30 +180,39 @@ class Supervisor:
         Raises ``PSError`` if the server does not come up or keeps dying, or the registry is gone.
         """
         try:
-            while (state := self._renew()) not in (STOP, LEAVE):
-                if state != SERVE:
+            while (told := self._renew()).state not in (STOP, LEAVE):
+                kept = self._kept
+                if told.state != SERVE or (kept.process is not None and kept.life != told.life):
                     self._end()
-                elif self._kept.process is None:
-                    self._kept.start(self._desk.host)
+                elif kept.process is None:
+                    kept.start(self._desk.host, life=told.life, until=self._until)
                 else:
-                    self._kept.look_after()
+                    kept.look_after(self._until)
         finally:
             self._end()
             self._desk.close()
 
-    def _renew(self) -> str:
+    def _renew(self) -> Told:
         """Claim the number, with the present address; what the registry says to do."""
         since = time.monotonic()
         while True:
+            sent = time.monotonic()
+            left = self._until - sent
+            if left <= 0 and self._unanswered:
+                self._kept.end(0.0)
+            patience = min(max(left, _LEAST_SECONDS), _MESSAGE_SECONDS)
             try:
-                return self._desk.claim(self._claim())
+                told = self._desk.claim(self._claim(), patience)
             except OSError as error:
-                alone = time.monotonic() - since
-                if alone > LEASE_SECONDS:
-                    self._end()
-                if alone > _ALONE_SECONDS:
+                self._unanswered = True
+                if time.monotonic() - since > _ALONE_SECONDS:
                     raise PSError(f"the driver's registry does not answer: {error}") from None
                 time.sleep(_RECONNECT_SECONDS)
+                continue
+            self._unanswered = False
+            if told.state == SERVE:
+                self._until = sent + SERVE_SECONDS
+            return told
 
     def _certify(self, request: str) -> str:
         try:
@@ -201,6 +231,7 @@ class Supervisor:
             kept.trouble,
             self._orders.placement,
             self._retry,
+            kept.life if kept.process is not None else 0,
         )
 
     def _end(self) -> None:

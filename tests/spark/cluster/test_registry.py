@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +25,11 @@ from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import Location
+from ps_backend.transport import Location, OverGrpc
+from ps_backend.wire import ps_pb2 as pb
 
 KEY = "a key for tests"
+ROOT = str(Path(__file__).parents[3])
 
 
 @contextmanager
@@ -125,6 +131,28 @@ def test_a_restart_on_the_same_executor_is_a_generation_too():
     assert registry.locate(0) == Location("a:2", 1)
 
 
+def test_each_life_has_a_number_that_no_other_ever_has():
+    registry = Registry(1)
+    first, second = Claim(0, 7, "a:1", 5), Claim(0, 8)
+    assert registry.life(first) == 0
+    registry.claim(Claim(0, 7), 1)
+    assert registry.life(first) == 1
+    registry.claim(Claim(0, 7, "a:1", 5, life=1), 1)
+    assert registry.life(first) == 1
+    registry.let_go(1)
+    registry.claim(second, 2)
+    assert (registry.life(first), registry.life(second)) == (0, 2)
+    registry.let_go(2)  # before its server answered
+    registry.claim(Claim(0, 7, "a:1", 5, life=1), 3)
+    assert registry.life(first) == 3
+    assert registry.locate(0) is None, "its process is of the first life"
+    registry.claim(Claim(0, 7), 3)
+    registry.claim(Claim(0, 7, "a:2", 6, life=3), 3)
+    assert registry.locate(0) == Location("a:2", 2)
+    registry.claim(Claim(0, 7, "", 0, "it was killed"), 3)
+    assert registry.life(first) == 4
+
+
 def test_the_task_of_a_lost_server_that_spark_repeats_leaves_and_the_driver_places_it():
     registry = Registry(2)
     registry.claim(Claim(0, 7, "a:1", 5), 1)
@@ -163,7 +191,7 @@ def test_without_room_a_lost_server_is_lost_once_it_was_waited_for(monkeypatch):
     assert registry.locate(0) is None
     assert "there is no room" in registry.diagnose("a:1")
     monkeypatch.setattr("distvec.spark.cluster.registry.COMING_SECONDS", 0.0)
-    with pytest.raises(ServerLost, match="server 0 was lost, and there is no room"):
+    with pytest.raises(ServerLost, match=r"server 0 was lost, and there is no room"):
         registry.locate(0)
     registry.place(0)
     assert registry.locate(0) is None
@@ -235,7 +263,7 @@ def test_a_recorded_line_cannot_be_sent_again():
         lines.send({"claim": {"server": 0, "attempt": 1}})
         lines._connection = raw
         raw.sendall(sent[0])
-        assert lines.receive() == {"state": SERVE}
+        assert lines.receive() == {"state": SERVE, "life": 1}
         raw.sendall(sent[0])
         with pytest.raises(OSError, match="left"):
             lines.receive()
@@ -331,7 +359,7 @@ def test_a_second_task_waits_and_takes_over(has_ended):
 
 
 def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch, has_ended):
-    monkeypatch.setattr("distvec.spark.cluster.supervise.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("distvec.spark.cluster.supervise.SERVE_SECONDS", 0.2)
     monkeypatch.setattr("distvec.spark.cluster.supervise._ALONE_SECONDS", 0.5)
     with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
         assert registry.wait_until_serving(30)
@@ -340,6 +368,50 @@ def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch, has_en
         assert has_ended(pid)
         threads[1].join(20)
         assert "registry does not answer: [Errno 111]" in str(errors[1])
+
+
+FIRST = """
+import json, sys
+from distvec.spark.cluster import supervise
+
+supervise.SERVE_SECONDS = 0.8
+address, key = json.loads(sys.argv[1]), sys.argv[2]
+orders = supervise.ServerOrders(tuple(address), key, 1, 1 << 26, 1)
+supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).run()
+"""
+
+
+def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_any_more(
+    monkeypatch, has_ended
+):
+    """Server and supervisor, as where their machine was asleep; the server wakes up first."""
+    monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 1.0)
+    with service(1) as (registry, listening):
+        command = [sys.executable, "-c", FIRST, json.dumps(listening.address), KEY]
+        with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT}) as first:
+            assert registry.wait_until_serving(30)
+            (pid,), zombie = registry.pids, registry.locate(0)
+            with (
+                closing(OverGrpc(zombie.address, token=KEY)) as transport,
+                Client.follow(registry, 1, token=KEY) as client,
+            ):
+                client.write(1, DenseSpace(10), np.arange(10.0))
+                first.send_signal(signal.SIGSTOP)
+                os.kill(pid, signal.SIGSTOP)
+                with supervised([2], listening):
+                    until(registry, lambda: registry._generations[0] == 1)
+                    os.kill(pid, signal.SIGCONT)
+                    request = pb.Request(session="s", client="c", life=zombie.life)
+                    request.status.SetInParent()
+                    error = transport.call(request).reply.error
+                    assert error.kind == "EpochFenced"
+                    assert "life 1 of this server is over, or was not confirmed" in error.message
+                    with pytest.raises(ServerLost, match=r"server 0 was lost.*buffers 1 "):
+                        client.read(1, array_type(DenseSpace(10), float))
+                    first.send_signal(signal.SIGCONT)
+                    assert has_ended(pid)
+                    registry.stop("the test is over")
+            assert first.wait(20) == 0
 
 
 def test_a_server_that_cannot_start_fails_the_task_with_what_it_wrote(monkeypatch):
