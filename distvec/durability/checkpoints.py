@@ -7,10 +7,12 @@ the old ids bring back what arrays stand for.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,13 +23,23 @@ import numpy as np
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home, check_session
 from distvec.array.values import buffer_of
+from distvec.graph.expr import Buffer
 from ps_backend.client.kept_arrays import Source
-from ps_backend.durability.folder import Folder
+from ps_backend.durability.folder import BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
-from ps_backend.durability.stores import open_store
-from ps_backend.errors import PSError, StoreFailed
+from ps_backend.durability.stores import Store, open_store
+from ps_backend.errors import (
+    CheckpointIncomplete,
+    Corrupted,
+    NotDurable,
+    PSError,
+    ServerLost,
+    StoreFailed,
+)
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import ArrayType, array_type, dtype_of
+
+_LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 2
 """A file that could not be written, or not be made durable, is written anew, under another name."""
@@ -63,19 +75,47 @@ class Restored:
         return self.arrays[name]
 
 
+Start = Callable[[Callable[[], Checkpoint]], "Future[Checkpoint]"]
+"""Runs what writes a checkpoint, beside the work."""
+
+
+def in_thread(write: Callable[[], Checkpoint]) -> Future[Checkpoint]:
+    """Run ``write`` in a thread of its own, which does not keep the process alive."""
+    future: Future[Checkpoint] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(write())
+        except BaseException as error:  # noqa: BLE001 - handed over to who waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="distvec-checkpoint", daemon=True).start()
+    return future
+
+
 class Checkpoints:
     """Those of one session in one directory, a path that all machines see or a URL. Thread-safe.
 
     One is written at a time, by a thread of its own.
     """
 
-    def __init__(self, session: Home, directory: str) -> None:
+    def __init__(
+        self,
+        session: Home,
+        directory: str,
+        *,
+        start: Start = in_thread,
+        open_store: Callable[[str], Store] = open_store,
+    ) -> None:
+        """``start`` runs what writes; ``open_store``: the store at a path or URL."""
         self.session = session
         self.store = open_store(directory)
         self._folder = Folder(self.store)
         self._known: dict[int, Kept] = {}
         """What the newest one that this object wrote, or gave back to its session, holds."""
+        self._start = start
         self._writing: Future[Checkpoint] | None = None
+        self._beginning = threading.RLock()
         self._lock = threading.Lock()
 
     # --- writing --------------------------------------------------------------------------------
@@ -87,42 +127,56 @@ class Checkpoints:
 
         ``number``: its own for whoever restores; ``document``: what JSON can hold. The values are
         computed first; then it takes one message a server, and the rest goes on beside the work.
-        Waits for the one that is being written.
+        Waits for the one that is being written. ``ServerLost`` if one of ``arrays``, or one that
+        the checkpoint before has, was lost with a server: it would be missing.
         """
         for name, array in arrays.items():
             check_session(self.session, array, f"checkpoint({name}=...)")
         began = time.perf_counter()
-        self.settle()
+        client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
+        with self._beginning:
+            self.settle()
+            try:
+                with self.session.standstill():
+                    values, ids, held = self._computed(arrays)
+                    found = client.pin(pin)
+                    self._check_not_lost(ids, found)
+                about = {"values": values, "document": document}
+                task = _Task(number, pin, found, _names(ids), about, began)
+                future = self._start(lambda: self._written(task))
+            except BaseException:
+                with suppress(PSError):
+                    client.unpin(pin)
+                raise
+            del held  # its buffers are pinned
+            with self._lock:
+                self._writing = future
+        return future
+
+    def _computed(self, arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Buffer], Any]:
+        """Of ``arrays`` the values of small ones, the buffers of others, and what holds these."""
         small = {name: array for name, array in arrays.items() if array.node.on_client}
         values = {name: _encode(array.numpy()) for name, array in small.items()}
         held = {name: array.copy() for name, array in arrays.items() if name not in small}
-        ids = {name: buffer_of(array).id for name, array in held.items()}
-        pin = f"checkpoint {secrets.token_hex(8)}"
-        found = self.session.client.pin(pin)
-        names: dict[int, list[str]] = {}
-        for name, id in ids.items():
-            names.setdefault(id, []).append(name)
-        about = {"values": values, "document": document}
-        task = _Task(number, pin, found, names, about, began)
-        future: Future[Checkpoint] = Future()
-        with self._lock:
-            self._writing = future
+        return values, {name: buffer_of(array) for name, array in held.items()}, held
 
-        def write() -> None:
-            try:
-                try:
-                    made = self._write(task)
-                finally:
-                    with suppress(PSError):
-                        self.session.client.unpin(pin)
-            except BaseException as error:  # noqa: BLE001 - handed over to who waits
-                self._known = {}  # whatever is wrong there, the next one is whole by itself
-                future.set_exception(error)
-            else:
-                future.set_result(made)
-
-        threading.Thread(target=write, name="distvec-checkpoint", daemon=True).start()
-        return future
+    def _check_not_lost(self, named: Mapping[str, Buffer], found: dict[int, ArrayType]) -> None:
+        """``ServerLost`` where something is missing in what was ``found`` on the servers."""
+        client = self.session.client
+        for buffer in named.values():
+            if not buffer.type.space.holders(client.servers):  # it is empty
+                found.setdefault(buffer.id, buffer.type)
+        lost = [repr(name) for name, buffer in named.items() if buffer.id not in found]
+        alive = self.session.holders.buffers()
+        lost += [f"buffer {id}" for id in alive if id in self._known and id not in found]
+        if lost:
+            where = client.resume_from
+            error = ServerLost(
+                f"no checkpoint is made, as it would lack {', '.join(lost[:5])}: lost with a "
+                f"server; " + (f"restore({where!r})" if where else "make these arrays again")
+            )
+            error.resume_from = where
+            raise error
 
     @property
     def is_writing(self) -> bool:
@@ -138,34 +192,53 @@ class Checkpoints:
             return error
         raise error
 
+    def _written(self, task: _Task) -> Checkpoint:
+        try:
+            return self._write(task)
+        except BaseException:
+            self._known = {}  # whatever is wrong there, the next one is whole by itself
+            raise
+        finally:
+            with suppress(PSError):
+                self.session.client.unpin(task.pin)
+
     def _write(self, task: _Task) -> Checkpoint:
-        known = {id: kept for id, kept in self._known.items() if id in task.found}
-        fresh = {id: type for id, type in task.found.items() if id not in known}
         for attempt in range(_ATTEMPTS):
-            name = self._folder.new()
             try:
-                pieces = self._save(name, task.pin, fresh)
+                name, kept, nbytes = self._try(task)
                 break
-            except StoreFailed:
+            except (StoreFailed, CheckpointIncomplete, Corrupted) as error:
                 if attempt + 1 == _ATTEMPTS:
                     raise
+                if not isinstance(error, StoreFailed):
+                    self._known = {}  # somebody removed files of an older one
+        self._known = {one.id: one for one in kept}
+        self.session.client.resume_from = self.store.url
+        try:
+            self._folder.collect()
+        except StoreFailed as error:
+            _LOG.warning("older checkpoints stay for now: %s", error)
+        return Checkpoint(
+            path=f"{self.store.url}/{name}",
+            number=task.number,
+            arrays=len(kept),
+            nbytes=nbytes,
+            seconds=time.perf_counter() - task.began,
+        )
+
+    def _try(self, task: _Task) -> tuple[str, list[Kept], int]:
+        """Write it under a new name: the name, what it holds, and the bytes of what was new."""
+        known = {id: kept for id, kept in self._known.items() if id in task.found}
+        fresh = {id: type for id, type in task.found.items() if id not in known}
+        name = self._folder.new()
+        pieces = self._save(name, task.pin, fresh)
         kept = []
         for id, type in task.found.items():
             where = known[id].pieces if id in known else pieces[id]
             kept.append(Kept(id, tuple(task.names.get(id, ())), type, where))
         session = self.session.client.session
-        manifest = Manifest(tuple(kept), task.about, session, task.number)
-        self._folder.commit(name, manifest)
-        self._known = {one.id: one for one in kept}
-        self.session.client.resume_from = self.store.url
-        self._folder.collect()
-        return Checkpoint(
-            path=f"{self.store.url}/{name}",
-            number=task.number,
-            arrays=len(kept),
-            nbytes=sum(map(_nbytes, fresh.values())),
-            seconds=time.perf_counter() - task.began,
-        )
+        self._folder.commit(name, Manifest(tuple(kept), task.about, session, task.number))
+        return name, kept, sum(map(_nbytes, fresh.values()))
 
     def _save(self, name: str, pin: str, arrays: Mapping[int, ArrayType]) -> dict[int, Any]:
         servers = self.session.client.servers
@@ -180,12 +253,40 @@ class Checkpoints:
 
         In the session that wrote it, every array that stands for a value of then has it again, on
         whichever servers there are now; what was made later and lost stays lost. None if there is
-        none. Raises ``CheckpointIncomplete``, ``Corrupted``, ``StoreFailed``, ``OutOfBudget``.
+        none. Where files of the newest are damaged or gone, the one before is taken, with a warning
+        ``NotDurable``. Raises ``CheckpointIncomplete``, ``Corrupted``, ``StoreFailed``,
+        ``OutOfBudget``.
         """
         self.settle()
-        found = self._folder.newest()
-        if found is None:
+        troubles: list[Exception] = []
+        unread: list[Exception] = []
+        with self.session.standstill():
+            for found in self._folder.each():
+                if not isinstance(found, Found):
+                    troubles.append(found)
+                    continue
+                try:
+                    restored = self._give_back(found)
+                except (CheckpointIncomplete, Corrupted, StoreFailed) as error:
+                    troubles.append(error)
+                    unread.append(error)
+                    continue
+                self._warn_of(troubles, restored.path)
+                return restored
+        if not troubles:
             return None
+        told = f"{self.store.url} holds no whole checkpoint: " + "; ".join(map(str, troubles))
+        if all(isinstance(error, BrokenOff) for error in troubles):
+            raise BrokenOff(told)
+        raise type(next(iter(unread), CheckpointIncomplete()))(told)
+
+    def _warn_of(self, troubles: list[Exception], taken: str) -> None:
+        damaged = [str(error) for error in troubles if not isinstance(error, BrokenOff)]
+        if damaged:
+            warnings.warn(f"{taken} is taken, an older checkpoint, as the newest is damaged: "
+                          f"{'; '.join(damaged)}", NotDurable, stacklevel=4)  # fmt: skip
+
+    def _give_back(self, found: Found) -> Restored:
         manifest, client = found.manifest, self.session.client
         own = manifest.session == client.session
         alive = self.session.holders.buffers() if own else {}
@@ -210,6 +311,7 @@ class Checkpoints:
         }
         if own:
             self._known = kept
+            client.resume_from = self.store.url
         return Restored(
             f"{self.store.url}/{found.name}",
             manifest.number,
@@ -238,6 +340,14 @@ class _Task:
     names: Mapping[int, list[str]]
     about: Any
     began: float
+
+
+def _names(buffers: Mapping[str, Buffer]) -> dict[int, list[str]]:
+    """The names of each buffer, by its id."""
+    names: dict[int, list[str]] = {}
+    for name, buffer in buffers.items():
+        names.setdefault(buffer.id, []).append(name)
+    return names
 
 
 def _encode(values: np.ndarray) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from distvec.array.dist_array import DistArray
 from distvec.durability.checkpoints import Checkpoints
+from ps_backend.durability.folder import BrokenOff
 from ps_backend.errors import BufferLost, NotDurable, PSError, ServerLost
 
 
@@ -51,8 +52,11 @@ class SessionKeeper:
             self._warn(str(error))
 
     def load(self) -> tuple[int, dict[str, DistArray], dict[str, Any]] | None:
-        """As ``Keeper.load``."""
-        found = self._checkpoints.restore()
+        """As ``Keeper.load``; None as well where the first one was broken off."""
+        try:
+            found = self._checkpoints.restore()
+        except BrokenOff:
+            return None
         return None if found is None else (found.number, found.arrays, found.document)
 
     def recovers(self, error: Exception) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from numpy.linalg import LinAlgError
@@ -149,6 +149,19 @@ class Evaluator:
         finally:
             with self.holders.lock:
                 self._tracing -= 1
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Within it no other thread evaluates, and no program is under way.
+
+        Those that have failed are taken back first: arrays stand for what they are computed from.
+        """
+        with self._evaluating:
+            with suppress(PSError):  # of what was sent: who asks for it hears of it
+                self.client.wait()
+            if self.holders.flights:
+                self._land()
+            yield
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
         if self._tracing:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from ps_backend.client.requests import Messages
 from ps_backend.client.shared_arrays import SharedArrays
 from ps_backend.durability.parts import Piece
+from ps_backend.errors import PSError
 from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, space_of
@@ -62,7 +65,13 @@ class KeptArrays(SharedArrays):
         ``unpin``. Waits first for what was run with ``wait=False``. One message a server.
         """
         self.wait()
-        replies = self._send(self._requests.to_all("pin", name=name), recorded=False)
+        with suppress(PSError):
+            self._unpin_all()
+        try:
+            replies = self._send(self._requests.to_all("pin", name=name), recorded=False)
+        except BaseException:
+            self._pinned.add(name)  # some have it
+            raise
         found: dict[int, ArrayType] = {}
         counts: dict[int, int] = {}
         for reply in replies.values():
@@ -78,8 +87,19 @@ class KeptArrays(SharedArrays):
         }
 
     def unpin(self, name: str) -> None:
-        """Keep them no longer. One message a server."""
-        self._send(self._requests.to_all("unpin", name=name), recorded=False)
+        """Keep them no longer. One message a server; if it fails, the next pin says it again."""
+        self._pinned.add(name)
+        self._unpin_all()
+
+    def _unpin_all(self) -> None:
+        for name in list(self._pinned):
+            self._send(self._requests.to_all("unpin", name=name), recorded=False)
+            self._pinned.discard(name)
+
+    @cached_property
+    def _pinned(self) -> set[str]:
+        """What no server needs to keep any more, and some may."""
+        return set()
 
     def save(
         self,

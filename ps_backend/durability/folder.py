@@ -1,24 +1,44 @@
 """The checkpoints in one place: which there are, which counts, and which may go.
 
-Each is a folder of its own, ``ckpt-000042-1f0c9a3b``, with files of arrays and a manifest that is
-written last; the arrays may as well lie in the files of an older one. No file is written twice, and
-nothing says which is the newest but the names: a pointer could be wrong.
+Each is a folder of its own, ``ckpt-000002-1f0c9a3b-000042``, with files of arrays and a manifest
+that is written last; the arrays may as well lie in the files of an older one. No file is written
+twice, and nothing says which is the newest but the names: a pointer could be wrong.
+
+A name has the number of its writer, who is the second here, who that is, and the number of the
+checkpoint. A later writer's count more than all of those before, whenever these are written: a
+driver that was taken for dead, and goes on, can neither push out nor remove what its successor
+writes.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.manifest import Manifest
 from ps_backend.durability.stores import Store
-from ps_backend.errors import CheckpointIncomplete, Corrupted
+from ps_backend.errors import CheckpointIncomplete, Corrupted, SessionFenced, StoreFailed
 
-_NAME = re.compile(r"ckpt-(\d{6,})-[0-9a-f]{8}")
+_NAME = re.compile(r"ckpt-(\d{6,})-([0-9a-f]{8})-(\d{6,})")
 KEPT = 2
 """So many of the newest stay: of these the older one counts where the newer one is damaged."""
+
+
+class BrokenOff(CheckpointIncomplete):
+    """One that nobody wrote to its end: no harm, as it never was one."""
+
+
+class _Key(NamedTuple):
+    """What orders checkpoints: a later one is greater."""
+
+    epoch: int
+    writer: str
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,88 +50,110 @@ class Found:
 
 
 class Folder:
-    """Checkpoints in a store, of one writer. Raises ``OSError`` where the store fails."""
+    """Checkpoints in a store; those that it writes are of one writer.
+
+    Raises ``StoreFailed``, and ``SessionFenced`` where a later writer has begun.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._writer, self._epoch = secrets.token_hex(4), 0  # 0: nothing written yet
 
     def new(self) -> str:
         """The name of one that is to be written: a later one than all that are there."""
-        last = max((_serial(name) for name in self._names()), default=-1)
-        return f"ckpt-{last + 1:06d}-{secrets.token_hex(4)}"
+        keys = [_key(name) for name in self._names()]
+        self._epoch = self._epoch or 1 + max((key.epoch for key in keys), default=0)
+        self._check_not_fenced(keys)
+        serial = 1 + max((key.serial for key in keys), default=-1)
+        return f"ckpt-{self._epoch:06d}-{self._writer}-{serial:06d}"
 
     def commit(self, name: str, manifest: Manifest) -> Found:
         """Write the manifest, which makes it one, and read it back, with the sizes of its files.
 
-        From then on it is the newest.
+        From then on it is the newest. ``CheckpointIncomplete`` where a file of it is gone.
         """
-        self.store.write(f"{name}/{manifests.NAME}", [manifest.encode()])
+        self._check_not_fenced([_key(one) for one in self._names()])
+        with self._named(name):
+            self.store.write(f"{name}/{manifests.NAME}", [manifest.encode()])
         return self.read(name)
 
     def read(self, name: str) -> Found:
         """Checkpoint ``name``; ``CheckpointIncomplete``, ``Corrupted``."""
         file = f"{name}/{manifests.NAME}"
         where = f"{self.store.url}/{file}"
-        try:
-            size = self.store.size(file)
-        except FileNotFoundError:
-            raise CheckpointIncomplete(
-                f"{self.store.url}/{name} has no {manifests.NAME}: writing it was broken off"
-            ) from None
-        data = bytearray(size)
-        self.store.read(file, 0, memoryview(data))
-        found = manifests.decode(bytes(data), where)
-        self._check_sizes(found, where)
+        with self._named(name):
+            try:
+                data = bytearray(self.store.size(file))
+                self.store.read(file, 0, memoryview(data))
+            except FileNotFoundError:
+                raise BrokenOff(
+                    f"{self.store.url}/{name} has no {manifests.NAME}: writing it was broken off"
+                ) from None
+            except EOFError as error:
+                raise Corrupted(f"{where}: {error}; it is cut off") from None
+            found = manifests.decode(bytes(data), where)
+            self._check_sizes(found, where)
         return Found(name, found)
 
-    def newest(self) -> Found | None:
-        """The newest that is whole; None if nothing was ever begun here.
-
-        ``CheckpointIncomplete``, with what is wrong with each, if none is.
-        """
-        troubles = []
+    def each(self) -> Iterator[Found | CheckpointIncomplete | Corrupted | StoreFailed]:
+        """From the newest to the oldest: one that is whole, or what is wrong with it."""
         for name in reversed(self._names()):
             try:
-                return self.read(name)
-            except (CheckpointIncomplete, Corrupted) as error:
-                troubles.append(str(error))
-        if troubles:
-            raise CheckpointIncomplete(
-                f"{self.store.url} holds no whole checkpoint: " + "; ".join(troubles)
-            )
-        return None
+                yield self.read(name)
+            except (CheckpointIncomplete, Corrupted, StoreFailed) as error:
+                yield error
 
     def collect(self) -> None:
         """Remove what the newest two do not need. They have been read back by whoever calls."""
         names = self._names()
+        self._check_not_fenced(list(map(_key, names)))
         kept: list[Found] = []
-        for name in reversed(names):
-            if len(kept) == KEPT:
-                break
-            try:
-                kept.append(self.read(name))
-            except (CheckpointIncomplete, Corrupted):
-                continue
+        for found in self.each():
+            if isinstance(found, Found):
+                kept.append(found)
+                if len(kept) == KEPT:
+                    break
         if not kept:
             return
         needed = {file for found in kept for file in found.manifest.files}
         needed |= {f"{found.name}/{manifests.NAME}" for found in kept}
-        newest = _serial(kept[0].name)
+        newest = _key(kept[0].name)
         for name in names:
-            if _serial(name) > newest:
-                continue  # being written
-            inside = self.store.names(name)
-            # Its manifest first: what is half removed must not look like a checkpoint.
-            for file in sorted(inside, key=lambda one: one != manifests.NAME):
-                if f"{name}/{file}" not in needed:
-                    self.store.delete(f"{name}/{file}")
-            self.store.delete(name)
+            if _key(name) <= newest:  # else it is being written
+                with self._named(name):
+                    self._remove(name, needed)
+
+    def _remove(self, name: str, needed: set[str]) -> None:
+        """What lies in ``name`` and is not ``needed``."""
+        inside = self.store.names(name)
+        # Its manifest first: what is half removed must not look like a checkpoint.
+        for file in sorted(inside, key=lambda one: one != manifests.NAME):
+            if f"{name}/{file}" not in needed:
+                self.store.delete(f"{name}/{file}")
+        self.store.delete(name)
 
     def _names(self) -> list[str]:
         """Of all that were begun, oldest first."""
-        return sorted(
-            filter(_NAME.fullmatch, self.store.names()), key=lambda one: (_serial(one), one)
-        )
+        with self._named("the folder"):
+            return sorted(filter(_NAME.fullmatch, self.store.names()), key=_key)
+
+    def _check_not_fenced(self, keys: list[_Key]) -> None:
+        last = max(keys, default=None)
+        if last is not None and last[:2] > (self._epoch, self._writer):
+            raise SessionFenced(
+                f"another session writes its checkpoints to {self.store.url} since: this one keeps "
+                "none there any more; give it a directory of its own if both are to go on"
+            )
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """Let trouble of the store say where it was."""
+        try:
+            yield
+        except StoreFailed:
+            raise
+        except OSError as error:
+            raise StoreFailed(f"{self.store.url}, {name}: {error}") from error
 
     def _check_sizes(self, manifest: Manifest, where: str) -> None:
         ends: dict[str, int] = {}
@@ -135,6 +177,8 @@ class Folder:
                 )
 
 
-def _serial(name: str) -> int:
+def _key(name: str) -> _Key:
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else -1
+    if match is None:
+        raise ValueError(f"{name!r} is no name of a checkpoint")
+    return _Key(int(match[1]), match[2], int(match[3]))

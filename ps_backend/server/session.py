@@ -112,8 +112,13 @@ class ServerSession:
                 self._members[client] = _Member(number, ReplyLog(self._memory), kept, key)
             return self._members[client].number
 
+    def pin_name(self, client: str, name: str) -> str:
+        """Under which buffers are kept for ``client``, as long as that is here."""
+        return f"{client}/{name}"
+
     def leave(self, client: str) -> None:
         """Forget ``client``; what it made stays."""
+        self.store.pins.drop_all(self.pin_name(client, ""))
         with self._lock:
             self._members.pop(client, None)
             for name in list(self.attached):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import posixpath
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from ps_backend import limits
 from ps_backend.durability.checksums import unit_of
 from ps_backend.durability.parts import Piece, Rows, bytes_of, read_rows, write_into, write_part
+from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
@@ -30,7 +33,7 @@ def _bounds(body: pb.Save | pb.Load) -> None:
 @command(name_within_bounds("name"), repeatable=True)
 def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Keep the buffers of now as they are; which these are."""
-    kept = session.store.pin(request.pin.name)
+    kept = session.store.pin(session.pin_name(request.client, request.pin.name))
     arrays = [encode_array(number, one.part.type) for number, one in kept.items()]
     return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays)))
 
@@ -38,7 +41,7 @@ def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
 @command(name_within_bounds("name"), repeatable=True)
 def unpin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Keep them no longer."""
-    session.store.pins.drop(request.unpin.name)
+    session.store.pins.drop(session.pin_name(request.client, request.unpin.name))
     return Response(pb.Reply())
 
 
@@ -47,7 +50,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Write this server's rows of arrays to a file; where they are in it, with their checksums."""
     body = request.save
     check_name("file", body.file)
-    found = _kept(session, body.pin) if body.pin else {}
+    found = _kept(session, request.client, body.pin) if body.pin else {}
     rows = []
     for array, name in zip(body.arrays, body.names, strict=True):
         part = session.part(array)
@@ -59,7 +62,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         if body.offsets:
             pieces = write_into(store, body.file, rows, body.offsets, body.head)
         else:
-            pieces = write_part(store, body.file, rows)
+            pieces = _write_new(store, body.file, rows)
     return Response(pb.Reply(saved=map(encode_piece, pieces)))
 
 
@@ -86,8 +89,20 @@ def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     return Response(pb.Reply())
 
 
-def _kept(session: ServerSession, name: str) -> Mapping[int, Buffer]:
-    kept = session.store.pins.get(name)
+def _write_new(store: FileStore, file: str, rows: Sequence[Rows]) -> list[Piece]:
+    """To ``file``, or to one beside it if that is there: the answer to this request was lost.
+
+    (What was asked before may be at work on it still. Nothing names that file, so it is garbage.)
+    """
+    try:
+        return write_part(store, file, rows)
+    except FileExistsError:
+        stem, kind = posixpath.splitext(file)
+        return write_part(store, f"{stem}.{secrets.token_hex(4)}{kind}", rows)
+
+
+def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:
+    kept = session.store.pins.get(session.pin_name(client, name))
     if kept is None:
         raise BufferLost(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
     return kept

@@ -24,6 +24,9 @@ class Pins(Generic[Kept]):
         self._counts: Counter[int] = Counter()
         self._changed = threading.Condition()
 
+    def __len__(self) -> int:
+        return len(self._pins)
+
     def __contains__(self, number: int) -> bool:
         return number in self._counts
 
@@ -42,11 +45,20 @@ class Pins(Generic[Kept]):
     def drop(self, name: str) -> None:
         """Keep them no longer; no name is no error, as a message may come twice."""
         with self._changed:
-            for number in self._pins.pop(name, ()):
-                self._counts[number] -= 1
-                if not self._counts[number]:
-                    del self._counts[number]
-            self._changed.notify_all()
+            self._drop(name)
+
+    def drop_all(self, start: str) -> None:
+        """As ``drop``, of all names that start so."""
+        with self._changed:
+            for name in [one for one in self._pins if one.startswith(start)]:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        for number in self._pins.pop(name, ()):
+            self._counts[number] -= 1
+            if not self._counts[number]:
+                del self._counts[number]
+        self._changed.notify_all()
 
     def clear(self) -> None:
         """Keep nothing."""

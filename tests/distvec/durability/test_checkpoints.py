@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from ps_backend.errors import CheckpointIncomplete, Corrupted, ServerLost
+from ps_backend.errors import (
+    CheckpointIncomplete,
+    Corrupted,
+    NotDurable,
+    ServerLost,
+    SessionFenced,
+)
 
 N = 5000
 
@@ -124,3 +131,78 @@ def test_work_goes_on_while_a_checkpoint_is_written(tmp_path):
         found = ps.restore(tmp_path)
         assert found["x"].numpy().tolist() == np.arange(float(N)).tolist()
         assert found.document == {"at": 1}
+
+
+def test_an_array_that_was_lost_is_not_left_out_of_a_checkpoint(tmp_path):
+    with dv.local(2, checkpoint=tmp_path) as ps:
+        x, y = ps.array(np.arange(float(N))), ps.zeros(N).persist()
+        ps.checkpoint(x=x)
+        os.kill(ps._owner.pids[1], signal.SIGKILL)
+        while ps.client.lives == (0, 0):
+            ps.client.status()
+        with pytest.raises(ServerLost, match="would lack 'x', buffer"):
+            ps.checkpoint(x=x)
+        with pytest.raises(ServerLost, match="would lack buffer"):
+            ps.checkpoint(z=ps.zeros(3))
+        ps.restore()
+        assert float(y.sum()) == 0.0
+        ps.checkpoint(x=x, none=ps.zeros((0, 2)))
+        assert ps.restore()["none"].shape == (0, 2)
+
+
+def test_a_program_that_failed_meanwhile_is_taken_back_before_arrays_come_back(tmp_path):
+    with dv.local(2, checkpoint=tmp_path) as ps:
+        x = ps.array(np.arange(float(N)))
+        ps.checkpoint(x=x)
+        x += 1.0
+        os.kill(ps._owner.pids[1], signal.SIGKILL)
+        ps.flush()
+        ps.restore()
+        assert x.numpy().tolist() == (np.arange(N) + 1.0).tolist()
+
+
+def test_the_one_before_is_taken_where_values_of_the_newest_are_damaged(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        x = ps.array(np.arange(float(N)))
+        ps.checkpoint(tmp_path, x=x)
+        newest = ps.checkpoint(tmp_path, x=x * 2.0)
+    (part, _) = sorted(Path(newest.path).glob("*.safetensors"))
+    data = bytearray(part.read_bytes())
+    data[-5] ^= 1
+    part.write_bytes(data)
+    told = r"an older checkpoint, as the newest is damaged: .*rows .* have the CRC"
+    with dv.local(3, in_process=True) as ps, pytest.warns(NotDurable, match=told):
+        assert ps.restore(tmp_path)["x"].numpy().tolist() == np.arange(float(N)).tolist()
+
+
+def test_of_two_sessions_that_write_to_one_directory_the_later_one_counts(tmp_path):
+    with dv.local(2, in_process=True) as zombie, dv.local(2, in_process=True) as ps:
+        x = zombie.array(np.arange(float(N)))
+        zombie.checkpoint(tmp_path, x=x)
+        zombie.checkpoint(tmp_path, x=x)
+        y = ps.restore(tmp_path)["x"] + 1.0
+        made = ps.checkpoint(tmp_path, y=y)
+        before = files(tmp_path)
+        with pytest.raises(SessionFenced, match="another session writes its checkpoints to"):
+            zombie.checkpoint(tmp_path, x=x + 2.0)
+        assert files(tmp_path) == before
+        assert ps.restore(tmp_path).path == made.path
+
+
+def test_all_is_written_anew_where_somebody_removed_files_of_an_older_one(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        x = ps.array(np.arange(float(N)))
+        first = ps.checkpoint(tmp_path, x=x)
+        shutil.rmtree(first.path)
+        assert ps.checkpoint(tmp_path, x=x).nbytes == 8 * N
+        assert ps.restore(tmp_path)["x"].numpy().tolist() == np.arange(float(N)).tolist()
+
+
+def test_a_directory_whose_first_checkpoint_was_broken_off_holds_none(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        made = ps.checkpoint(tmp_path, x=ps.zeros(N))
+        Path(made.path, "manifest.json").unlink()
+        keeper = ps.namespace.keeper(tmp_path)
+        assert keeper.load() is None
+        with pytest.raises(CheckpointIncomplete, match=r"has no manifest\.json: .* broken off"):
+            ps.restore(tmp_path)

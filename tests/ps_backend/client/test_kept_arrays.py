@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from ps_backend.client import Client
 from ps_backend.client.kept_arrays import Source
 from ps_backend.errors import Corrupted, OutOfBudget, StoreFailed
-from ps_backend.in_process import connect_in_process
+from ps_backend.in_process import InProcess, connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import DTYPES, array_type
@@ -74,6 +75,10 @@ def test_one_flipped_bit_is_found(tmp_path):
     with connect_in_process(2) as client:
         (number, kind), *_ = written(client, [np.arange(5000.0)]).items()
         pieces = client.save({number: kind}, {number: "w"}, str(tmp_path), ["a", "b"])
+        again = client.save({number: kind}, {number: "w"}, str(tmp_path), ["a", "c"])[number]
+        assert again[0].file != "a", "what is there is never written to"
+        with pytest.raises(StoreFailed, match=r"server 1, .*: c/d: .*File exists"):
+            client.save({number: kind}, {number: "w"}, str(tmp_path), ["e", "c/d"])
         client.free([number])
         client.write(client.new_id(), DenseSpace(1), np.zeros(1))
         place = tmp_path / "b"
@@ -82,8 +87,6 @@ def test_one_flipped_bit_is_found(tmp_path):
         place.write_bytes(data)
         with pytest.raises(Corrupted, match=rf"array {number}: rows 3072:4096 in b have the CRC"):
             client.load([Source(number, kind, str(tmp_path), pieces[number])])
-        with pytest.raises(StoreFailed, match=r"server 0, .*: a: .*File exists"):
-            client.save({number: kind}, {number: "w"}, str(tmp_path), ["a", "c"])
 
 
 def test_a_pinned_buffer_is_never_written(tmp_path):
@@ -118,3 +121,16 @@ def test_what_lacks_the_memory_of_pinned_buffers_waits_for_it():
         later.join()
         with pytest.raises(OutOfBudget):
             written(client, [np.ones(100_000)])
+
+
+def test_what_a_client_keeps_goes_with_it():
+    with connect_in_process(2) as client:
+        types = written(client, [np.ones(3000)])
+        services = [transport.service for transport in client._transports]
+        with Client([InProcess(one, "") for one in services], session=client.secret) as other:
+            assert other.pin("p") == types
+            assert client.pin("p") == types
+            client.unpin("p")
+            (session,) = services[1].sessions.all()
+            assert len(session.store.pins) == 1
+        assert len(session.store.pins) == 0
