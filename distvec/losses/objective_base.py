@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from distvec.losses.bounds import box_of, by_name, scaled_boxes
 from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
 from distvec.losses.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
@@ -85,9 +87,30 @@ class ObjectiveBase(ABC):
         other.penalty, other._terms = penalty, self._terms_of(penalty)
         return other
 
-    def start(self) -> Any:
-        """Where ``minimize`` starts: zeros, or small random values where zeros are a saddle."""
-        return self._given([self._start(one) for one in self._parameters])
+    def start(self, model: Any = None) -> Any:
+        """Where ``minimize`` starts: zeros, or small random values where zeros are a saddle.
+
+        With a ``model``, parameters that were fitted to as many features as these rows have or
+        fewer: those, and the above for features that it does not know, which come after its own.
+        An intercept is its last row, and stays the last. It is over all features, NumPy's or on the
+        servers. ValueError where it has more features, or other columns.
+        """
+        starts = [self._start(one) for one in self._parameters]
+        if model is not None:
+            given = as_arrays(model, self._parameters)
+            each = zip(self._parameters, given, starts, strict=True)
+            starts = [self._continued(*one) for one in each]
+        return self._given(starts)
+
+    def _continued(self, parameter: Parameter, given: Any, start: Array) -> Array:
+        """``start`` with the rows of ``given`` in the place of its first, and in the last one."""
+        has_intercept = self.intercept and parameter.takes_intercept
+        known = known_features(parameter, given.shape, start.shape, intercept=has_intercept)
+        found = start.astype(np.result_type(given.dtype, np.float32)).copy()
+        found[:known] = given[:known]
+        if has_intercept:
+            found[-1] = given[-1]
+        return found
 
     def __call__(self, x: Any) -> tuple[Scalar, Any]:
         """The mean loss and the smooth part of the penalty, and their gradient, in the form of
@@ -215,6 +238,19 @@ class ObjectiveBase(ABC):
         each = zip(by_name(bounds, self._parameters), start, self._parameters, strict=True)
         found = [box_of(one, array, self._is_penalised(of)) for one, array, of in each]
         return found if self._scales is None else scaled_boxes(found, start, self._scales)
+
+
+def known_features(
+    parameter: Parameter, given: tuple[int, ...], whole: tuple[int, ...], *, intercept: bool
+) -> int:
+    """How many features an array of shape ``given`` is over; ``whole`` is that of all."""
+    name = parameter.name or "the model"
+    if len(given) != len(whole) or given[1:] != whole[1:] or not intercept <= given[0] <= whole[0]:
+        last = ", of which the last is the intercept" if intercept else ""
+        raise ValueError(
+            f"{name} has the shape {given}; it is continued to {whole}: as many rows or fewer{last}"
+        )
+    return given[0] - intercept
 
 
 def _kinks(loss: Loss) -> str:

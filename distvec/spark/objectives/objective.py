@@ -25,7 +25,7 @@ from distvec.losses.loss import (
     positive_weight,
     shape_of,
 )
-from distvec.losses.objective_base import ObjectiveBase
+from distvec.losses.objective_base import ObjectiveBase, known_features
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns
@@ -38,7 +38,7 @@ from distvec.spark.objectives.moments import standard_deviations
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
 from distvec.spark.objectives.scores import scores
-from distvec.spark.objectives.touched import spread, touched_coordinates
+from distvec.spark.objectives.touched import at_coordinates, spread, touched_coordinates
 from optim.stochastic.minibatches import Order
 from ps_backend.arguments import check_choice
 
@@ -287,6 +287,15 @@ class Objective(ObjectiveBase):
         if not parameter.spread:
             return self._zeros(parameter)
         return self.ps.random.normal(scale=parameter.spread, size=self._shape(parameter))
+
+    def _continued(self, parameter: Parameter, given: Any, start: DistArray) -> DistArray:
+        model = given if isinstance(given, DistArray) else self.ps.array(given)
+        if self.coordinates is None:
+            return super()._continued(parameter, model, start)  # type: ignore[no-any-return]
+        intercept = self._has_intercept(parameter)
+        whole = shape_of(parameter, self.data.size, intercept=self.intercept)
+        known = known_features(parameter, model.shape, whole, intercept=intercept)
+        return at_coordinates(model, self.coordinates, known, start, intercept=intercept)
 
     def _is_penalised(self, parameter: Parameter) -> DistArray | None:
         if not self._has_intercept(parameter):

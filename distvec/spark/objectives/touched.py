@@ -9,7 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from distvec import DistArray
+from distvec import DistArray, where
+from distvec.array.shaping.joining import concatenate
 from distvec.spark.access import Access, join
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load
@@ -50,6 +51,24 @@ def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int
         tasks = min(len(pieces), context.defaultParallelism)
         collect(context.parallelize(pieces, tasks).map(partial(job, (count, rest, length), r)))
     return whole
+
+
+def at_coordinates(
+    model: DistArray, coordinates: DistArray, known: int, start: DistArray, *, intercept: bool
+) -> DistArray:
+    """The rows of ``model`` at those of ``coordinates`` that are below ``known``; lazy.
+
+    Those of ``start`` elsewhere. With ``intercept`` the last row of ``model`` comes behind them.
+    """
+    count = len(coordinates)
+    found: DistArray = start[:count].astype(np.result_type(model.dtype, np.float32))
+    if known and count:
+        is_known = coordinates < known
+        values = model[where(is_known, coordinates, 0)]
+        found = where(is_known[:, None] if model.ndim == 2 else is_known, values, found)
+    if intercept:
+        found = concatenate([found, model[-1:]])
+    return found
 
 
 def _marks(ps: PSContext, data: Dataset) -> DistArray:
