@@ -11,7 +11,7 @@ from itertools import chain
 
 from ps_backend.client.counters import Counters
 from ps_backend.errors import PSError, ServerLost, SessionUnknown
-from ps_backend.transport import Answer, Pending, Transport, Unavailable
+from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
@@ -23,6 +23,9 @@ Diagnose = Callable[[str], str | None]
 REPLACED_SECONDS = 30.0
 """Where another server takes the place of a lost one, requests wait for it: so long after the
 first of them gave the lost one up."""
+
+_BUSY_SECONDS = 60.0
+"""So long a server may say that it takes no more requests."""
 
 Reopen = Callable[[int, int], pb.Request]
 """Composes what opens the session on a server (by number) that was replaced so often."""
@@ -124,7 +127,7 @@ class Exchange:
     def _deliver(self, patient: bool) -> Answer:
         pending, self._pending = self._pending, None
         try:
-            return self._call() if pending is None else pending.result()
+            return self._call() if pending is None else self._result(pending)
         except Unavailable as error:
             silence = error
         for pause in self._link.patience() if patient else (0.0,):
@@ -137,7 +140,23 @@ class Exchange:
         raise self._link.give_up(self.request, silence) from None
 
     def _call(self) -> Answer:
-        return self._link.transport.call(self.request, self._payload, self._into)
+        """As of the transport; a busy server is asked again, as it is there."""
+        pauses: Iterator[float] | None = None
+        while True:
+            try:
+                return self._link.transport.call(self.request, self._payload, self._into)
+            except Busy:
+                pauses = pauses or RetryPolicy(_BUSY_SECONDS).pauses()
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    def _result(self, pending: Pending) -> Answer:
+        try:
+            return pending.result()
+        except Busy:
+            return self._call()
 
 
 class ServerLink:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 
+from ps_backend.server.counted_pool import CountedPool
+from ps_backend.transport.base import BUSY
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 
 MOST_SILENT = 256
@@ -27,13 +28,20 @@ _BRIEF_SECONDS = 1.0
 _LONG_SECONDS = 30.0
 """A call that has been silent for so long is ended, however few there are."""
 
+MOST_QUEUED = 2048
+"""Calls that may wait for a thread, of clients, of other servers, and of strangers. An honest
+client asks again; a stranger beyond is told that there is no such method, which costs no thread."""
+
 _MOST_CONNECTIONS = 4096
 _PEER_THREADS = 64
 """For what other servers fetch, which waits for nothing but the network."""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MOST_REQUEST_BYTES),
-    ("grpc.max_concurrent_streams", 1024),  # of one connection
+    # Calls of one connection at once; gRPC's own clients wait with those beyond.
+    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_metadata_size", 8 << 10),
+    ("grpc.absolute_max_metadata_size", 16 << 10),
     ("grpc.max_allowed_incoming_connections", _MOST_CONNECTIONS),
     ("grpc.server_handshake_timeout_ms", 5_000),
     ("grpc.http2.settings_timeout", 5_000),
@@ -42,6 +50,8 @@ OPTIONS = (
 
 _MISSING = "a token is needed; pass token=..., the content of the server's token file"
 _WRONG = "the token is wrong; pass the content of the server's token file"
+
+_OF_PEERS = f"/{SERVICE}/{PEER}"
 
 Call = Callable[[Iterator[bytes], grpc.ServicerContext], bytes]
 Stream = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
@@ -55,24 +65,34 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         calls: Mapping[str, Call],
         streams: Mapping[str, Stream],
         token: str | None,
+        pool: CountedPool,
     ) -> None:
         """Methods by name; one for ``calls`` gets the only message as a stream, too.
 
         So nothing of the body is read before a method asks for it. ``token`` None: all get in.
         Each method has another name for other servers, whose calls run in threads of their own: no
-        program waits for another one that holds a thread.
+        program waits for another one that holds a thread. All others run in ``pool``.
         """
+        self._pool = pool
         self._token = token.encode() if token else None
         self._method_handlers = _methods("", calls, streams)
-        self._peers = ThreadPoolExecutor(_PEER_THREADS, thread_name_prefix="distvec-peer")
+        self._peers = CountedPool(_PEER_THREADS, "distvec-peer")
         for name, handler in _methods(PEER, calls, streams).items():
             handler.experimental_thread_pool = self._peers
             self._method_handlers[name] = handler
-        self._strangers = ThreadPoolExecutor(1, thread_name_prefix="distvec-strangers")
+        self._strangers = CountedPool(1, "distvec-strangers")
         self._missing, self._wrong = self._refusal(_MISSING), self._refusal(_WRONG)
+        self._busy = self._refusal(BUSY, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         """The handler of a call whose metadata has come."""
+        refusal = self._refuse(details)
+        if refusal is None:
+            return self._method_handlers.get(details.method)
+        return refusal if self._strangers.queued < MOST_QUEUED else None
+
+    def _refuse(self, details: grpc.HandlerCallDetails) -> Any:
+        """The handler of a call that is not let in; None of one that is."""
         if self._token is not None:
             given = dict(details.invocation_metadata).get(TOKEN_KEY)
             if given is None:
@@ -80,16 +100,17 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             data = given.encode() if isinstance(given, str) else given
             if not hmac.compare_digest(data, self._token):
                 return self._wrong
-        return self._method_handlers.get(details.method)
+        pool = self._peers if details.method.startswith(_OF_PEERS) else self._pool
+        return self._busy if pool.queued >= MOST_QUEUED else None
 
     def close(self) -> None:
         """End the threads that answer strangers and other servers."""
         self._strangers.shutdown(wait=False, cancel_futures=True)
         self._peers.shutdown(wait=False, cancel_futures=True)
 
-    def _refusal(self, text: str) -> Any:
+    def _refusal(self, text: str, code: grpc.StatusCode = grpc.StatusCode.UNAUTHENTICATED) -> Any:
         def refuse(_: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, text)
+            context.abort(code, text)
 
         refuse.experimental_thread_pool = self._strangers  # type: ignore[attr-defined]
         return grpc.stream_stream_rpc_method_handler(refuse)

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import grpc
@@ -16,6 +15,7 @@ from google.protobuf.message import DecodeError
 from ps_backend.arguments import is_loopback
 from ps_backend.server import door
 from ps_backend.server.commands.command import Payload, Response
+from ps_backend.server.counted_pool import CountedPool
 from ps_backend.server.door import MOST_SILENT, Door, Patience
 from ps_backend.server.identity import Identity
 from ps_backend.server.pipes import MOST_PIPES, Pipes
@@ -73,8 +73,8 @@ class Server:
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
             )
         )
-        self._door, self._stopping = handler.table(token), threading.Event()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="distvec-server")
+        self._pool = CountedPool(_THREADS, "distvec-server")
+        self._door, self._stopping = handler.table(token, self._pool), threading.Event()
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((self._door,))
         credentials = None if identity is None else identity.credentials()
@@ -115,12 +115,13 @@ class _Handler:
         self.patience = Patience()
         self._segments = Segments(service)
 
-    def table(self, token: str | None) -> Door:
+    def table(self, token: str | None, pool: CountedPool) -> Door:
         """What gRPC calls for each method."""
         return Door(
             {"Call": self._call},
             {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
             token,
+            pool,
         )
 
     def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:

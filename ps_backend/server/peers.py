@@ -14,7 +14,7 @@ from concurrent.futures import wait as wait_for
 from typing import Any, Protocol
 
 from ps_backend.errors import EpochFenced, PeerLost, PSError, SessionUnknown
-from ps_backend.transport import Unavailable
+from ps_backend.transport import Busy, Unavailable
 from ps_backend.transport.base import Answer
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
@@ -168,7 +168,8 @@ class Neighbours:
                 break
             except Unavailable as error:
                 now = time.monotonic()
-                deadline = min(deadline, now + REPEAT_SECONDS)
+                is_there = isinstance(error, Busy)
+                deadline = float("inf") if is_there else min(deadline, now + REPEAT_SECONDS)
                 if now >= deadline or self._over.wait(min(pause, deadline - now)):
                     self._peers.drop(address)
                     raise PeerLost(f"server {address} does not answer ({error})") from None

@@ -6,13 +6,14 @@ for bulk (a stream of chunks, or *shared* memory on one host); the first of each
 Around them, ``Following`` goes to another address when a server was replaced.
 """
 
-from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
+from ps_backend.transport.base import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.following import Directory, Following, Location, follow_all
 from ps_backend.transport.over_grpc import OverGrpc
 from ps_backend.transport.tls import Tls, tls_of
 
 __all__ = [
     "Answer",
+    "Busy",
     "Directory",
     "Following",
     "Location",

@@ -13,6 +13,14 @@ class Unavailable(ConnectionError):
     """The server could not be reached, or went away before it answered. Repeating may help."""
 
 
+class Busy(Unavailable):
+    """The server runs, and takes no more requests just now; it did not look at this one."""
+
+
+BUSY = "too many calls wait on this server; ask again later"
+"""What a server says then."""
+
+
 @dataclass(slots=True)
 class Answer:
     """A reply and the sizes of both messages, payload included."""

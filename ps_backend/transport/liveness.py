@@ -40,7 +40,9 @@ SERVER_OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
-    ("grpc.http2.max_ping_strikes", 0),  # a client's pings may come late, in a bunch
+    # A client's pings may come late, in a bunch; not by hundreds, with nothing said in between.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 100),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
-from ps_backend.transport.base import Answer, Pending, Unavailable
+from ps_backend.transport.base import BUSY, Answer, Busy, Pending, Unavailable
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS
 from ps_backend.transport.pipe import Pipe, PipeRefused
 from ps_backend.transport.shared_memory.bulk import SHARED_BYTES, SharedBulk, Whole
@@ -50,6 +50,9 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # a client shares no connection with another one
 )
 
+_MOST_TOKEN = 4096
+"""Characters: half of what a server takes as headers."""
+
 _SILENCE = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
@@ -60,9 +63,12 @@ _SILENCE = (
 
 def check_token(token: str | None) -> None:
     """Raise ``ValueError`` (without the token) if it cannot travel in the header of a request."""
-    if token is None or (token.isascii() and token.isprintable() and token == token.strip()):
+    if token is None:
         return
-    raise ValueError("a token is printable ASCII without blanks at its ends; this one is not")
+    if len(token) > _MOST_TOKEN:
+        raise ValueError(f"a token has {_MOST_TOKEN} characters at most; this one {len(token)}")
+    if not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise ValueError("a token is printable ASCII without blanks at its ends; this one is not")
 
 
 class OverGrpc:
@@ -246,6 +252,8 @@ class OverGrpc:
             return AuthenticationError(f"{self.address} refused the request: {details}")
         if code in _SILENCE:
             return Unavailable(details)
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED and details == BUSY:
+            return Busy(details)
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return PSError(f"what answers at {self.address} is not a distvec server: {details}")
         return PSError(f"the request to {self.address} failed with {code.name}: {details}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from ps_backend.transport.base import Unavailable
+from ps_backend.transport.base import BUSY, Unavailable
 
 _REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNIMPLEMENTED)
 """What a server says that has no room for pipes, or no pipes; the request was not looked at."""
@@ -59,7 +59,9 @@ class Pipe:
             self.close()
             self._replies = None
             if isinstance(error, grpc.RpcError) and error.code() in _REFUSALS:
-                raise PipeRefused from None  # the lock stays taken: nobody tries again
+                if error.details() == BUSY:
+                    self._free.release()
+                raise PipeRefused from None  # else the lock stays taken: nobody tries again
             self._free.release()
             if isinstance(error, StopIteration):
                 raise Unavailable("the server ended the stream") from None

@@ -6,6 +6,8 @@ import socket
 import struct
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _FRAME = 16_384
@@ -68,8 +70,29 @@ class Stranger:
             sent, left = sent + room, left - room
         return sent
 
+    def ping(self, count: int) -> None:
+        """Ask for so many signs at once."""
+        self._socket.sendall(_frame(_PING, 0, 0, bytes(8)) * count)
+
+    def wait_until(self, happened: Callable[[], bool], seconds: float) -> bool:
+        """Whether it happens in that time."""
+        with self._changed:
+            return self._changed.wait_for(happened, seconds)
+
+    @property
+    def left(self) -> bool:
+        """Whether the connection has ended."""
+        return self._ended[0]
+
+    @property
+    def refused(self) -> int:
+        """How many calls have ended, with whatever answer."""
+        return sum(self._ended.values())
+
     def close(self) -> None:
         """Leave."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _listen(self) -> None:

@@ -19,13 +19,15 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server import door
 from ps_backend.server import grpc_server as server_module
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, SERVICE, TOKEN_KEY
+from ps_backend.transport import Busy, over_grpc
+from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 from tests.ps_backend.helpers import TOKEN, dot, put, served
 from tests.ps_backend.stranger import Stranger
 
 SPACE = DenseSpace(3000)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 METHODS = ("Call", "Pipe", "Stream", "Shared")
+ALL_METHODS = (*METHODS, *(f"{PEER}{name}" for name in METHODS))
 MANY = 700
 """More calls than a server has threads would need, before it looked at tokens first."""
 
@@ -67,7 +69,7 @@ def test_half_open_calls_silence_nobody(running, method, token):
             stranger.close()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_the_bodies_of_strangers_are_not_read(running, method):
     before = resident_bytes(running.pids[0])
     size = 64 << 20
@@ -183,3 +185,92 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
         client._transports[0]._channel.subscribe(note)
         assert seen.wait(20)
         assert client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
+
+
+# --- bounds for those who have the token, too -----------------------------------------------------
+
+
+@pytest.mark.parametrize("pipe", [True, False])
+def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
+    monkeypatch.setattr(server_module, "_THREADS", 4)
+    monkeypatch.setattr(door, "MOST_QUEUED", 2)
+    refused = threading.Event()
+
+    def busy(details):
+        refused.set()
+        return Busy(details)
+
+    monkeypatch.setattr(over_grpc, "Busy", busy)
+    with served() as (server,), Client.connect([server.address], token=TOKEN) as before:
+        x = put(before, SPACE, X)
+        many = Stranger(server.address, ((TOKEN_KEY, TOKEN),))
+        for _ in range(8):
+            many.begin(f"/{SERVICE}/Call")
+        while server._pool.queued < 2:
+            assert not many.left
+        assert len(before.run(dot(SPACE, x, x))[0]) == 1, "who has a pipe does not notice"
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(
+                Client.connect, [server.address], token=TOKEN, timeout=0.0, retry=0.0, pipe=pipe
+            )
+            assert refused.wait(20)
+            assert not coming.done()
+            many.close()
+            with coming.result(30) as client:
+                y = put(client, SPACE, X)
+                assert len(client.run(dot(SPACE, y, y))[0]) == 1
+                assert client._transports[0]._pipe is None or client._transports[0]._pipe.send(b"")
+
+
+def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
+    monkeypatch.setattr(door, "MOST_QUEUED", -1)  # one at work is too many already
+    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"", timeout=30)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_client_with_more_threads_than_calls_may_go_over_its_connection(running):
+    with (
+        Client.connect(running.addresses, token=running.token, pipe=False) as client,
+        ThreadPoolExecutor(300) as pool,
+    ):
+        x = put(client, SPACE, X)
+        together = threading.Barrier(300)
+
+        def work(_):
+            together.wait(60)
+            return client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
+
+        assert all(pool.map(work, range(300)))
+
+
+def test_a_connection_carries_so_many_calls(running):
+    stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
+    for _ in range(200):
+        stranger.begin(f"/{SERVICE}/Call")
+    assert stranger.wait_until(lambda: stranger.left or stranger.refused >= 200 - 128, 20)
+    assert is_served(running)
+    stranger.close()
+
+
+def test_who_asks_for_signs_without_end_is_sent_away(running):
+    stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
+    stranger.begin(f"/{SERVICE}/Call")
+    stranger.ping(1000)
+    assert stranger.wait_until(lambda: stranger.left, 20)
+    assert is_served(running)
+    stranger.close()
+
+
+def test_headers_have_a_size(running):
+    with grpc.insecure_channel(running.addresses[0]) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"", metadata=((TOKEN_KEY, running.token), ("more", "x" * 100_000)), timeout=30)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert is_served(running)
+    with pytest.raises(ValueError, match="4096 characters at most; this one 5000") as refused:
+        Client.connect(["127.0.0.1:1"], token="x" * 5000)
+    assert "xx" not in str(refused.value)

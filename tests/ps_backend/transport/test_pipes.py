@@ -148,8 +148,8 @@ def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
 def test_a_server_without_pipes_is_served_by_calls(monkeypatch):
     table = _Handler.table
 
-    def without(handler, token):
-        whole = table(handler, token)
+    def without(handler, *given):
+        whole = table(handler, *given)
         whole._method_handlers.pop(f"/{SERVICE}/Pipe")
         return whole
 
