@@ -396,7 +396,9 @@ def connect(
     ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
     servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
     another ``--lease``. While it lives it renews the lease by itself. ``durability`` and
-    ``checkpoint`` as of ``local``.
+    ``checkpoint`` as of ``local``. Of servers with TLS ``tls="authority.pem"`` is the certificate
+    of who signed theirs; ``tls_cert`` and ``tls_key`` are the files of your own, where they ask for
+    it (docs/security.md).
     """
     names = server_addresses(addresses)
     client = Client.connect(names, token=token, timeout=timeout, lease=lease, **tls)

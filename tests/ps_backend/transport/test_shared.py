@@ -244,8 +244,8 @@ def no_room(*_):
 def unknown_method(monkeypatch):
     table = _Handler.table
 
-    def without(handler, token):
-        whole = table(handler, token)
+    def without(handler, *given):
+        whole = table(handler, *given)
         whole._method_handlers.pop(f"/{SERVICE}/Shared")
         return whole
 
