@@ -18,6 +18,7 @@ from distvec.losses.solver_choice import Task
 from optim import Box, Outcome, Result, State
 from optim.core.arrays import Array, Scalar
 from optim.core.boundary import as_start
+from optim.core.checkpoints.policy import Place
 from optim.core.trees import arranged
 
 Arrays = tuple[Array, ...]
@@ -155,6 +156,9 @@ class ObjectiveBase(ABC):
         bounds: Any = None,
         callback: Callable[[State], Any] | None = None,
         progress: bool | Callable[[State], Any] = False,
+        checkpoint: Place = None,
+        every: int = 20,
+        resume: bool = False,
         **options: Any,
     ) -> Result:
         """The minimum of mean loss and penalty, from ``x0`` or ``start()``.
@@ -165,6 +169,8 @@ class ObjectiveBase(ABC):
                     ``Box(0.0, inf)``, bound the features and leave an intercept free
         callback    called as callback(state) after each iteration; True ends the run
         progress    True for a progress bar, or a callable(state)
+        checkpoint, every, resume  as for ``Solver.minimize``: a directory from which a run that
+                    broke off goes on with the same bits
         options     those of the solver: ``max_iterations=100``, ``gradient_tolerance=1e-6``
 
         Returns ``optim``'s result. With standardization the solver sees the coefficients times the
@@ -180,10 +186,11 @@ class ObjectiveBase(ABC):
         hessp = seen.hessp if self.loss.has_products else None
         task = Task(self._parameters, self._terms, start, boxes, hessp)
         solver = task.solver(method, options)
+        kept: Any = {"checkpoint": checkpoint, "every": every, "resume": resume}
         if scales is None:
-            found = solver.minimize(self, x0, callback=callback, progress=progress)
+            found = solver.minimize(self, x0, callback=callback, progress=progress, **kept)
         else:
-            found = seen.minimized_by(solver, x0, callback, progress)
+            found = seen.minimized_by(solver, x0, callback, progress, **kept)
         if self.loss.has_kinks and found.outcome is Outcome.STALLED:
             warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
         return found

@@ -91,15 +91,21 @@ class Standardized:
         return self._mapped(self.scales.unscaled, u)
 
     def minimized_by(
-        self, solver: Solver, x0: Any, callback: Callback | None, progress: bool | Callback
+        self,
+        solver: Solver,
+        x0: Any,
+        callback: Callback | None,
+        progress: bool | Callback,
+        **kept: Any,
     ) -> Result:
         """The result of ``solver`` from ``x0``, in the variables of the objective, as are the
-        states that callbacks see."""
+        states that callbacks see. ``kept``: what its ``minimize`` takes about checkpoints."""
         found = solver.minimize(
             self,
             self.scaled(x0),
             callback=None if callback is None else self._seen(callback),
             progress=self._seen(progress) if callable(progress) else progress,
+            **kept,
         )
         found.update(x=self.original(found.x), jac=self.scaled(found.jac))
         return found

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from optim.core.arrays import Array
+from optim.core.checkpoints.errors import NotDurable
 from optim.core.checkpoints.policy import Checkpoints, Kept
 from optim.core.outcome import Outcome
 from optim.core.problem import Problem
@@ -196,12 +198,16 @@ class Loop:
             made = replace(made, outcome=None)  # with more of them it makes a step
         records = Records(self.history[: len(self.history) - (self._recorded - state.iteration)])
         kept = Kept(made, self.best or state, records, self._reported, self.problem.calls)
+        begun = self._checkpoints.begun
         try:
-            self._checkpoints.save(kept)
+            self._checkpoints.save(kept, wait=over or not begun)
         except Exception as error:
-            if not self.recovers(error):
+            if self.recovers(error):
+                return False
+            if not (over and begun):
                 raise
-            return False
+            text = f"the last state could not be kept in {self._checkpoints.place}: {error}"
+            warnings.warn(text, NotDurable, stacklevel=2)
         self._is_kept = True
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
 from optim.core.boundary import lifted, like
-from optim.core.trees import arranged
+from optim.core.trees import arranged, named_leaves
 
 _HOW_TO_GIVE_A_GRADIENT = (
     "return (value, gradient) from fun with jac=True, or give the gradient's function as jac"
@@ -109,6 +109,13 @@ class Problem:
                 return _pair(returned)
             self._library, self._differentiated = library, library.value_and_grad(self.fun)
         return _pair(self._differentiated(given, *self.args))
+
+    def differentiated(self, x: Array) -> None:
+        """Know what the first evaluation tells: the library of `x` differentiates fun."""
+        if self._differentiated is None:
+            _, leaf = next(iter(named_leaves(x)))
+            self._library = namespace(leaf)
+            self._differentiated = self._library.value_and_grad(self.fun)
 
     @property
     def hessp(self) -> Callable[[Array, Array], Array] | None:

@@ -29,10 +29,14 @@ _ACCEPTED = 1e-4
 
 @dataclass(frozen=True)
 class NewtonMemory:
-    """The radius of the trust region in the 2-norm, and how long nothing has improved."""
+    """The radius of the trust region in the 2-norm, and how long nothing has improved.
+
+    differentiated  whether the array library has differentiated fun
+    """
 
     radius: float
     plateau: Plateau
+    differentiated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,9 @@ class TruncatedNewton(ToleranceSolver):
         point = problem.at(x)
         with quiet():
             (squared,) = fetch(vdot(point.gradient, point.gradient))
-        return State.start(point, NewtonMemory(math.sqrt(squared), Plateau.start(point)))
+        by_library = problem.hessp is not None
+        memory = NewtonMemory(math.sqrt(squared), Plateau.start(point), by_library)
+        return State.start(point, memory)
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration: Newton's step in the region, and shorter ones until one gains enough.
@@ -66,6 +72,8 @@ class TruncatedNewton(ToleranceSolver):
         trust region and line search techniques, in: Advances in Nonlinear Programming (1998).
         """
         epsilon, radius = machine_epsilon(state.x), state.memory.radius
+        if state.memory.differentiated:
+            problem.differentiated(state.x)
         if not radius > 0.0:  # the square of the gradient underflows
             return replace(state, outcome=Outcome.STALLED)
         with quiet():
@@ -192,7 +200,7 @@ def _advanced(state: State, trial: RegionTrial, radius: float, foretold: float) 
     plateau = state.memory.plateau.after(trial.point, rounding)
     moved = state.moved(
         trial.point,
-        memory=NewtonMemory(radius, plateau),
+        memory=replace(state.memory, radius=radius, plateau=plateau),
         step_size=trial.step_size,
         step_length=trial.max_change / max(trial.x_norm, 1.0),
         gain=max(-trial.change, 0.5 * foretold),

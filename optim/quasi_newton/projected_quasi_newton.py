@@ -94,7 +94,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
             gradient_tolerance=0.0,
             gradient_rtol=self.inner_rtol,
         )
-        target = inner.minimize(model, x).x
+        target = inner.minimize(model, x, checkpoint=False).x
         with quiet():
             d = target - x
             slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=(d,))

@@ -36,6 +36,15 @@ def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert check[0].startswith("0 of ")
 
 
+def test_the_page_on_checkpoints_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the same script, started again
+        run("checkpoints.md")
+        assert capsys.readouterr().out.startswith("Converged: the gradient is within")
+
+
 def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("penalties.md")
     out = capsys.readouterr().out.splitlines()

@@ -68,9 +68,13 @@ class Checkpoints:
         """Whether so many iterations have passed since the last one."""
         return self._iteration is None or iteration - self._iteration >= self.every
 
-    def save(self, kept: Kept) -> None:
-        """Begin to keep a checkpoint. The first is waited for, so that what is wrong is told."""
-        first = self._iteration is None
+    @property
+    def begun(self) -> bool:
+        """Whether there is one of this run."""
+        return self._iteration is not None
+
+    def save(self, kept: Kept, *, wait: bool) -> None:
+        """Begin to keep a checkpoint; with `wait`, until it is kept. Errors as `Keeper.save`."""
         encoder = Encoder(local=_is_numpy(self.x))
         document = {
             "format": _FORMAT,
@@ -86,7 +90,7 @@ class Checkpoints:
         persist(*encoder.arrays.values())
         self._iteration = kept.last.iteration
         self._number = max(self._number + 1, self._iteration)  # a stall has no iteration of its own
-        self.keeper.save(self._number, encoder.arrays, document, wait=first)
+        self.keeper.save(self._number, encoder.arrays, document, wait=wait)
 
     def resumed(self) -> Kept | None:
         """The newest checkpoint, of whichever run of this solver; None if there is none."""

@@ -372,3 +372,22 @@ def test_an_intercept_is_not_penalised():
     x = np.arange(1.0, 6.0)
     assert penalised(x)[0] - plain(x)[0] == pytest.approx(x[:-1] @ x[:-1])
     np.testing.assert_allclose(penalised(x)[1] - plain(x)[1], [2.0, 4.0, 6.0, 8.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("standardization", [False, True])
+@pytest.mark.parametrize("penalty", [SquaredL2Norm(0.1), ElasticNet(0.05, 0.1)])
+def test_a_run_that_broke_off_ends_with_the_same_bits(tmp_path, penalty, standardization):
+    objective = Objective(
+        data(), loss=Huber(), penalty=penalty, intercept=True, standardization=standardization
+    )
+    whole = objective.minimize()
+
+    def stop(state):
+        if state.iteration == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        objective.minimize(callback=stop, checkpoint=tmp_path, every=2, resume=True)
+    resumed = objective.minimize(checkpoint=tmp_path, every=2, resume=True)
+    assert resumed.x.tobytes() == whole.x.tobytes()
+    assert (resumed.fun, resumed.nit, resumed.nfev) == (whole.fun, whole.nit, whole.nfev)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from optim import SAG, SGD, SVRG, AdaGrad, Adam, FiniteSum
+from optim import SAG, SGD, SVRG, AdaGrad, Adam, FiniteSum, TruncatedNewton
 from tests.optim.registry import START, cases, ill_conditioned
 
 N = 2000
@@ -130,3 +130,17 @@ def test_batches_cost_one_message_even_where_the_whole_is_looked_at(ps, solver):
     penalty = solver.penalty.value(result.x) if solver.penalty else 0.0
     assert result.fun == pytest.approx(float(objective(result.x)[0] + penalty), rel=1e-12)
     assert result.fun < -0.5
+
+
+def test_a_function_of_values_is_resumed_with_its_own_products(ps):
+    """The library that differentiates it gives exact products with the Hessian, then as before."""
+    curvatures = ps.array(np.linspace(1.0, 50.0, 40))
+    solver = TruncatedNewton()
+
+    def fun(x):
+        return dv.sum(curvatures * x**4 + x**2)
+
+    whole = list(solver.iterations(fun, ps.ones(40)))
+    rest = list(solver.iterations(fun, whole[3]))
+    assert [state.value for state in rest] == [state.value for state in whole[3:]]
+    assert rest[-1].evaluations == whole[-1].evaluations
