@@ -24,17 +24,33 @@ from distvec.spark.objectives.scores import scores
 
 if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
+    from distvec.spark.exports.mllib import mllib_model
+    from distvec.spark.exports.nonzeros import load_nonzeros, save_nonzeros
     from distvec.spark.objectives.loss import LogisticLoss
     from distvec.spark.objectives.objective import Objective
 
-__all__ = ["LogisticLoss", "Objective", "PSContext", "block_loss", "row_loss", "run", "scores"]
+__all__ = [
+    "LogisticLoss",
+    "Objective",
+    "PSContext",
+    "block_loss",
+    "load_nonzeros",
+    "mllib_model",
+    "row_loss",
+    "run",
+    "save_nonzeros",
+    "scores",
+]
 
 # Tasks import this package, and have no use for optimizers.
 _OF_DRIVERS = {
     "LogisticLoss": "distvec.spark.objectives.loss",
     "Objective": "distvec.spark.objectives.objective",
     "block_loss": "distvec.losses",
+    "load_nonzeros": "distvec.spark.exports.nonzeros",
+    "mllib_model": "distvec.spark.exports.mllib",
     "row_loss": "distvec.losses",
+    "save_nonzeros": "distvec.spark.exports.nonzeros",
 }
 
 

@@ -110,9 +110,10 @@ class Directory:
         sync_folder(path.parent)
 
     def begin(self, name: str, head: bytes, size: int) -> None:
-        """A new file of ``size`` bytes, not durable yet, that begins with ``head``.
+        """A new file of ``size`` bytes that begins with ``head``; the rest comes by ``write_into``.
 
-        ``FileExistsError`` where there is one. The rest is to come by ``write_into``.
+        ``FileExistsError`` where there is one. Its name is durable once another file has got its
+        own in the same folder, by ``write`` or ``rename``.
         """
         path = self._at(name)
         made = _make_folders(path.parent)
@@ -122,7 +123,7 @@ class Directory:
             os.ftruncate(file, size)
         finally:
             os.close(file)
-        for folder in (path.parent, *made):
+        for folder in made:
             sync_folder(folder)
 
     def write_into(

@@ -1,0 +1,182 @@
+"""The non-zeros of a vector, as Parquet or as text, for programs that know nothing of us."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+from distvec import DistArray, Session
+from distvec.array.iteration import blocks
+from distvec.durability.progress import bar_of
+from ps_backend.arguments import check_choice
+from ps_backend.durability.stores import Store, open_store
+from ps_backend.errors import CheckpointIncomplete, Corrupted
+from ps_backend.program.types import dtype_of
+
+_SUCCESS = "_SUCCESS"
+"""Spark's name of what is written last; it passes over names that begin so."""
+_SLOTS = 1 << 21
+"""So many elements' non-zeros go to one file, through the driver."""
+
+
+def save_nonzeros(
+    path: str | os.PathLike[str], x: Any, *, format: str = "parquet", progress: bool = False
+) -> None:
+    """Write the non-zeros of a vector to a folder of part files, which Spark reads too.
+
+    ``format`` "parquet": columns ``index`` (int64, from 0) and ``value``. "text": a line
+    ``index:value`` for each, with indices from 1, as LIBSVM counts features. ``x`` is a DistArray
+    or NumPy's; its elements go through this process, some MiB at a time. ``path`` is a folder or a
+    URL that fsspec knows; the file ``_SUCCESS``, written last, has the length and dtype.
+
+    ``FileExistsError`` where something is there; ``ValueError`` for what is no vector.
+    """
+    check_choice(format, tuple(_WRITERS), "format")
+    vector = x if isinstance(x, DistArray) else np.asarray(x)
+    if vector.ndim != 1:
+        raise ValueError(f"save_nonzeros takes a vector, got the shape {vector.shape}")
+    store = open_store(path)
+    if store.names():
+        raise FileExistsError(f"{store.url} is not empty: write to another folder")
+    written: list[str] = []
+    try:
+        with bar_of("save_nonzeros", vector.nbytes, shown=progress) as bar:
+            for number, (start, values) in enumerate(_pieces(vector)):
+                found = np.flatnonzero(values)
+                if len(found):
+                    name = f"part-{number:05d}.{_SUFFIXES[format]}"
+                    content = _WRITERS[format](found + start, values[found])
+                    store.write(name, [content])
+                    written.append(name)
+                bar.update(values.nbytes)
+        about = {"format": format, "length": len(vector), "dtype": vector.dtype.name}
+        store.write(_SUCCESS, [json.dumps(about).encode()])
+    except BaseException:
+        for name in written:
+            store.delete(name)
+        raise
+
+
+def load_nonzeros(
+    path: str | os.PathLike[str],
+    session: Session | None = None,
+    *,
+    length: int | None = None,
+    progress: bool = False,
+) -> Any:
+    """The vector whose non-zeros are in a folder that ``save_nonzeros`` or Spark wrote.
+
+    On the servers of ``session``, or NumPy's without one; one message a server for each file.
+    ``length``: by default as it was saved, or as the greatest index says. ``CheckpointIncomplete``
+    for a folder without ``_SUCCESS``, ``Corrupted`` for files that are damaged.
+    """
+    store = open_store(path)
+    names = store.names()
+    if _SUCCESS not in names:
+        raise CheckpointIncomplete(f"{store.url} has no {_SUCCESS}: writing it was broken off")
+    about = json.loads(_content(store, _SUCCESS) or b"{}")
+    files = [name for name in names if not name.startswith(("_", "."))]
+    dtype = dtype_of(about.get("dtype", "float64"))
+    if length is None:
+        length = about.get("length")
+    if length is None:
+        each = _read_all(store, files, dtype)
+        length = 1 + max((int(some.max()) for some, _ in each if len(some)), default=-1)
+    wide = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    result: Any = np.zeros(length, wide) if session is None else session.zeros(length, wide)
+    with bar_of("load_nonzeros", sum(map(store.size, files)), shown=progress) as bar:
+        for (indices, values), name in zip(_read_all(store, files, dtype), files, strict=True):
+            if len(indices) and not 0 <= indices.min() <= indices.max() < length:
+                raise Corrupted(f"{store.url}/{name} has indices beyond the {length} elements")
+            if session is None:
+                result[indices] = values.astype(wide)
+            elif len(indices):
+                result.push(indices, values.astype(wide))
+            bar.update(store.size(name))
+    return result.astype(dtype)
+
+
+def _pieces(vector: Any) -> Iterator[tuple[int, np.ndarray]]:
+    """Elements in order, with the index of the first."""
+    if isinstance(vector, DistArray):
+        for number, values in enumerate(blocks(vector, _SLOTS)):
+            yield number * _SLOTS, values
+    else:
+        for start in range(0, len(vector), _SLOTS):
+            yield start, vector[start : start + _SLOTS]
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+
+def _as_parquet(indices: np.ndarray, values: np.ndarray) -> memoryview:
+    sink = io.BytesIO()
+    table = pa.table({"index": indices, "value": values})
+    pq.write_table(table, sink, write_page_checksum=True)
+    return sink.getbuffer()
+
+
+def _as_text(indices: np.ndarray, values: np.ndarray) -> memoryview:
+    sink = io.BytesIO()
+    shown = values.astype(_shown(values.dtype))
+    options = csv.WriteOptions(include_header=False, delimiter=":")
+    csv.write_csv(pa.table({"index": indices + 1, "value": shown}), sink, options)
+    return sink.getbuffer()
+
+
+def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In what values of ``dtype`` stand in a text: Arrow's has no halves, and words for bools."""
+    others = {"float16": "float32", "bool": "uint8"}
+    return np.dtype(others.get(dtype.name, dtype.name))
+
+
+_WRITERS: dict[str, Callable[[np.ndarray, np.ndarray], memoryview]] = {
+    "parquet": _as_parquet,
+    "text": _as_text,
+}
+_SUFFIXES = {"parquet": "parquet", "text": "txt"}
+
+
+def _read_all(
+    store: Store, files: list[str], dtype: np.dtype[Any]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for name in files:
+        try:
+            content = _content(store, name)
+            is_table = name.endswith(".parquet")
+            yield _from_parquet(content) if is_table else _from_text(content, dtype)
+        except (pa.ArrowException, OSError) as error:
+            raise Corrupted(f"{store.url}/{name} cannot be read: {error}") from None
+
+
+def _from_parquet(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    reader = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+    table = reader.read(columns=["index", "value"])
+    return table["index"].to_numpy(), table["value"].to_numpy()
+
+
+def _from_text(content: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+    if not content:
+        return np.zeros(0, np.int64), np.zeros(0)
+    types = {"index": pa.int64(), "value": pa.from_numpy_dtype(_shown(dtype))}
+    table = csv.read_csv(
+        pa.BufferReader(content),
+        read_options=csv.ReadOptions(column_names=["index", "value"]),
+        parse_options=csv.ParseOptions(delimiter=":"),
+        convert_options=csv.ConvertOptions(null_values=[], column_types=types),
+    )
+    return table["index"].to_numpy() - 1, table["value"].to_numpy()
+
+
+def _content(store: Store, name: str) -> bytes:
+    data = bytearray(store.size(name))
+    store.read(name, 0, memoryview(data))
+    return bytes(data)
