@@ -89,7 +89,9 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         refusal = self._refuse(details)
         if refusal is None:
             return self._method_handlers.get(details.method)
-        return refusal if self._strangers.queued < MOST_QUEUED else None
+        if refusal is self._busy or self._strangers.queued < MOST_QUEUED:
+            return refusal
+        return None
 
     def _refuse(self, details: grpc.HandlerCallDetails) -> Any:
         """The handler of a call that is not let in; None of one that is."""

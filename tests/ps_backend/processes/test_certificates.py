@@ -117,3 +117,11 @@ def test_a_parent_without_an_answer_is_said():
 
     with pytest.raises(PSError, match="no"), process(Authority(), certify):
         pass
+
+
+def test_a_machine_without_the_package_says_what_to_type(tmp_path, monkeypatch):
+    (tmp_path / "cryptography.py").write_text("raise ModuleNotFoundError('No module cryptography')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    text = r"No module cryptography, on the machine of this server: .* pip install 'distvec\[tls\]'"
+    with pytest.raises(PSError, match=text), process(Authority()):
+        pass

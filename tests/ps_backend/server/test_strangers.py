@@ -14,6 +14,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
+from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
@@ -94,13 +95,18 @@ def test_a_request_that_is_too_large_to_be_one_is_not_read(running):
     stranger.close()
 
 
-def test_those_who_do_not_shake_hands_are_sent_away(monkeypatch):
+@pytest.mark.parametrize("secured", [False, True])
+def test_those_who_do_not_shake_hands_are_sent_away(monkeypatch, secured):
+    authority, (key, request) = Authority(), new_key()
+    signed = authority.signer.authority
+    identity = held_identity(key, authority.sign(request), signed) if secured else None
+    tls = authority.tls if secured else None
     quick = dict(server_module._OPTIONS) | {
         "grpc.server_handshake_timeout_ms": 300,
         "grpc.http2.settings_timeout": 300,
     }
     monkeypatch.setattr(server_module, "_OPTIONS", tuple(quick.items()))
-    with served() as (server,), ExitStack() as stack:
+    with served(identity=identity) as (server,), ExitStack() as stack:
         connect = lambda: stack.enter_context(  # noqa: E731
             socket.create_connection(("127.0.0.1", server.port), timeout=20)
         )
@@ -109,7 +115,7 @@ def test_those_who_do_not_shake_hands_are_sent_away(monkeypatch):
             one.sendall(b"PRI * HTTP/2.0\r\n")
         for one in junk:
             one.sendall(bytes(range(256)))
-        with Client.connect([server.address], token=TOKEN, timeout=0.0) as client:
+        with Client.connect([server.address], token=TOKEN, timeout=0.0, tls=tls) as client:
             put(client, SPACE, X)
         for one in (*idle, *slow, *junk):
             ends_in_time(one)
@@ -208,6 +214,7 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
             many.begin(f"/{SERVICE}/Call")
         while server._pool.queued < 2:
             assert not many.left
+        server._door._strangers._count(10_000)  # as many strangers wait besides
         assert len(before.run(dot(SPACE, x, x))[0]) == 1, "who has a pipe does not notice"
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(
