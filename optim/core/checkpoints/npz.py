@@ -8,10 +8,12 @@ damaged afterwards, which `npz_file.py` notices.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import threading
 import warnings
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from optim.core.checkpoints.errors import Corrupted, NotDurable
 from optim.core.checkpoints.npz_file import check, read, write
 
 _NAME = re.compile(r"ckpt-(\d{5,})\.npz")
+_LOCK = "ckpt.lock"
 _KEPT = 2  # the newest, and the one before, in case that the newest gets damaged
 
 
@@ -42,6 +45,7 @@ class NpzKeeper:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._unlock = weakref.finalize(self, os.close, _locked(self._directory))
         self._changed = threading.Condition()
         self._waiting: _Checkpoint | None = None
         self._writer: threading.Thread | None = None
@@ -101,6 +105,7 @@ class NpzKeeper:
     def close(self) -> None:
         """See `Keeper`."""
         self._settle()
+        self._unlock()
         self._warn()
 
     def _settle(self) -> None:
@@ -158,6 +163,22 @@ class NpzKeeper:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _locked(directory: Path) -> int:
+    """A descriptor that keeps other processes from writing there, until it is closed."""
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        raise ValueError(
+            f"checkpoint={str(directory)!r}: another process that is alive keeps its checkpoints "
+            "there; end it, or give another directory"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    return descriptor
 
 
 def _warn_of(text: str) -> None:

@@ -109,7 +109,12 @@ def test_what_a_killed_process_left_is_no_checkpoint(directory: Path, content: b
     assert found is not None and found[0] == 7
     keeper.save(11, ARRAYS, DOCUMENT)
     keeper.close()
-    assert sorted(os.listdir(directory)) == ["ckpt-00007.npz", "ckpt-00011.npz", "mine.txt"]
+    assert sorted(os.listdir(directory)) == [
+        "ckpt-00007.npz",
+        "ckpt-00011.npz",
+        "ckpt.lock",
+        "mine.txt",
+    ]
 
 
 def test_a_place_that_is_no_directory(tmp_path: Path) -> None:
@@ -174,7 +179,7 @@ def test_a_full_disk_at_the_start_is_an_error(tmp_path: Path) -> None:
             LBFGS().minimize(quadratic, np.ones(300), checkpoint=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["ckpt.lock"]
     assert LBFGS().minimize(quadratic, np.ones(300), checkpoint=tmp_path).success
 
 

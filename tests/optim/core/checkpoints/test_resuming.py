@@ -57,17 +57,22 @@ np.savez(sys.argv[2], x=result.x, rest=[result.fun, result.nit, result.nfev, len
 
 
 @pytest.mark.parametrize(
-    ("name", "solver"),
-    [("LBFGS", "LBFGS()"), ("Adam", "Adam(step_size=0.1, average=True, max_iterations=40)")],
+    ("name", "solver", "kills"),
+    [
+        ("LBFGS", "LBFGS()", [1, 9, 0]),
+        ("Adam", "Adam(step_size=0.1, average=True, max_iterations=40)", [12, 0]),
+    ],
 )
-def test_processes_that_are_killed(tmp_path: Path, name: str, solver: str) -> None:
+def test_processes_that_are_killed(
+    tmp_path: Path, name: str, solver: str, kills: list[int]
+) -> None:
     """The same script is run again and again, until it comes to its end."""
     kept, out = tmp_path / "run", tmp_path / "out.npz"
     ends = []
-    for kill in (1, 9, 12, 0):
+    for kill in kills:
         script = SCRIPT.format(name=name, solver=solver, kill=kill)
         ends.append(subprocess.run([sys.executable, "-c", script, kept, out]).returncode)
-    assert ends == [-signal.SIGKILL] * 3 + [0]
+    assert ends == [-signal.SIGKILL if kill else 0 for kill in kills]
     whole = eval(f"optim.{solver}").minimize(ill_conditioned, START)
     with np.load(out) as found:
         assert found["x"].tobytes() == whole.x.tobytes()
@@ -81,6 +86,17 @@ def test_a_directory_in_use_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("")
     assert LBFGS().minimize(quadratic, START, checkpoint=tmp_path / "other").success
+
+
+def test_two_processes_are_not_in_one_directory(tmp_path: Path) -> None:
+    script = SCRIPT.format(name="LBFGS", solver="LBFGS()", kill=0)
+    states = LBFGS().iterations(quadratic, START, checkpoint=tmp_path)
+    next(states)
+    command = [sys.executable, "-c", script, tmp_path, tmp_path / "out.npz"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert "another process that is alive keeps its checkpoints there" in refused.stderr
+    assert list(states)[-1].outcome is Outcome.CONVERGED_GRADIENT
+    assert subprocess.run(command).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -211,7 +227,7 @@ def test_scipys_minimize(tmp_path: Path, jac: str | None) -> None:
 def test_inner_runs_keep_nothing(tmp_path: Path) -> None:
     solver = ADMM(penalty=L1Norm(0.1), terms=(SmoothTerm(quadratic),), max_iterations=5)
     solver.minimize(quadratic, START, checkpoint=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("*.npz"))) == 2
 
 
 def test_an_order_is_not_written_down(tmp_path: Path) -> None:
