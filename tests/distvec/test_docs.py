@@ -42,7 +42,9 @@ def test_the_page_on_checkpoints_runs(
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # the same script, started again
         run("checkpoints.md")
-        assert capsys.readouterr().out.startswith("Converged: the gradient is within")
+        first, *rest = capsys.readouterr().out.splitlines()
+        assert first.startswith("Converged: the gradient is within")
+        assert rest == ["(100000,) {'trained': 'monday'}", "12000.0", "(9,) True"]
 
 
 def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
