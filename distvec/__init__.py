@@ -47,7 +47,8 @@ from distvec.derivatives.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save
-from distvec.session import Session, connect, local
+from distvec.opening import attach, connect, local
+from distvec.session import Session
 from ps_backend.errors import (
     AuthenticationError,
     BufferLost,
@@ -59,6 +60,9 @@ from ps_backend.errors import (
     PSError,
     RoundClosed,
     ServerLost,
+    SessionExpired,
+    SessionFenced,
+    SessionUnknown,
     StaleRequest,
     StoreFailed,
 )
@@ -79,12 +83,16 @@ __all__ = [
     "RoundClosed",
     "ServerLost",
     "Session",
+    "SessionExpired",
+    "SessionFenced",
+    "SessionUnknown",
     "StaleRequest",
     "StoreFailed",
     "allclose",
     "array_equal",
     "array_equiv",
     "astype",
+    "attach",
     "average",
     "clip",
     "connect",

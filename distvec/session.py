@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
@@ -31,14 +31,11 @@ from distvec.diagnostics.html import table
 from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.levels import Durability
 from distvec.durability.load import Loaded, load
+from distvec.durability.names import Names
 from distvec.durability.save import save
 from distvec.graph.dtypes import check_dtype
-from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
-from ps_backend.errors import CheckpointIncomplete
-from ps_backend.in_process import connect_in_process
-from ps_backend.memory_sizes import parse_size
-from ps_backend.processes.launcher import LocalServers, launch_local
+from ps_backend.errors import CheckpointIncomplete, PSError
 
 Directory: TypeAlias = str | os.PathLike[str] | None
 """Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""
@@ -58,8 +55,12 @@ class Session(Home):
         owner: Any = None,
         durability: str = "none",
         checkpoint: Directory = None,
+        name: str | None = None,
     ) -> None:
-        """``owner`` is stopped when the session closes, if it has a ``stop()``."""
+        """``owner`` is stopped when the session closes, if it has a ``stop()``.
+
+        ``name``: by which others may take it over.
+        """
         if not isinstance(client, Client):
             raise TypeError(
                 f"a Session needs a Client, got {type(client).__name__}; "
@@ -68,6 +69,8 @@ class Session(Home):
         super().__init__(client)
         self.durability = Durability(durability, checkpoint)
         """What it survives: its level, and where its checkpoints lie."""
+        self.names = Names(self, name)
+        """Those of arrays that were published: ``list(ps.names)``, ``ps["w"]``."""
         self.random = Random(self)
         self._owner = owner
         self._closed = False
@@ -303,6 +306,35 @@ class Session(Home):
             raise CheckpointIncomplete(f"{checkpoints.store.url} holds no checkpoint")
         return found
 
+    def publish(self, **arrays: DistArray | None) -> None:
+        """Give arrays names, by which the next driver finds them if this process dies.
+
+            with dv.connect(addresses, token=token, name="run7") as ps:
+                ps.publish(w=w)
+            ps = dv.attach("run7", addresses, token=token)   # later, another process
+            w = ps["w"]
+
+        The values of now, which are computed first; all names at once, on all servers or on none.
+        None takes a name away. One message a server, and no copy: what has a name keeps its memory.
+        """
+        self.names.publish(arrays)
+
+    def __getitem__(self, name: str) -> DistArray:
+        """The array that was published under ``name``; ``KeyError`` lists the names."""
+        return self.names[name]
+
+    def detach(self) -> None:
+        """Let go of a session with a name, and leave its arrays to who attaches to it in time.
+
+        They live for the session's ``lease``. Repeating it does nothing.
+        """
+        if self.names.title is None:
+            raise PSError("nobody could find a session without a name again; close() ends it")
+        if not self._closed:
+            self._closed = True
+            self.durability.settle()
+            self.client.close(leave=True)
+
     def close(self) -> None:
         """Free the session's arrays and stop the servers it started. Repeating it does nothing."""
         if self._closed:
@@ -330,76 +362,11 @@ class Session(Home):
         return table(repr(self), summary(self))
 
     def __repr__(self) -> str:
-        return f"<Session {self.client.session[:8]} on {self.client.servers} servers>"
+        named = self.names.title or self.client.session[:8]
+        return f"<Session {named} on {self.client.servers} servers>"
 
 
 def _rounded_down(values: DistArray, kind: np.dtype[Any]) -> DistArray:
     """Floats in ``kind``, where that is one of integers the next smaller ones."""
     whole: DistArray = apply("floor", values) if kind.kind in "iu" else values
     return whole.astype(kind)
-
-
-def local(
-    servers: int = 2,
-    *,
-    in_process: bool = False,
-    memory: int | str | None = None,
-    restart: bool = True,
-    durability: str = "none",
-    checkpoint: Directory = None,
-) -> Session:
-    """A session on servers of its own on this machine.
-
-    ``servers`` sub-processes are started, reached through gRPC on loopback, and stopped with the
-    session; they end by themselves if this process dies. With ``in_process=True`` the servers are
-    objects in this process. ``memory`` is the budget of each server, in bytes or as ``"2g"``.
-
-    A process that dies, or gives no sign for ten seconds, is started again, empty: what needs an
-    array of which it held a part raises ``ServerLost``, everything else goes on. One that dies
-    three times soon after its start is given up. With ``restart=False`` the first death ends the
-    session.
-
-    ``checkpoint``: a directory for checkpoints. With ``durability="rollback"`` the solvers of
-    ``optim`` keep their states there, and when a server is lost bring everything back to the last
-    one, and go on to the same bits.
-    """
-    servers = server_count(servers)
-    budget = None if memory is None else parse_size(memory)
-    if in_process:
-        client = connect_in_process(servers, memory=budget)
-        return Session(client, durability=durability, checkpoint=checkpoint)
-    started: LocalServers = launch_local(servers, memory=budget, restart=restart)
-    token, diagnose = started.token, started.diagnose
-    try:
-        if restart:
-            client = Client.follow(started, servers, token=token, diagnose=diagnose)
-        else:
-            client = Client.connect(started.addresses, token=token, diagnose=diagnose)
-        return Session(client, owner=started, durability=durability, checkpoint=checkpoint)
-    except BaseException:
-        started.stop()
-        raise
-
-
-def connect(
-    addresses: str | Sequence[str],
-    *,
-    token: str | None = None,
-    timeout: float = 10.0,
-    lease: float | None = None,
-    durability: str = "none",
-    checkpoint: Directory = None,
-    **tls: Any,
-) -> Session:
-    """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.
-
-    ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
-    servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
-    another ``--lease``. While it lives it renews the lease by itself. ``durability`` and
-    ``checkpoint`` as of ``local``. Of servers with TLS ``tls="authority.pem"`` is the certificate
-    of who signed theirs; ``tls_cert`` and ``tls_key`` are the files of your own, where they ask for
-    it (docs/security.md).
-    """
-    names = server_addresses(addresses)
-    client = Client.connect(names, token=token, timeout=timeout, lease=lease, **tls)
-    return Session(client, durability=durability, checkpoint=checkpoint)

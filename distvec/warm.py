@@ -20,7 +20,8 @@ from distvec.array.moving.histograms import histogram
 from distvec.array.moving.recurrences import linear_recurrence
 from distvec.array.moving.scans import accumulate, cumprod, cumsum
 from distvec.array.moving.sorting import argsort, sort
-from distvec.session import Session, local
+from distvec.opening import local
+from distvec.session import Session
 from optim import minimize
 from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH
 

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from distvec.array.dist_array import DistArray
-from distvec.session import local
+from distvec.opening import local
 from distvec.testing.compare import assert_within, outcome
 from distvec.testing.error_bounds import unit_in_last_place
 from distvec.testing.parting import apart, parting

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
-from ps_backend.client.kept_arrays import KeptArrays
 from ps_backend.client.loop import Loop
 from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
+from ps_backend.client.publications import PublishedArrays
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import Directory, OverGrpc, Tls, Transport, follow_all, tls_of
 from ps_backend.wire.codec import encode_array
+from ps_backend.wire.membership import titled_secret
 
 
-class Client(KeptArrays):
+class Client(PublishedArrays):
     """One sender's connection to all the servers of a session. Thread-safe.
 
     Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds
@@ -44,6 +45,8 @@ class Client(KeptArrays):
         pipe: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
+        title: str | None = None,
+        attach: bool = False,
     ) -> Self:
         """Connect to running servers, each ``"host:port"``.
 
@@ -55,7 +58,10 @@ class Client(KeptArrays):
         ``tls_cert`` and ``tls_key``: those with the client's own, for servers that ask for one.
         ``pipe``: keep a stream open to each server, which halves the work of small requests and
         holds a thread there; by default whoever opens a session does, and those who join do not, as
-        they may be many. Raises ``ServerLost``, ``AuthenticationError``.
+        they may be many. ``title``: of the session that is opened, which must be a new one; with
+        ``attach`` it is there, and is taken over from the client that opened it, or from who has
+        done so before: its next request raises ``SessionFenced``. What it has published is kept
+        (``take_published``). Raises ``ServerLost``, ``AuthenticationError``, ``SessionUnknown``.
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
@@ -68,7 +74,17 @@ class Client(KeptArrays):
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         trusted = tls_of(tls, tls_cert, tls_key)
         transports = [OverGrpc(one, token=token, tls=trusted, pipe=keep) for one in addresses]
-        return cls._over(transports, session, timeout, retry, diagnose, lease)
+        titled = None if title is None else titled_secret(title, token)
+        return cls._over(
+            transports,
+            session=session,
+            patience=RetryPolicy(timeout),
+            retry=RetryPolicy(retry),
+            diagnose=diagnose,
+            lease=lease,
+            titled=titled,
+            attach=attach,
+        )
 
     @classmethod
     def follow(
@@ -93,28 +109,20 @@ class Client(KeptArrays):
         keep = session is None if pipe is None else pipe
         make = partial(OverGrpc, token=token, tls=tls, pipe=keep)
         transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
-        return cls._over(transports, session, timeout, retry, diagnose, lease)
+        return cls._over(
+            transports,
+            session=session,
+            patience=RetryPolicy(timeout),
+            retry=RetryPolicy(retry),
+            diagnose=diagnose,
+            lease=lease,
+        )
 
     @classmethod
-    def _over(
-        cls,
-        transports: Sequence[Transport],
-        session: str | None,
-        timeout: float,
-        retry: float,
-        diagnose: Diagnose | None,
-        lease: float | None,
-    ) -> Self:
+    def _over(cls, transports: Sequence[Transport], **options: Any) -> Self:
         """A client over ``transports``, which are closed if it cannot be had."""
         try:
-            return cls(
-                transports,
-                session=session,
-                retry=RetryPolicy(retry),
-                patience=RetryPolicy(timeout),
-                diagnose=diagnose,
-                lease=lease,
-            )
+            return cls(transports, **options)
         except BaseException:
             for transport in transports:
                 transport.close()

@@ -20,10 +20,17 @@ from ps_backend.client.programs import Dispatcher, Ended
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.server_link import Diagnose, Message, Reopen, RetryPolicy, ServerLink
 from ps_backend.client.status import ServerStatus, decode_status
+from ps_backend.client.takeover import take_over
 from ps_backend.errors import PSError
 from ps_backend.transport import Transport
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.membership import new_key, new_secret, session_name
+from ps_backend.wire.membership import (
+    join_by,
+    new_key,
+    new_secret,
+    session_name,
+    split_secret,
+)
 from ps_backend.wire.protocol import COUNTER_BITS
 
 _NUMBER_BITS = 63 - COUNTER_BITS
@@ -41,21 +48,23 @@ class Connection:
         patience: RetryPolicy | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
+        titled: str | None = None,
+        attach: bool = False,
     ) -> None:
         """Open a session over ``transports``, or join that with the secret ``session``.
 
-        One message per server. ``retry``: how long a silent server is asked again; ``patience``:
-        the same while opening. ``lease``: how many seconds the session outlives its opener, the
-        servers' default if not given. ``diagnose`` says what is known of a server, by its address,
-        when it does not answer.
+        ``titled``: the secret of a session with a title, which must be a new one; or one that is
+        there, to be taken over, with ``attach``. One message per server, two with ``attach``.
+        ``retry``: how long a silent server is asked again; ``patience``: the same while opening.
+        ``lease``: how many seconds the session outlives its opener, the servers' default if not
+        given. ``diagnose`` says what is known of a server, by its address, when it does not answer.
         """
         if not transports:
             raise ValueError("a client needs the address of at least one server")
         self.servers = len(transports)
         self.client_id = uuid.uuid4().hex
-        self.secret = new_secret() if session is None else session
-        """Who knows it may join the session, and do whatever this client may."""
-        self.session = session_name(self.secret)
+        secret, epoch = split_secret(titled or session or new_secret())
+        self.session = session_name(secret)
         """The session's name, which is no secret."""
         self.counters = Counters(self.servers)
         self._owner = session is None
@@ -69,12 +78,21 @@ class Connection:
             self.client_id,
             self.servers,
             key=new_key(),
-            secret=self.secret,
+            secret=secret,
             lease=0.0 if lease is None else check_lease(lease),
+            epoch=epoch,
         )
         self._ended = threading.Event()
         links = self._links(patience or RetryPolicy(), diagnose, self._requests.open_again)
-        opened = self._open(FanOut(links, self.counters))
+        first = FanOut(links, self.counters)
+        if attach:
+            generations = [transport.generation for transport in transports]
+            send = partial(first.send, recorded=False)
+            opened, epoch = take_over(send, self._requests, generations)
+        else:
+            opened, epoch = self._open(first, fresh=titled is not None), 1
+        self.secret = secret if titled is None else join_by(secret, epoch)
+        """Who knows it may join the session, and do whatever this client may."""
         # the first server counts the clients of a session, so no two make the same buffer ids
         number = opened[0].opened.number
         if number >> _NUMBER_BITS:
@@ -114,8 +132,11 @@ class Connection:
         """Whether it was disconnected: then it holds nothing any more."""
         return self._closed
 
-    def close(self) -> None:
-        """Disconnect. Whoever opened the session ends it too: its buffers are freed. Idempotent."""
+    def close(self, *, leave: bool = False) -> None:
+        """Disconnect. Whoever opened the session ends it too: its buffers are freed. Idempotent.
+
+        ``leave``: the session goes on, until its lease is over.
+        """
         if self._closed:
             return
         self._closed = True
@@ -124,7 +145,8 @@ class Connection:
             if os.getpid() == self._pid:
                 self._fan_out.await_all(quietly=True)
                 there = [k for k, link in enumerate(self._fan_out.links) if not link.lost]
-                messages = self._requests.each(there, "close", session=self._owner)
+                ends = self._owner and not leave
+                messages = self._requests.each(there, "close", session=ends)
                 self._fan_out.send(messages, recorded=False)
         except PSError:
             pass  # the server is gone, and what it held with it
@@ -148,13 +170,15 @@ class Connection:
         name = type(self).__name__
         return f"<{name} of {', '.join(self.addresses)}, session {self.session[:8]}, {state}>"
 
-    def _open(self, fan_out: FanOut) -> Replies:
-        """Open or join on all servers, or on none."""
+    def _open(self, fan_out: FanOut, *, fresh: bool) -> Replies:
+        """Open or join on all servers, or on none; ``fresh``: only what is on none of them."""
         there: list[int] = []
         messages = {
             server: Message(self._requests.open(server, transport.generation, create=self._owner))
             for server, transport in enumerate(self._transports)
         }
+        for message in messages.values():
+            message.request.open.fresh = fresh
         try:
             return fan_out.send(
                 messages, recorded=False, after=lambda replies, _: there.extend(replies)

@@ -78,7 +78,7 @@ class KeptArrays(SharedArrays):
             for array in reply.pinned.arrays:
                 counts[array.buffer] = counts.get(array.buffer, 0) + 1
                 if array.buffer not in found:
-                    found[array.buffer] = _type_of(array)
+                    found[array.buffer] = type_of(array)
         # One that is being freed, and was on some servers already, is no array any more.
         return {
             number: type
@@ -196,5 +196,6 @@ def _pieces(
     return {number: tuple(pieces) for number, pieces in found.items()}
 
 
-def _type_of(array: pb.Array) -> ArrayType:
+def type_of(array: pb.Array) -> ArrayType:
+    """The type of an array that a server names."""
     return array_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))

@@ -50,10 +50,14 @@ class Requests:
         key: bytes = b"",
         secret: str = "",
         lease: float = 0.0,
+        epoch: int = 0,
     ) -> None:
-        """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session."""
+        """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session.
+
+        ``epoch``: the number of the session's driver, for who joins; 0: not known.
+        """
         self.session, self.client, self.servers = session, client, servers
-        self._key, self._secret, self._lease = key, secret, lease
+        self._key, self._secret, self._lease, self._epoch = key, secret, lease, epoch
 
     def request(self, **body: Any) -> pb.Request:
         """A request with this ``body``, as ``name={field: value}``; a field None is not set."""
@@ -85,6 +89,7 @@ class Requests:
                 "first_number": generation << CLIENT_BITS,
                 "secret": self._secret,
                 "lease": self._lease,
+                "epoch": self._epoch,
             }
         )
 
@@ -95,6 +100,12 @@ class Requests:
         """
         request = self.open(server, generation, create=True)
         request.open.again, request.open.newest = True, newest
+        return request
+
+    def attach(self, server: int, generation: int, epoch: int) -> pb.Request:
+        """The same for who takes over as driver number ``epoch``; 0: ask for the present one."""
+        request = self.open(server, generation, create=False)
+        request.open.attach, request.open.epoch = True, epoch
         return request
 
     # --- dense ---

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from ps_backend.client.counters import Counters
-from ps_backend.errors import PSError, ServerLost, SessionUnknown
+from ps_backend.errors import PSError, ServerLost, SessionExpired, SessionUnknown
 from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
@@ -90,7 +90,7 @@ class Exchange:
                     reply = link.check(self.request, self._deliver(patient))
                     break
                 except SessionUnknown as error:
-                    if reopened:
+                    if reopened or isinstance(error, SessionExpired):
                         raise
                     link.reopen(error)
                     reopened = True

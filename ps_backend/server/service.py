@@ -115,11 +115,15 @@ class Service:
 
     def _of_session(self, command: Command, request: pb.Request, payload: Payload) -> Response:
         session = self.sessions.get(request.session)
-        with session.lease.held():
-            session.receive(request)
-            if command.repeatable:
-                return command.run(session, request, payload)
-            return Response(self._recorded(command, session, request, payload))
+        session.receive(request)
+        try:
+            with session.lease.held():
+                if command.repeatable:
+                    return command.run(session, request, payload)
+                return Response(self._recorded(command, session, request, payload))
+        finally:
+            if session.is_taken:  # meanwhile: the sender is no client any more
+                session.admit(request.client, request.key)
 
     def _recorded(
         self, command: Command, session: ServerSession, request: pb.Request, payload: Payload

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ps_backend.durability.stores import Store as FileStore
-from ps_backend.errors import OutOfBudget, PSError, SessionUnknown
+from ps_backend.errors import OutOfBudget, PSError, SessionFenced, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
@@ -19,6 +19,7 @@ from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.publications import Publications
 from ps_backend.server.state.rendezvous import RendezvousTable, WaitingRoom
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store
@@ -76,14 +77,19 @@ class ServerSession:
         lease: Lease,
     ) -> None:
         """``first_number``: of its clients, all of which get other numbers."""
+        self.epoch = 1
+        """How many drivers it has had; only one with a title has several."""
         self.name = name
         self.index = index
         self.servers = servers
         self.closed = False
+        self.is_taken = False
+        """Has another driver taken it over?"""
         self.lease = lease
         self.host = host
         self.store = Store(host.memory)
         self.rounds = Rounds(host.memory)
+        self.publications = Publications()
         self.meetings = RendezvousTable(host.room, host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}
@@ -129,8 +135,32 @@ class ServerSession:
         """Raise ``SessionUnknown`` for who never joined, ``AuthenticationError`` for another."""
         member = self._members.get(client)
         if member is None:
-            raise SessionUnknown("this server does not know the client of the session: reconnect")
+            raise self._unknown()
         check_key(member.key, key)
+
+    def has_joined(self, client: str) -> bool:
+        """Is it one of its clients?"""
+        return client in self._members
+
+    def hand_over(self, epoch: int) -> ServerSession:
+        """The session for another driver: buffers that have a name, and nothing else.
+
+        What the clients of this one are about to do counts no more; it is to be closed.
+        """
+        heir = ServerSession(self.name, self.index, self.servers, self.host, 0, self.lease)
+        heir.epoch, heir._numbers = epoch, self._numbers
+        heir.publications = self.publications.hand_over()
+        heir.store.fill(self.store.find(heir.publications.buffers))
+        self.is_taken = True
+        return heir
+
+    def _unknown(self) -> PSError:
+        if self.is_taken or self.epoch > 1:
+            return SessionFenced(
+                "another driver has taken over the session, and this one can do nothing more in "
+                "it; to take it back: distvec.attach(name, addresses, token=)"
+            )
+        return SessionUnknown("this server does not know the client of the session: reconnect")
 
     def receive(self, request: pb.Request) -> None:
         """Admit the sender, and free what came along."""
@@ -142,9 +172,7 @@ class ServerSession:
         """What ``client`` was answered lately; ``SessionUnknown`` if it never joined here."""
         member = self._members.get(client)
         if member is None:
-            raise SessionUnknown(
-                f"this server does not know client {client!r} of the session: reconnect"
-            )
+            raise self._unknown()
         return member.replies
 
     def part(self, array: pb.Array) -> Part:

@@ -11,7 +11,7 @@ import uuid
 
 from ps_backend import limits
 from ps_backend.arguments import check_lease
-from ps_backend.errors import PSError, SessionUnknown
+from ps_backend.errors import PSError, SessionExpired, SessionFenced, SessionUnknown
 from ps_backend.limits import check
 from ps_backend.server.lease import Lease
 from ps_backend.server.session import Host, ServerSession
@@ -47,7 +47,7 @@ class Sessions:
         """The session called ``name``; ``SessionUnknown`` says why it is not there."""
         session = self._sessions.get(name)
         if session is None and name in self._expired:
-            raise SessionUnknown(
+            raise SessionExpired(
                 f"the lease of the session, {self._expired[name]:g} s, ran out: its clients were "
                 "silent for so long, and what it held is gone; connect again, with a longer lease= "
                 "if need be"
@@ -98,9 +98,19 @@ class Sessions:
         check("servers", body.servers, 1, limits.MOST_SERVERS)
         check("index of a server", body.index, 0, body.servers - 1)
         check_secret(request.session, body.secret)
+        if body.attach:
+            self._take_over(request)
+            if not body.epoch:
+                return self._opened(self.get(request.session), 0)
         lease = check_lease(body.lease) if body.lease else self._lease
         with self._lock:
-            if body.create and request.session not in self._sessions:
+            session = self._sessions.get(request.session)
+            if body.fresh and session is not None and not session.has_joined(request.client):
+                raise PSError(
+                    "a session of this name exists already; distvec.attach(name, addresses, "
+                    "token=) takes it over"
+                )
+            if body.create and session is None:
                 self._expired.pop(request.session, None)
                 self._sessions[request.session] = ServerSession(
                     request.session,
@@ -113,22 +123,48 @@ class Sessions:
                 if body.again:
                     self._sessions[request.session].store.former = FormerBuffers()
             session = self.get(request.session)
-        if (session.index, session.servers) != (body.index, body.servers):
-            raise ValueError(
-                f"this is server {session.index} of {session.servers} in the session, not "
-                f"{body.index} of {body.servers}; give the same addresses in the same order"
+        _check_place(session, body)
+        if body.epoch and body.epoch != session.epoch:
+            raise SessionFenced(
+                f"the session has driver number {session.epoch} by now, not {body.epoch}"
             )
         with session.lease.held():
             number = session.join(request.client, request.key)
         if body.again and session.store.former is not None:
             session.store.former.note(body.newest)
+        return self._opened(session, number)
+
+    def _opened(self, session: ServerSession, number: int) -> pb.Opened:
         seconds = session.lease.seconds
         return pb.Opened(
             instance=self.instance,
             version=VERSION,
             number=number,
             lease=seconds if math.isfinite(seconds) else 0.0,
+            epoch=session.epoch,
         )
+
+    def _take_over(self, request: pb.Request) -> None:
+        """Give the session to another driver, if the request says its epoch, and it is a new one.
+
+        ``SessionFenced`` if another driver was first. What clients of the one before have under way
+        ends, and counts no more.
+        """
+        body = request.open
+        with self._lock:
+            session = self.get(request.session)
+            _check_place(session, body)
+            if not body.epoch or session.has_joined(request.client):  # the latter: it comes again
+                return
+            if body.epoch <= session.epoch:
+                raise SessionFenced(f"driver number {session.epoch} has the session by now")
+            heir = session.hand_over(body.epoch)
+            if body.lease:
+                heir.lease.seconds = check_lease(body.lease)
+            heir.join(request.client, request.key)
+            self._sessions[request.session] = heir
+        _LOG.info("driver number %d has taken over session %s", body.epoch, request.session[:8])
+        session.close()
 
     def close(self, request: pb.Request) -> None:
         """Let a client leave, or end its session."""
@@ -165,6 +201,14 @@ class Sessions:
         session.close()
         if not self._sessions:
             self._host.memory.forget_kept()
+
+
+def _check_place(session: ServerSession, body: pb.Open) -> None:
+    if (session.index, session.servers) != (body.index, body.servers):
+        raise ValueError(
+            f"this is server {session.index} of {session.servers} in the session, not {body.index} "
+            f"of {body.servers}; give the same addresses in the same order"
+        )
 
 
 def _held(session: ServerSession) -> pb.Held:

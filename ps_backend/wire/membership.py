@@ -15,11 +15,31 @@ import secrets
 from ps_backend.errors import AuthenticationError
 
 _NAME_DIGITS = 32
+_EPOCH = "#"
 
 
 def new_secret() -> str:
     """A secret for a new session."""
     return secrets.token_urlsafe(24)
+
+
+def titled_secret(title: str, token: str | None) -> str:
+    """The secret of the session with this title: who knows the servers' token can have it.
+
+    The token cannot be found from it, so who was let into one session may not open others.
+    """
+    return hmac.digest((token or "").encode(), b"distvec title " + title.encode(), "sha256").hex()
+
+
+def join_by(secret: str, epoch: int) -> str:
+    """What lets others join a session as long as it has this driver."""
+    return f"{secret}{_EPOCH}{epoch}"
+
+
+def split_secret(given: str) -> tuple[str, int]:
+    """A secret, and the epoch that ``join_by`` has added; 0 if there is none."""
+    secret, _, epoch = given.partition(_EPOCH)
+    return secret, int(epoch or 0)
 
 
 def new_key() -> bytes:

@@ -7,7 +7,7 @@ buffers only, and what is written in place is found by the commands that mean it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -264,6 +264,18 @@ class Store:
                 self._buffers.pop(number, None)
                 self._shared.pop(number, None)
                 self._workspaces.pop(number, None)
+
+    def find(self, numbers: Iterable[int]) -> dict[int, Buffer]:
+        """The buffers with these ids that are here."""
+        with self._lock:
+            return {number: self._buffers[number] for number in numbers if number in self._buffers}
+
+    def keep_only(self, numbers: Set[int]) -> None:
+        """Drop all buffers but those with these ids."""
+        with self._lock:
+            self._buffers = {
+                number: buffer for number, buffer in self._buffers.items() if number in numbers
+            }
 
     def clear(self) -> None:
         """Drop everything."""

@@ -1,0 +1,39 @@
+"""Names of arrays, for a driver that takes over the session."""
+
+from __future__ import annotations
+
+from ps_backend import limits
+from ps_backend.limits import check, check_name
+from ps_backend.server.checks import verify_array
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.session import ServerSession
+from ps_backend.wire import ps_pb2 as pb
+
+
+def _bounds(body: pb.Publish) -> None:
+    given = body.given
+    check("arrays", len(given.arrays), 0, limits.MOST_VALUES)
+    check("names of arrays", len(given.names), len(given.arrays), len(given.arrays))
+    for name, array in zip(given.names, given.arrays, strict=True):
+        check_name("array", name)
+        verify_array(array)
+
+
+@command(_bounds)
+def publish(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Give names to buffers, in place of the names before. ``only``: free all other buffers."""
+    body = request.publish
+    for array in body.given.arrays:
+        part = session.part(array)
+        if part.low < part.high:
+            session.store.get(array.buffer, part)
+    session.publications.publish(body.given, body.settled)
+    if body.only:
+        session.store.keep_only({array.buffer for array in body.given.arrays})
+    return Response(pb.Reply())
+
+
+@command(repeatable=True)
+def published(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """The names that buffers have, in each list that this server knows."""
+    return Response(pb.Reply(publications=session.publications.all()))
