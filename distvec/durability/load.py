@@ -21,6 +21,7 @@ from distvec.graph.expr import Buffer
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.files import Stored, read_file
+from ps_backend.durability.folder import names_checkpoint
 from ps_backend.durability.parts import bytes_of, read_rows
 from ps_backend.durability.stores import Store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, StoreUnseen
@@ -95,21 +96,28 @@ def _read_manifest(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
         data = bytearray(store.size(file))
         store.read(file, 0, memoryview(data))
     except FileNotFoundError:
-        if not store.names():
+        names = store.names()
+        if not names:
             raise
+        if any(map(names_checkpoint, names)):
+            raise ValueError(_is_checkpoint(place)) from None
         raise CheckpointIncomplete(
             f"{place} has no {file}: nothing was saved there to its end"
         ) from None
     manifest = manifests.decode(bytes(data), f"{place}/{file}")
     document = manifest.document
     if document.get("kind") != SAVED:
-        raise ValueError(f"{place} holds a checkpoint; read it with ps.restore({str(place)!r})")
+        raise ValueError(_is_checkpoint(place))
     found = {}
     for one in manifest.arrays:
         (name,) = one.names
         shape, by_columns = document["arrays"][name]
         found[name] = Stored(name, one.type.dtype.name, tuple(shape), one.pieces, by_columns)
     return found, dict(document["metadata"])
+
+
+def _is_checkpoint(place: Place) -> str:
+    return f"{place} holds checkpoints of a session; read the newest: ps.restore({str(place)!r})"
 
 
 # --- on the client ------------------------------------------------------------------------------
@@ -154,9 +162,11 @@ def _on_servers(
                 _by_servers(place, session, group, rest)
                 bar.update(sum(one.nbytes for one in group))
                 continue
-            except StoreUnseen:
+            except (StoreUnseen, Corrupted):  # what a server finds there may be another file
                 seen = False
         for one in group:
+            # Under a new id: servers that did see the file have made theirs.
+            rest[one.name] = session.new_buffer(rest[one.name].type)
             _through_client(place, session, one, rest[one.name], bar)
     for name, buffer in rest.items():
         array = DistArray(session, session.graph.leaf(buffer))
@@ -167,17 +177,10 @@ def _on_servers(
 def _by_servers(
     place: Place, session: Home, group: Sequence[Stored], buffers: dict[str, Buffer]
 ) -> None:
-    names = {buffers[one.name].id: one.name for one in group}
-    try:
-        session.client.load(
-            Source(id, buffers[name].type, place.store.url, one.pieces)
-            for one, (id, name) in zip(group, names.items(), strict=True)
-        )
-    except Corrupted as error:
-        text = str(error)
-        for id, name in names.items():
-            text = text.replace(f"array {id}:", f"array {name!r}:")
-        raise Corrupted(f"{place}: {text}") from None
+    session.client.load(
+        Source(buffers[one.name].id, buffers[one.name].type, place.store.url, one.pieces)
+        for one in group
+    )
 
 
 def _through_client(place: Place, session: Home, one: Stored, buffer: Buffer, bar: Any) -> None:

@@ -29,6 +29,11 @@ KEPT = 2
 """So many of the newest stay: of these the older one counts where the newer one is damaged."""
 
 
+def names_checkpoint(name: str) -> bool:
+    """Whether a folder of this name is a checkpoint, or was to become one."""
+    return _NAME.fullmatch(name) is not None
+
+
 class BrokenOff(CheckpointIncomplete):
     """One that nobody wrote to its end: no harm, as it never was one."""
 

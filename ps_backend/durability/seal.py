@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+import numpy as np
+
 from ps_backend.durability.checksums import crc32, unit_of
 from ps_backend.durability.parts import Piece
 from ps_backend.errors import Corrupted
@@ -20,6 +22,7 @@ from ps_backend.program.spaces import DenseSpace
 
 MAGIC = "distvec-crc32 1 "
 _DIGITS = 8
+_WORD = np.dtype(">u4")
 _BLANK = "0" * _DIGITS
 _TEXT = re.compile(rf"{MAGIC}[0-9a-f]{{{_DIGITS}}}( (\d{{1,18}}:){{4}}([0-9a-f]{{8}})*)* =\S*")
 
@@ -45,7 +48,7 @@ def blank(length: int, ranges: Sequence[tuple[int, int]], unit: int = 0) -> list
 def write(pieces: Sequence[Sequence[Piece]], note: str = "") -> str:
     """The text, whose own checksum is to be put in by ``complete``; as long as that of a blank."""
     listed = [
-        f" {number}:{one.low}:{one.high}:{one.unit}:{''.join(f'{crc:08x}' for crc in one.crcs)}"
+        f" {number}:{one.low}:{one.high}:{one.unit}:{np.array(one.crcs, _WORD).tobytes().hex()}"
         for number, some in enumerate(pieces)
         for one in some
     ]
@@ -80,7 +83,7 @@ def read(text: str, what: str) -> Seal:
     pieces: dict[int, list[Piece]] = {}
     for one in listed:
         number, low, high, unit, digits = one.split(":")
-        crcs = tuple(int(digits[k : k + _DIGITS], 16) for k in range(0, len(digits), _DIGITS))
+        crcs = tuple(np.frombuffer(bytes.fromhex(digits), _WORD).tolist())
         piece = Piece("", 0, int(low), int(high), int(unit), crcs)
         if piece.unit < 1 or len(crcs) != -(-(piece.high - piece.low) // piece.unit):
             raise Corrupted(f"{what}: its checksums are not those of its rows")

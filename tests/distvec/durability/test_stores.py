@@ -17,6 +17,7 @@ from ps_backend.client import Client
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.parts import Piece
+from ps_backend.durability.stores import Directory, Remote
 from ps_backend.in_process import InProcess
 from ps_backend.server.service import Service
 
@@ -79,6 +80,97 @@ def test_no_name_leads_out_of_the_folders(tmp_path):
                 ps.client.load([Source(fresh.id, fresh.type, store, [piece])])
     assert (outside / "secret").read_bytes() == b"x" * 8000
     assert os.listdir(outside) == ["secret"]
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "folder"])
+def test_one_server_sees_the_files_and_the_other_does_not(tmp_path, name):
+    values = np.arange(5000.0)
+    openers = open_within([tmp_path]), open_within([])
+    made = [
+        InProcess(Service(memory=1 << 28, open_store=opener), f"s{k}")
+        for k, opener in enumerate(openers)
+    ]
+    with dv.Session(Client(made)) as ps:
+        ps.save(tmp_path / name, w=ps.array(values), v=ps.array(-values))
+        assert dv.load(tmp_path / name)["v"].tolist() == (-values).tolist()
+        found = ps.load(tmp_path / name)
+        assert found["w"].numpy().tolist() == values.tolist()
+        assert found["v"].numpy().tolist() == (-values).tolist()
+
+
+def test_a_server_that_finds_another_file_there(tmp_path):
+    """As on a machine with a copy of its own, that was not renewed."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+
+    def open_there(url):
+        return Directory(url.replace("/here", "/there"))
+
+    made = [InProcess(Service(memory=1 << 28, open_store=open_there), "elsewhere")]
+    with dv.Session(Client(made)) as ps:
+        dv.save(tmp_path / "there" / "w.npy", w=np.zeros(3000))
+        ps.save(tmp_path / "here" / "w.npy", w=ps.array(np.arange(3000.0)))
+        assert dv.load(tmp_path / "here" / "w.npy")["w"].tolist() == list(range(3000))
+        assert ps.load(tmp_path / "here" / "w.npy")["w"].numpy().tolist() == list(range(3000))
+        assert not dv.load(tmp_path / "there" / "w.npy")["w"].any(), "and it is let be"
+
+
+class Interrupted(Remote):
+    """Uploads of more than so many bytes break off."""
+
+    def __init__(self, url, most):
+        super().__init__(url)
+        self.most = most
+
+    def write(self, name, chunks):
+        def some():
+            size = 0
+            for chunk in chunks:
+                size += len(chunk)
+                if size > self.most:
+                    raise OSError("connection reset")
+                yield chunk
+
+        return super().write(name, some())
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m.npy", "folder"])
+def test_uploads_that_break_off_leave_what_was_there(tmp_path, ps, name):
+    root = f"memory://{tmp_path.name}"
+    inner = "" if name == "folder" else name
+    old, new = np.zeros(3000), np.ones(3000)
+    ps.save(f"{root}/{inner}", w=ps.array(old))
+    before = Remote(root).names()
+    for most in (10, 500, 9000):
+        with pytest.raises(OSError, match="connection reset"):
+            ps.save(name, w=ps.array(new), store=Interrupted(root, most))
+        assert Remote(root).names() == before
+        assert dv.load(f"{root}/{inner}")["w"].tolist() == old.tolist()
+    ps.save(f"{root}/{inner}", w=ps.array(new))
+    assert dv.load(f"{root}/{inner}")["w"].tolist() == new.tolist()
+    assert len(Remote(root).names()) == len(before)
+
+
+def test_many_small_arrays_go_together(tmp_path, ps):
+    arrays = {f"a{k}": ps.full(3, k) for k in range(300)}
+    dv.evaluate(*arrays.values())
+    ps.counters.reset()
+    ps.save(tmp_path / "many.safetensors", arrays)
+    assert ps.counters.messages == 2, "256 arrays in one, and the rest"
+    found = ps.load(tmp_path / "many.safetensors")
+    assert ps.counters.messages == 4
+    assert [int(found[name][0]) for name in ("a0", "a255", "a256", "a299")] == [0, 255, 256, 299]
+
+
+def test_checkpoints_are_for_restore(tmp_path, ps):
+    ps.checkpoint(tmp_path, w=ps.ones(3))
+    with pytest.raises(ValueError, match=r"holds checkpoints of a session; .*ps\.restore"):
+        ps.load(tmp_path)
+    (folder,) = tmp_path.glob("ckpt-*")
+    with pytest.raises(ValueError, match=r"ps\.restore"):
+        ps.load(folder)
+    with pytest.raises(FileExistsError, match="holds a checkpoint"):
+        ps.save(folder, w=ps.ones(3))
 
 
 def test_large_values_are_mapped_on_their_way(tmp_path, monkeypatch):
