@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from distvec.durability.levels import Durability
 from distvec.session import Directory, Session
 from ps_backend.arguments import server_addresses, server_count
 from ps_backend.client import Client
@@ -38,10 +39,10 @@ def local(
     one, and go on to the same bits.
     """
     servers = server_count(servers)
+    level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)
     if in_process:
-        client = connect_in_process(servers, memory=budget)
-        return Session(client, durability=durability, checkpoint=checkpoint)
+        return Session(connect_in_process(servers, memory=budget), durability=level)
     started: LocalServers = launch_local(servers, memory=budget, restart=restart)
     token, diagnose = started.token, started.diagnose
     try:
@@ -49,7 +50,7 @@ def local(
             client = Client.follow(started, servers, token=token, diagnose=diagnose)
         else:
             client = Client.connect(started.addresses, token=token, diagnose=diagnose)
-        return Session(client, owner=started, durability=durability, checkpoint=checkpoint)
+        return Session(client, owner=started, durability=level)
     except BaseException:
         started.stop()
         raise
@@ -71,13 +72,23 @@ def connect(
     ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
     servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
     another ``--lease``. While it lives it renews the lease by itself. ``name``: within that time
-    ``attach`` can take the session over. ``durability`` and ``checkpoint`` as of ``local``. Of
-    servers with TLS ``tls="authority.pem"`` is the certificate of who signed theirs; ``tls_cert``
-    and ``tls_key`` are the files of your own, where they ask for it (docs/security.md).
+    ``attach`` can take the session over. ``durability`` and ``checkpoint`` as of ``local``; with
+    "rollback" a server that died is waited for: whoever keeps the servers is to start another one
+    at the same address. Of servers with TLS ``tls="authority.pem"`` is the certificate of who
+    signed theirs; ``tls_cert`` and ``tls_key`` are the files of your own, where they ask for it
+    (docs/security.md).
     """
-    names = server_addresses(addresses)
-    client = Client.connect(names, token=token, timeout=timeout, lease=lease, title=name, **tls)
-    return Session(client, durability=durability, checkpoint=checkpoint, name=name)
+    names, level = server_addresses(addresses), Durability(durability, checkpoint)
+    client = Client.connect(
+        names,
+        token=token,
+        timeout=timeout,
+        lease=lease,
+        title=name,
+        restarts=level.rolls_back,
+        **tls,
+    )
+    return Session(client, durability=level, name=name)
 
 
 def attach(
@@ -100,12 +111,19 @@ def attach(
     ``lease``: another one from now on; the rest as of ``connect``. Raises ``SessionUnknown`` if it
     was closed, ``SessionExpired`` if its lease has run out. Four messages a server.
     """
-    names = server_addresses(addresses)
+    names, level = server_addresses(addresses), Durability(durability, checkpoint)
     client = Client.connect(
-        names, token=token, timeout=timeout, lease=lease, title=name, attach=True, **tls
+        names,
+        token=token,
+        timeout=timeout,
+        lease=lease,
+        title=name,
+        attach=True,
+        restarts=level.rolls_back,
+        **tls,
     )
     try:
-        session = Session(client, durability=durability, checkpoint=checkpoint, name=name)
+        session = Session(client, durability=level, name=name)
         session.names.take()
     except BaseException:
         client.close(leave=True)

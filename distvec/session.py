@@ -53,8 +53,7 @@ class Session(Home):
         client: Client,
         *,
         owner: Any = None,
-        durability: str = "none",
-        checkpoint: Directory = None,
+        durability: Durability | None = None,
         name: str | None = None,
     ) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``.
@@ -67,7 +66,7 @@ class Session(Home):
                 f"open one by distvec.local() or distvec.connect('host:port')"
             )
         super().__init__(client)
-        self.durability = Durability(durability, checkpoint)
+        self.durability = Durability() if durability is None else durability
         """What it survives: its level, and where its checkpoints lie."""
         self.names = Names(self, name)
         """Those of arrays that were published: ``list(ps.names)``, ``ps["w"]``."""

@@ -24,6 +24,10 @@ class InProcess:
         self.service = service
         self.address = address
 
+    def begin_anew(self, generation: int) -> bool:
+        """No: nobody else has its place."""
+        return False
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 
 from distvec.array.dist_array import DistArray
 from distvec.durability.checkpoints import Checkpoints
+from distvec.durability.losses import await_all, is_changed, is_loss
 from ps_backend.durability.folder import BrokenOff
 from ps_backend.errors import BufferLost, NotDurable, PSError, ServerLost
 
@@ -40,13 +41,14 @@ class SessionKeeper:
                            "out: checkpoint less often, or to a faster store")  # fmt: skip
             return
         trouble = self._checkpoints.settle()
-        if trouble is not None:
+        if trouble is not None and not (self._rolls_back and is_loss(trouble)):
             self._warn(str(trouble))
         try:
             writing = self._checkpoints.begin(number, arrays, document)
             if wait:
                 writing.result()
         except (OSError, PSError) as error:
+            self._checkpoints.settle()  # it is told here
             if wait or isinstance(error, ServerLost | BufferLost):
                 raise
             self._warn(str(error))
@@ -60,12 +62,12 @@ class SessionKeeper:
         return None if found is None else (found.number, found.arrays, found.document)
 
     def recovers(self, error: Exception) -> bool:
-        """Whether a server was lost, and there is a checkpoint; waits for another server."""
+        """Whether a server was lost, and all answer again; waits for that, a minute or two."""
         if not self._rolls_back or not self._is_loss(error):
             return False
         self._checkpoints.settle()
         client = self._checkpoints.session.client
-        client.status()  # until all answer again
+        await_all(client)
         self._lives = client.lives
         return True
 
@@ -77,9 +79,7 @@ class SessionKeeper:
 
     def _is_loss(self, error: Exception) -> bool:
         """An error of a Spark job is another one than that of the task which met the loss."""
-        if isinstance(error, ServerLost | BufferLost):
-            return True
-        return self._checkpoints.session.client.lives != self._lives
+        return is_loss(error) or is_changed(self._checkpoints.session.client, self._lives)
 
     def _warn(self, why: str) -> None:
         where = self._checkpoints.store.url

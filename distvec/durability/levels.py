@@ -33,6 +33,25 @@ class Durability:
                 "URL, to which they write"
             )
 
+    @property
+    def rolls_back(self) -> bool:
+        """Do loops of ours go on by themselves after a loss?"""
+        return self.level == "rollback"
+
+    def refuse_others(self, level: str | None, directory: str | os.PathLike[str] | None) -> None:
+        """ValueError for what is given and is not what a running session has."""
+        if level is not None and level != self.level:
+            raise ValueError(
+                f"durability={level!r}, but a PSContext with durability={self.level!r} is running; "
+                "call stop() on it first, or leave durability out to use it"
+            )
+        given, have = (one and os.fspath(one) for one in (directory, self.directory))
+        if given is not None and given != have:
+            raise ValueError(
+                f"checkpoint={given!r}, but a PSContext with checkpoint={have!r} is running; call "
+                "stop() on it first, or leave checkpoint out to use it"
+            )
+
     def checkpoints(
         self, session: Home, directory: str | os.PathLike[str] | None = None
     ) -> Checkpoints:
@@ -51,8 +70,7 @@ class Durability:
         """What keeps the states of a solver; None where neither says a directory."""
         if directory is None and self.directory is None:
             return None
-        rolls_back = self.level == "rollback"
-        return SessionKeeper(self.checkpoints(session, directory), rolls_back=rolls_back)
+        return SessionKeeper(self.checkpoints(session, directory), rolls_back=self.rolls_back)
 
     def settle(self) -> None:
         """Wait for what is being written."""

@@ -21,7 +21,8 @@ class Access:
 
     ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
     keep a stream open to each server, as is worth it for a task that stays. ``tls``: how servers
-    are known that serve with it; no secret.
+    are known that serve with it; no secret. ``lives``: where there is no registry, those of the
+    servers: who joined them in other lives joins anew.
     """
 
     addresses: tuple[str, ...]
@@ -30,6 +31,7 @@ class Access:
     registry: tuple[str, int] | None = None
     pipe: bool | None = None
     tls: Tls | None = None
+    lives: tuple[int, ...] = ()
 
 
 def join(access: Access) -> Client:

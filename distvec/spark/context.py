@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections import deque
@@ -16,6 +17,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 
 from distvec import DistArray
+from distvec.durability.levels import Durability
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.finalizer_queue import FinalizerQueue
@@ -57,8 +59,9 @@ class PSContext(TaskSession):
         servers: SupervisedServers | None = None,
         options: Options | None = None,
         tls: Tls | None = None,
+        durability: Durability | None = None,
     ) -> None:
-        super().__init__(spark_context, client, token, servers, tls)
+        super().__init__(spark_context, client, token, servers, tls, durability)
         client.closed_message = STOPPED
         self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
@@ -85,6 +88,8 @@ class PSContext(TaskSession):
         timeout: float = 30.0,
         lease: float | None = None,
         tls: bool | str | Path | None = None,
+        durability: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -107,11 +112,17 @@ class PSContext(TaskSession):
 
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
         ``distvec serve`` started, which the executors must reach under the same names; they free
-        its arrays ``lease`` seconds after this process died, as of ``distvec.connect``. ValueError
-        if a running context has other servers than those asked for, or started them with another
-        ``memory``, ``cores``, ``resource_profile`` or ``tls`` than are given; a context whose
-        SparkContext has stopped, whose servers cannot be replaced any more, or do not answer at
-        the ``addresses`` given, is discarded.
+        its arrays ``lease`` seconds after this process died, as of ``distvec.connect``.
+
+        ``checkpoint``: a directory that driver and servers see, or a URL, for checkpoints. With
+        ``durability="rollback"`` (the default is "none") solvers and ``run`` keep their states
+        there, and when a server is lost bring everything back to the last one, and go on to the
+        same bits (docs/checkpoints.md).
+
+        ValueError if a running context has other servers than those asked for, or started them with
+        another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability`` or
+        ``checkpoint`` than are given; a context whose SparkContext has stopped, whose servers
+        cannot be replaced any more, or do not answer at the ``addresses`` given, is discarded.
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
@@ -128,10 +139,12 @@ class PSContext(TaskSession):
                     running._refuse_change(servers, wanted)
                     running._options.refuse_others(memory, cores, resource_profile)
                     running._refuse_other_tls(tls)
+                    running.durability.refuse_others(durability, checkpoint)
                     return running
                 running.stop()
+            level = Durability(durability or "none", checkpoint)
             if wanted is not None:
-                cls._active = cls._connect(spark_context, wanted, token, lease, tls)
+                cls._active = cls._connect(spark_context, wanted, token, lease, tls, level)
                 return cls._active
             number = Options.servers if servers is None else servers
             if tls is not None and not isinstance(tls, bool):
@@ -139,7 +152,7 @@ class PSContext(TaskSession):
                     f"tls={tls!r}; servers started here make their own certificates: tls=True"
                 )
             options = Options(number, memory, cores, resource_profile, timeout, tls)
-            cls._active = cls._start(spark_context, options)
+            cls._active = cls._start(spark_context, options, level)
             return cls._active
 
     @classmethod
@@ -160,6 +173,7 @@ class PSContext(TaskSession):
         token: str | None,
         lease: float | None,
         tls: bool | str | Path | None,
+        level: Durability,
     ) -> PSContext:
         if token is None:
             raise ValueError("addresses need the servers' token: pass token=...")
@@ -170,15 +184,17 @@ class PSContext(TaskSession):
             )
         use_this_python(spark_context)
         trusted = tls_of(tls or None)
-        client = Client.connect(addresses, token=token, lease=lease, tls=trusted)
-        return cls(spark_context, client, token, tls=trusted)
+        client = Client.connect(
+            addresses, token=token, lease=lease, tls=trusted, restarts=level.rolls_back
+        )
+        return cls(spark_context, client, token, tls=trusted, durability=level)
 
     @classmethod
-    def _start(cls, spark_context: SparkContext, options: Options) -> PSContext:
+    def _start(cls, spark_context: SparkContext, options: Options, level: Durability) -> PSContext:
         use_this_python(spark_context)
         servers, client = start(spark_context, options)
         try:
-            return cls(spark_context, client, servers.token, servers, options, servers.tls)
+            return cls(spark_context, client, servers.token, servers, options, servers.tls, level)
         except BaseException:
             servers.stop()
             raise

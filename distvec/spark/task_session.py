@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark import SparkContext
 
+from distvec.durability.levels import Durability
 from distvec.session import Session
 from distvec.spark.access import Access
 from distvec.spark.cluster.parent_watch import SupervisedServers
@@ -21,8 +22,9 @@ class TaskSession(Session):
         token: str,
         servers: SupervisedServers | None = None,
         tls: Tls | None = None,
+        durability: Durability | None = None,
     ) -> None:
-        super().__init__(client, owner=servers)
+        super().__init__(client, owner=servers, durability=durability)
         self.spark_context = spark_context
         nothing: Reports = {}
         self.reports = spark_context.accumulator(nothing, CollectReports())
@@ -32,12 +34,21 @@ class TaskSession(Session):
 
     @property
     def generations(self) -> tuple[int, ...]:
-        """How often each server was replaced, as far as this context starts servers. No message."""
-        return () if self._servers is None else self._servers.registry.generations
+        """How often each server was replaced; empty where none is. No message."""
+        if self._servers is not None:
+            return self._servers.registry.generations
+        return self.client.lives if self.client.is_replaced else ()
 
     @property
     def access(self) -> Access:
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers
         registry = None if servers is None else servers.registry_address
-        return Access(tuple(client.addresses), self._token, client.secret, registry, tls=self._tls)
+        return Access(
+            tuple(client.addresses),
+            self._token,
+            client.secret,
+            registry,
+            tls=self._tls,
+            lives=() if registry is not None else client.lives,
+        )

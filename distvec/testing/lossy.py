@@ -57,6 +57,10 @@ class _Lossy:
         """Does another take its place if it is lost?"""
         return self._inner.is_replaced
 
+    def begin_anew(self, generation: int) -> bool:
+        """Has another taken its place?"""
+        return self._inner.begin_anew(generation)
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

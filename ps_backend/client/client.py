@@ -17,7 +17,15 @@ from ps_backend.client.publications import PublishedArrays
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
-from ps_backend.transport import Directory, OverGrpc, Tls, Transport, follow_all, tls_of
+from ps_backend.transport import (
+    Directory,
+    OverGrpc,
+    Restarting,
+    Tls,
+    Transport,
+    follow_all,
+    tls_of,
+)
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.membership import titled_secret
 
@@ -47,6 +55,7 @@ class Client(PublishedArrays):
         lease: float | None = None,
         title: str | None = None,
         attach: bool = False,
+        restarts: bool = False,
     ) -> Self:
         """Connect to running servers, each ``"host:port"``.
 
@@ -61,7 +70,9 @@ class Client(PublishedArrays):
         they may be many. ``title``: of the session that is opened, which must be a new one; with
         ``attach`` it is there, and is taken over from the client that opened it, or from who has
         done so before: its next request raises ``SessionFenced``. What it has published is kept
-        (``take_published``). Raises ``ServerLost``, ``AuthenticationError``, ``SessionUnknown``.
+        (``take_published``). ``restarts``: somebody starts a server that died again, at its
+        address; it is waited for, and what it held is lost, as of ``follow``. Raises
+        ``ServerLost``, ``AuthenticationError``, ``SessionUnknown``.
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
@@ -73,7 +84,10 @@ class Client(PublishedArrays):
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         trusted = tls_of(tls, tls_cert, tls_key)
-        transports = [OverGrpc(one, token=token, tls=trusted, pipe=keep) for one in addresses]
+        make = partial(OverGrpc, token=token, tls=trusted, pipe=keep)
+        transports: list[Transport] = [
+            Restarting(one, make) if restarts else make(one) for one in addresses
+        ]
         titled = None if title is None else titled_secret(title, token)
         return cls._over(
             transports,

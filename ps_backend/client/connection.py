@@ -117,6 +117,18 @@ class Connection:
         """Whether a server did not answer the last time it was asked. No message."""
         return any(link.lost for link in self._fan_out.links)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Does another server take the place of one that is lost?"""
+        return all(transport.is_replaced for transport in self._transports)
+
+    def greet(self) -> None:
+        """Ask all servers for a sign, and open the session on those that took the place of others.
+
+        One message a server. Raises ``ServerLost``.
+        """
+        self._send(self._requests.to_all("renew"), recorded=False)
+
     def status(self) -> list[ServerStatus]:
         """What each server holds. One message a server."""
         replies = self._send(self._requests.to_all("status"), recorded=False)

@@ -68,6 +68,7 @@ class Exchange:
         self.request = request
         self._link, self._payload, self._into = link, message.payload, message.into
         self._complete = message.complete
+        self._opened = link.opened
         self._pending: Pending | None = None
         self.gave_up = False
         """Whether the server stayed silent through all repeats."""
@@ -92,7 +93,7 @@ class Exchange:
                 except SessionUnknown as error:
                     if reopened or isinstance(error, SessionExpired):
                         raise
-                    link.reopen(error)
+                    link.reopen(error, self._opened)
                     reopened = True
                 except UnknownSweep:
                     if self._complete is None:
@@ -180,6 +181,8 @@ class ServerLink:
         self._server, self._counters = server, counters
         self._retry, self._diagnose, self._reopen = retry, diagnose, reopen
         self._generation = 0  # of the server where it was opened again
+        self.opened = 0
+        """How often it was opened again."""
         self._lost_generation, self._lost_at = -1, 0.0
         self._lock = threading.Lock()
         self._reopening = threading.Lock()
@@ -254,17 +257,20 @@ class ServerLink:
             return lost
         return error
 
-    def reopen(self, error: SessionUnknown) -> None:
+    def reopen(self, error: SessionUnknown, opened: int) -> None:
         """Open the session on the server that took the place of a lost one.
 
-        Raises ``error`` if the server is none such.
+        ``opened``: how often that was done when the request was made. Raises ``error`` if the
+        server is none such.
         """
         with self._reopening:
+            if opened != self.opened:
+                return  # another thread was here just now
             generation = self.transport.generation
-            if self._reopen is None or generation == 0:
+            is_open = generation == self._generation
+            if self._reopen is None or (is_open and not self.transport.begin_anew(generation)):
                 raise error
-            if generation != self._generation:  # else another thread was here just now
-                self._open_again(self._reopen)
+            self._open_again(self._reopen)
 
     def _open_again(self, compose: Reopen) -> None:
         """Open, and once more should that server be lost, too: each numbers clients anew."""
@@ -278,6 +284,7 @@ class ServerLink:
                 silent = error
                 continue
             self._generation = generation
+            self.opened += 1
             return
         raise self.give_up(request, silent)
 

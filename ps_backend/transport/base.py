@@ -57,6 +57,10 @@ class Transport(Protocol):
     def is_replaced(self) -> bool:
         """Does another server take the place of this one if it is lost?"""
 
+    def begin_anew(self, generation: int) -> bool:
+        """The server that was replaced so often knows nothing of the session any more: whether
+        that is since another one has its place, whom requests reach from now on."""
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

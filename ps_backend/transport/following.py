@@ -98,6 +98,11 @@ class Following:
             self._closed = True
             self._here[0].close()
 
+    def begin_anew(self, generation: int) -> bool:
+        """Whether a server that was replaced so often, and forgot the session, may have been
+        replaced where it was: no, its directory would know."""
+        return False
+
     def _follow(self, silent: Transport) -> None:
         """Connect to where the server is now, unless another thread did."""
         with self._lock:

@@ -103,6 +103,10 @@ class OverGrpc:
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
 
+    def begin_anew(self, generation: int) -> bool:
+        """No: nobody else has its place."""
+        return False
+
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:

@@ -95,6 +95,9 @@ class Faulty:
     def generation(self) -> int:
         return self.inner.generation
 
+    def begin_anew(self, generation: int) -> bool:
+        return self.inner.begin_anew(generation)
+
     def call(self, request: pb.Request, payload: Parts = (), into=None) -> Answer:
         self.requests.append(pb.Request.FromString(request.SerializeToString()))
         fault = self.plan(request)

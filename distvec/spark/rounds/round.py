@@ -24,7 +24,7 @@ from distvec.diagnostics.profile import measured
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
-from ps_backend.errors import PSError, ServerLost
+from ps_backend.errors import PSError, RoundLost, ServerLost
 
 _NO_TASK = (
     "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
@@ -61,9 +61,21 @@ def open_round(
         sender.is_over = True
         ps.reports.value.pop(sender.name, None)
         abandon(ps.client, sender.name, error)
+        if isinstance(error, ServerLost):
+            raise _lost(error) from error
         raise
     if reports is None:
         warnings.warn(_NO_TASK, stacklevel=4)  # the end of the user's block
+
+
+def _lost(error: ServerLost) -> RoundLost:
+    lost = RoundLost(
+        f"{error}\nContributions to the round were lost with it, and none of its arrays was "
+        "changed. Run the block again, once they have their values; or let "
+        "ps.accumulate(rdd, function, into=g) do so, which runs a round again by itself"
+    )
+    lost.resume_from = error.resume_from
+    return lost
 
 
 def counted(reports: Iterable[Report]) -> list[Report]:

@@ -1,0 +1,117 @@
+"""Rollback: a lost server brings a run back to its last checkpoint; it ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import distvec as dv
+from optim import LBFGS, Adam
+from ps_backend.errors import ServerLost
+
+N = 3000
+TOKEN = "a token of tests"
+
+
+def rosenbrock(x):
+    head, tail = x[:-1], x[1:]
+    return (100.0 * (tail - head * head) ** 2 + (1.0 - head) ** 2).sum()
+
+
+def fit(ps, solver, callback=None, **options):
+    x0 = ps.array(np.linspace(-1.5, 1.5, N))
+    return solver.minimize(dv.value_and_grad(rosenbrock), x0, callback=callback, **options)
+
+
+@contextmanager
+def served(folder, ports=(0, 0)):
+    """``distvec serve`` processes; yields what starts the k-th (again), and their addresses."""
+    token = folder / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    running, ports = {}, list(ports)
+    command = [sys.executable, "-m", "ps_backend", "serve", "--memory", "256m"]
+    command += ["--token-file", str(token), "--store", str(folder)]
+
+    def start(k):
+        if k in running:
+            running[k].kill()
+            running[k].wait()
+        running[k] = subprocess.Popen(
+            [*command, "--port", str(ports[k])],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    try:
+        for k in range(len(ports)):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                ports[k] = free.getsockname()[1]
+            start(k)
+        yield start, [f"127.0.0.1:{port}" for port in ports]
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+def test_a_run_survives_a_server(tmp_path):
+    solver = LBFGS(max_iterations=20, gradient_tolerance=0.0)
+    with dv.local(2, in_process=True) as ps:
+        expected = fit(ps, solver)
+        x = expected.x.numpy().tobytes()
+    seen = []
+    with dv.local(2, durability="rollback", checkpoint=tmp_path / "run") as ps:
+
+        def strike(state):
+            seen.append(state.iteration)
+            if state.iteration == 12:
+                os.kill(ps._owner.pids[1], signal.SIGKILL)
+
+        found = fit(ps, solver, strike, every=5)
+        assert found.x.numpy().tobytes() == x
+        assert (found.fun, found.nfev) == (expected.fun, expected.nfev)
+        assert seen == list(range(1, 21)), "each is reported once"
+        # What was lost is not kept: the checkpoint before stays the newest.
+        os.kill(ps._owner.pids[0], signal.SIGKILL)
+        with pytest.raises(ServerLost):
+            ps.checkpoint(x=found.x)
+        assert ps.restore().number == 20
+        assert found.x.numpy().tobytes() == x
+
+
+def test_a_server_that_is_started_again_at_its_address(tmp_path):
+    solver = Adam(max_iterations=20, gradient_tolerance=0.0)
+    with dv.local(2, in_process=True) as ps:
+        x = fit(ps, solver).x.numpy().tobytes()
+    run = tmp_path / "run"
+    with (
+        served(tmp_path) as (start, addresses),
+        dv.connect(addresses, token=TOKEN, timeout=60, durability="rollback", checkpoint=run) as ps,
+    ):
+        found = fit(ps, solver, lambda state: state.iteration == 12 and start(1), every=5)
+        assert found.x.numpy().tobytes() == x
+        assert ps.client.lives == (0, 1)
+        later = (found.x + 1.0).persist()
+        start(0)
+        with pytest.raises(ServerLost, match="make these arrays again") as lost:
+            float(later.sum())
+        assert lost.value.resume_from == str(run)
+        assert ps.restore(lost.value.resume_from).number == 20
+
+
+def test_a_server_that_nobody_starts_again_ends_the_run(tmp_path):
+    with (
+        dv.local(1, restart=False, durability="rollback", checkpoint=tmp_path) as ps,
+        pytest.raises(ServerLost) as lost,
+    ):
+        fit(ps, Adam(), lambda state: os.kill(ps._owner.pids[0], signal.SIGKILL), every=5)
+    assert lost.value.resume_from == str(tmp_path)
