@@ -44,9 +44,10 @@ class SessionKeeper:
         if trouble is not None and not (self._rolls_back and is_loss(trouble)):
             self._warn(str(trouble))
         try:
-            writing = self._checkpoints.begin(number, arrays, document)
-            if wait:
-                writing.result()
+            self._checkpoints.begin(number, arrays, document)
+            trouble = self._checkpoints.settle() if wait else None
+            if trouble is not None:
+                raise trouble
         except (OSError, PSError) as error:
             self._checkpoints.settle()  # it is told here
             if wait or isinstance(error, ServerLost | BufferLost):

@@ -7,7 +7,7 @@ twice, and nothing says which is the newest but the names: a pointer could be wr
 A name has the number of its writer, who is the second here, who that is, and the number of the
 checkpoint. A later writer's count more than all of those before, whenever these are written: a
 driver that was taken for dead, and goes on, can neither push out nor remove what its successor
-writes.
+writes. Who is later says an empty file that each writes when it begins.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ps_backend.durability.stores import Store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, SessionFenced, StoreFailed
 
 _NAME = re.compile(r"ckpt-(\d{6,})-([0-9a-f]{8})-(\d{6,})")
+_CLAIM = "begun"
+"""An empty file: of whoever wrote it all that is written here since."""
 KEPT = 2
 """So many of the newest stay: of these the older one counts where the newer one is damaged."""
 
@@ -64,11 +66,23 @@ class Folder:
         self.store = store
         self._writer, self._epoch = secrets.token_hex(4), 0  # 0: nothing written yet
 
+    def claim(self) -> None:
+        """From now on what earlier writers write does not count. Repeating it does nothing."""
+        if not self._epoch:
+            keys = [_key(name) for name in self._names()]
+            self._epoch = 1 + max((key.epoch for key in keys), default=0)
+            name = self._next(keys)
+            with self._named(name):
+                self.store.write(f"{name}/{_CLAIM}", [])
+
     def new(self) -> str:
         """The name of one that is to be written: a later one than all that are there."""
+        self.claim()
         keys = [_key(name) for name in self._names()]
-        self._epoch = self._epoch or 1 + max((key.epoch for key in keys), default=0)
         self._check_not_fenced(keys)
+        return self._next(keys)
+
+    def _next(self, keys: list[_Key]) -> str:
         serial = 1 + max((key.serial for key in keys), default=-1)
         return f"ckpt-{self._epoch:06d}-{self._writer}-{serial:06d}"
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+
+from ps_backend.durability.system import System
 
 _MODE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _WRITABLE_BY_OWNER = 0o666  # less what umask takes
@@ -64,8 +67,11 @@ def open_store(url: str | os.PathLike[str]) -> Store:
 class Directory:
     """Files in a folder of this machine, or of one that it mounts."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, system: System = os) -> None:
         self._path = Path(path).expanduser().absolute()
+        self._os = system
+        self._is_named = False
+        """Whether the names of the folders that lead here are durable."""
 
     @property
     def url(self) -> str:
@@ -75,20 +81,21 @@ class Directory:
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
         """As ``Store.write``: the file is on the disk, and so is its name."""
         path = self._at(name)
-        made = _make_folders(path.parent)
-        file = os.open(path, _MODE, _WRITABLE_BY_OWNER)
+        made = self._make_folders(path.parent)
+        file = self._os.open(path, _MODE, _WRITABLE_BY_OWNER)
         try:
             try:
-                size = sum(write_all(file, chunk) for chunk in chunks)
-                os.fsync(file)
+                size = sum(self._write_all(file, chunk) for chunk in chunks)
+                self._os.fsync(file)
             finally:
-                os.close(file)
+                self._os.close(file)
             for folder in (path.parent, *made):
-                sync_folder(folder)
+                self._sync_folder(folder)
+            self._sync_above()
         except BaseException:
             # After a failed fsync the kernel may take the pages for clean: the file is never used.
             with suppress(OSError):
-                path.unlink()
+                self._os.unlink(path)
             raise
         return size
 
@@ -106,8 +113,8 @@ class Directory:
     def rename(self, name: str, to: str) -> None:
         """Let a file have another name, also instead of the file that has it; durable on return."""
         path = self._at(to)
-        self._at(name).replace(path)
-        sync_folder(path.parent)
+        self._os.replace(self._at(name), path)
+        self._sync_folder(path.parent)
 
     def begin(self, name: str, head: bytes, size: int) -> None:
         """A new file of ``size`` bytes that begins with ``head``; the rest comes by ``write_into``.
@@ -116,15 +123,15 @@ class Directory:
         own in the same folder, by ``write`` or ``rename``.
         """
         path = self._at(name)
-        made = _make_folders(path.parent)
-        file = os.open(path, _MODE, _WRITABLE_BY_OWNER)
+        made = self._make_folders(path.parent)
+        file = self._os.open(path, _MODE, _WRITABLE_BY_OWNER)
         try:
-            write_all(file, head)
-            os.ftruncate(file, size)
+            self._write_all(file, head)
+            self._os.ftruncate(file, size)
         finally:
-            os.close(file)
+            self._os.close(file)
         for folder in made:
-            sync_folder(folder)
+            self._sync_folder(folder)
 
     def write_into(
         self, name: str, head: bytes, places: Iterable[tuple[int, Iterable[bytes | memoryview]]]
@@ -134,38 +141,38 @@ class Directory:
         ``FileNotFoundError`` where there is none such.
         """
         path = self._at(name)
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        file = self._os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            if os.pread(file, len(head), 0) != head:
+            found = bytearray(len(head))
+            if self._read_all(file, memoryview(found), 0) < len(head) or found != head:
                 raise FileNotFoundError(f"{path} is another file here")
             for offset, chunks in places:
-                os.lseek(file, offset, os.SEEK_SET)
+                self._os.lseek(file, offset, os.SEEK_SET)
                 for chunk in chunks:
-                    write_all(file, chunk)
-            os.fsync(file)
+                    self._write_all(file, chunk)
+            self._os.fsync(file)
         finally:
-            os.close(file)
+            self._os.close(file)
 
     def read(self, name: str, start: int, into: memoryview) -> None:
         """As ``Store.read``."""
         path = self._at(name)
-        with open(path, "rb", buffering=0) as file:
-            file.seek(start)
-            got = 0
-            while got < len(into):
-                count = file.readinto(into[got:])
-                if not count:
-                    raise EOFError(f"{path} ends at byte {start + got}")
-                got += count
+        file = self._os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            got = self._read_all(file, into, start)
+        finally:
+            self._os.close(file)
+        if got < len(into):
+            raise EOFError(f"{path} ends at byte {start + got}")
 
     def size(self, name: str) -> int:
         """As ``Store.size``."""
-        return self._at(name).stat().st_size
+        return self._os.stat(self._at(name)).st_size
 
     def names(self, folder: str = "") -> list[str]:
         """As ``Store.names``."""
         try:
-            return sorted(os.listdir(self._at(folder)))
+            return sorted(self._os.listdir(self._at(folder)))
         except FileNotFoundError:
             return []
 
@@ -173,13 +180,64 @@ class Directory:
         """As ``Store.delete``."""
         path = self._at(name)
         with suppress(FileNotFoundError):
-            if not path.is_dir():
-                path.unlink()
-            elif not os.listdir(path):
-                path.rmdir()
+            if not self._is_folder(path):
+                self._os.unlink(path)
+            elif not self._os.listdir(path):
+                self._os.rmdir(path)
 
     def _at(self, name: str) -> Path:
         return self._path / name
+
+    def _is_folder(self, path: Path) -> bool:
+        try:
+            return stat.S_ISDIR(self._os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _make_folders(self, folder: Path) -> list[Path]:
+        """Make it and those above; returns the folders that got a new name in them."""
+        if self._is_folder(folder):
+            return []
+        above = self._make_folders(folder.parent)
+        try:
+            self._os.mkdir(folder)
+        except FileExistsError:  # another process made it just now
+            if not self._is_folder(folder):
+                raise
+        return [folder.parent, *above]
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Make the names in it durable."""
+        file = self._os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._os.fsync(file)
+        finally:
+            self._os.close(file)
+
+    def _sync_above(self) -> None:
+        """Once: who made the folders before may have died before their names were durable."""
+        if not self._is_named:
+            for folder in self._path.parents:
+                with suppress(PermissionError):  # then it was not made by one of us
+                    self._sync_folder(folder)
+            self._is_named = True
+
+    def _write_all(self, file: int, chunk: bytes | memoryview) -> int:
+        """Write the whole of ``chunk``, which the system may take in several pieces; its length."""
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[self._os.write(file, rest) :]
+        return len(chunk)
+
+    def _read_all(self, file: int, into: memoryview, start: int) -> int:
+        """Fill ``into`` from byte ``start`` on, as far as the file goes; how many bytes."""
+        got = 0
+        while got < len(into):
+            count = self._os.preadv(file, [into[got:]], start + got)
+            if not count:
+                break
+            got += count
+        return got
 
 
 class Remote:
@@ -270,29 +328,3 @@ def beside(name: str) -> str:
     """A name in the same folder for what becomes ``name`` when it is whole."""
     folder, slash, own = name.rpartition("/")
     return f"{folder}{slash}.{own}.{secrets.token_hex(8)}.part"
-
-
-def write_all(file: int, chunk: bytes | memoryview) -> int:
-    """Write the whole of ``chunk``, which the system may take in several pieces; its length."""
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-    return len(chunk)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in it durable, where the file system can."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Make it and those above; returns the folders that got a new name in them."""
-    if folder.is_dir():
-        return []
-    above = _make_folders(folder.parent)
-    folder.mkdir(exist_ok=True)
-    return [folder.parent, *above]
