@@ -7,6 +7,7 @@ rest. It is written last, so a set of files without a valid one does not exist.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ NAME = "manifest.json"
 
 _BEFORE, _BETWEEN, _AFTER = b'{"crc32":"', b'","manifest":', b"}\n"
 _CRC_DIGITS = 8
+_CRC = re.compile(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,16 @@ def decode(data: bytes, what: str) -> Manifest:
         found = json.loads(body)
         if found["format"] != FORMAT:
             raise ValueError(f"it is of {found['format']!r}, not of {FORMAT!r}")
-        if found["version"] > VERSION:
+        if _whole(found["version"]) > VERSION:
             raise NotImplementedError(
                 f"{what} is of version {found['version']} of its format, and this distvec knows "
                 f"versions up to {VERSION}: use a later distvec"
             )
-        return Manifest(
-            tuple(map(_decode, found["arrays"])),
-            found["document"],
-            str(found["session"]),
-            int(found["number"]),
-        )
+        document, session = found["document"], found["session"]
+        if not isinstance(document, dict) or not isinstance(session, str):
+            raise ValueError("its document is no object, or its session has no name")
+        arrays = tuple(map(_decode, found["arrays"]))
+        return Manifest(arrays, document, session, _whole(found["number"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Corrupted(f"{what} is no manifest of arrays: {error!r}") from None
 
@@ -115,18 +116,33 @@ def _encode(one: Kept) -> dict[str, Any]:
 
 def _decode(given: Any) -> Kept:
     kind, length, id, details = given["space"]
-    space: Space = decode_space(kind, length, id, bytes.fromhex(details))
-    type = array_type(space, dtype_of(given["dtype"]), tuple(given["row"]))
+    space: Space = decode_space(kind, _whole(length), _whole(id), bytes.fromhex(details))
+    row = tuple(map(_whole, given["row"]))
+    names = given["names"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{names!r} are no names of an array")
     return Kept(
-        given["id"], tuple(given["names"]), type, tuple(_piece(one) for one in given["pieces"])
+        _whole(given["id"]),
+        tuple(names),
+        array_type(space, dtype_of(given["dtype"]), row),
+        tuple(map(_piece, given["pieces"])),
     )
+
+
+def _whole(number: Any) -> int:
+    """A number that counts something: 5.0 is none, though it equals one."""
+    if type(number) is not int or not 0 <= number < 1 << 64:
+        raise ValueError(f"{number!r} is no whole number from 0 to 2^64")
+    return number
 
 
 def _piece(given: Any) -> Piece:
     file, offset, low, high, unit, crcs = given
-    numbers = (offset, low, high, unit)
-    if not all(type(number) is int and number >= 0 for number in numbers) or unit < 1 or low > high:
+    numbers = tuple(map(_whole, (offset, low, high, unit)))
+    if unit < 1 or low > high:
         raise ValueError(f"{numbers} are no place of rows")
+    if not isinstance(crcs, list) or not all(map(_CRC.fullmatch, crcs)):
+        raise ValueError(f"the checksums of {file!r} are not of eight digits each")
     if not isinstance(file, str) or file.startswith("/") or ".." in file.split("/"):
         raise ValueError(f"{file!r} is no file beside the manifest")
     return Piece(file, offset, low, high, unit, tuple(int(crc, 16) for crc in crcs))

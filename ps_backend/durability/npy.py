@@ -19,6 +19,7 @@ from ps_backend.program.types import DTYPES, dtype_of
 _MAGIC = b"\x93NUMPY"
 _KEYS = {"descr", "fortran_order", "shape"}
 _MOST_HEADER = 65_536
+_MOST_EXTENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def read_header(read: Callable[[int, int], bytes], size: int, what: str) -> tupl
         given = ast.literal_eval(text.decode("utf-8" if version == 3 else "latin1"))
         descr, by_columns, shape = given["descr"], given["fortran_order"], given["shape"]
         fits = type(by_columns) is bool and type(shape) is tuple and set(given) == _KEYS
-        if not fits or not all(type(extent) is int and extent >= 0 for extent in shape):
+        fits = fits and len(shape) <= _MOST_EXTENTS
+        if not fits or not all(type(n) is int and 0 <= n < 1 << 63 for n in shape):
             raise ValueError(f"{given!r} describes no array")
         dtype = np.lib.format.descr_to_dtype(descr)
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:

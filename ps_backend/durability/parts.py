@@ -138,6 +138,9 @@ def _read_piece(
         if is_whole:
             buffer = into[(start - low) * row_bytes : (stop - low) * row_bytes]
         else:
+            end = piece.offset + (stop - piece.low) * row_bytes
+            if store.size(piece.file) < end:  # else it might ask for any amount of memory
+                raise Corrupted(f"{what}: {piece.file} ends before byte {end}; it is cut off")
             buffer = memoryview(bytearray((stop - start) * row_bytes))
         try:
             store.read(piece.file, piece.offset + (start - piece.low) * row_bytes, buffer)

@@ -27,7 +27,13 @@ _MOST_HEADER = 100_000_000
 """Bytes, as the format bounds them."""
 _ALIGNED = 64
 """The data begins at a multiple of so many bytes."""
+_MOST_EXTENTS = 64
+"""As NumPy's arrays: the product of a million extents would take hours."""
 _OWN = "__metadata__"
+
+
+class _OtherDtype(Exception):
+    """A whole file, but of what no array here is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +109,9 @@ def read_header(
         tensors = [_tensor(name, one, start) for name, one in listed.items()]
         if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
             raise ValueError("its metadata are not all texts")
-    except TypeError:
-        raise
-    except (ValueError, KeyError, AttributeError, RecursionError) as error:
+    except _OtherDtype as error:
+        raise TypeError(f"{what}: {error}") from None
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise Corrupted(f"{what} has no header of a safetensors file: {error!r}") from None
     tensors.sort(key=lambda one: (one.offset, one.nbytes))
     _check_layout(tensors, start, size, what)
@@ -121,13 +127,16 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _tensor(name: str, given: Any, start: int) -> Tensor:
     kind, shape, (begin, end) = given["dtype"], given["shape"], given["data_offsets"]
+    name.encode()  # half a pair of surrogates is no text
+    if not isinstance(shape, list) or len(shape) > _MOST_EXTENTS:
+        raise ValueError(f"the shape of {name!r} is none")
     numbers = [*shape, begin, end]
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
         raise ValueError(f"sizes and offsets of {name!r} are not all whole numbers from 0")
     if not isinstance(kind, str):
         raise ValueError(f"the dtype of {name!r} is not a text")
     if kind not in _DTYPES:
-        raise TypeError(f"{name!r} is of dtype {kind}; arrays here are of {', '.join(_DTYPES)}")
+        raise _OtherDtype(f"{name!r} is of dtype {kind}; arrays here are of {', '.join(_DTYPES)}")
     tensor = Tensor(name, _DTYPES[kind], tuple(shape), start + begin)
     if tensor.nbytes != end - begin:
         raise ValueError(f"{name!r} takes {tensor.nbytes} bytes, but its offsets {end - begin}")

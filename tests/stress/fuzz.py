@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.fuzz.batches import Finding, Tally, first_seeds, run_batch
+from tests.fuzz.files import FILES, try_one
 from tests.fuzz.target import Watch
 from tests.stress.row import Row
 
 MESSAGES = 1_000_000
-"""In all, by far the most of them to servers in this process."""
+"""In all."""
+OF_FILES = 0.08
+"""This part of them is files, the same number of each kind."""
 SLOW_SECONDS = 20.0
 """A message that takes longer counts as a failure."""
 _MOST_SHOWN = 3
@@ -23,7 +28,22 @@ def run(scale: float) -> list[Row]:
     """A row for each kind of message; failures are what nobody expected, with their seeds."""
     began = int(os.environ.get("FUZZ_SEED", "0"))
     with _own_cache():
-        return _in_process(began, int(MESSAGES * scale))
+        rows = _in_process(began, int(MESSAGES * (1 - OF_FILES) * scale))
+    return rows + [_of_files(what, began, int(MESSAGES * OF_FILES / 4 * scale)) for what in FILES]
+
+
+def _of_files(what: str, seed: int, count: int) -> Row:
+    slowest, wrong = 0.0, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ast has some for what looks like Python
+        for one in range(seed, seed + count):
+            began = time.perf_counter()
+            if told := try_one(what, one):
+                wrong.append(f"try_one({what!r}, {one}): {told[:200]}")
+            slowest = max(slowest, time.perf_counter() - began)
+    failures = len(wrong) + (slowest > SLOW_SECONDS)
+    detail = "; ".join((*wrong[:_MOST_SHOWN], f"slowest {slowest:.2f} s"))
+    return Row(f"read: {what}", count, failures, detail)
 
 
 def _in_process(seed: int, count: int) -> list[Row]:

@@ -20,7 +20,7 @@ KINDS: dict[str, type[Space]] = {one.kind: one for one in (DenseSpace, RaggedSpa
 """The kinds of spaces: the only place that lists them."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)  # 5.0 equals 5, and is no length
 def decode_space(kind: str, length: int, id: int, details: bytes) -> Space:
     """The space of which these travelled: mostly the same object for the same ones.
 

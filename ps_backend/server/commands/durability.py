@@ -23,6 +23,9 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.pieces import decode_piece, encode_piece
 
+_MOST_OFFSET = 1 << 53
+"""Bytes of a file, about: all that an array may have."""
+
 
 def _bounds(body: pb.Save | pb.Load) -> None:
     check("arrays", len(body.arrays), 0, limits.MOST_VALUES)
@@ -50,6 +53,10 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Write this server's rows of arrays to a file; where they are in it, with their checksums."""
     body = request.save
     check_name("file", body.file)
+    if body.offsets and not body.head:
+        raise ValueError("rows go into a file that begins with something: head= says with what")
+    for offset in body.offsets:
+        check("offset", offset, len(body.head), _MOST_OFFSET)
     found = _kept(session, request.client, body.pin) if body.pin else {}
     rows = []
     for array, name in zip(body.arrays, body.names, strict=True):

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from ps_backend.errors import PSError
+
+_MOST_PINS = 64
 _PATIENCE_SECONDS = 60.0
 """A program that lacks the memory of pinned buffers waits so long for them to be written."""
 
@@ -31,9 +34,17 @@ class Pins(Generic[Kept]):
         return number in self._counts
 
     def keep(self, name: str, buffers: Mapping[int, Kept]) -> Mapping[int, Kept]:
-        """Keep ``buffers`` under ``name``; what is kept under it already stays that."""
+        """Keep ``buffers`` under ``name``; what is kept under it already stays that.
+
+        Raises ``PSError`` if too many others are kept.
+        """
         with self._changed:
             if name not in self._pins:
+                if len(self._pins) >= _MOST_PINS:
+                    raise PSError(
+                        f"a session keeps its buffers under at most {_MOST_PINS} names at once: "
+                        "unpin some"
+                    )
                 self._pins[name] = dict(buffers)
                 self._counts.update(buffers.keys())
             return self._pins[name]

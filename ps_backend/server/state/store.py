@@ -161,7 +161,7 @@ class Store:
             try:
                 blocks = self.memory.allocate(sizes, what)
             except OutOfBudget:
-                if not self.pins.wait():
+                if sum(sizes) > self.memory.budget or not self.pins.wait():
                     raise
             else:
                 break
