@@ -1,4 +1,4 @@
-"""Files that are not what was written: manifests, safetensors files and NumPy's, with their readers.
+"""Files that are not what was written: manifests, safetensors files and NumPy's.
 
 What is damaged must be told so, and what is taken for whole must be what it says that it is. Where
 a checksum would find everything, it is made to fit: so also what others write is tried.

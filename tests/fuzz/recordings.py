@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from concurrent.futures import Future
 from functools import lru_cache
-from itertools import pairwise
+from itertools import count, pairwise
+from tempfile import mkdtemp
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -26,6 +30,8 @@ from ps_backend.wire.rounds import Total, Winner
 _F8, _I8, _B = ValueType("float64"), ValueType("int64"), ValueType("bool")
 _SPACE = DenseSpace(1500)
 _MEMORY = 1 << 28
+STORE = "fuzzed-store"
+"""A folder, as requests name it: ``target`` says where it is."""
 SECRET, KEY = "the secret of the fuzzed session", b"the key of one ."
 ADDRESSES = ("fuzzed:0", "fuzzed:1")
 
@@ -54,6 +60,9 @@ class _Recorder(InProcess):
         copy.payload = sum(map(len, payload))
         if copy.open.secret:
             copy.open.secret = SECRET
+        for one in (copy.save, *copy.load.arrays):
+            if one.store:
+                one.store = one.store.replace(written(), STORE)
         if copy.run.peers:
             copy.run.peers[:] = ADDRESSES[: len(copy.run.peers)]
         self._seen.append(Recorded(self._server, copy, b"".join(payload)))
@@ -73,12 +82,23 @@ class _Recorder(InProcess):
 def recordings() -> tuple[tuple[Recorded, ...], ...]:
     """Sessions of one server and of two, each from its opening to its end."""
     seen: list[list[Recorded]] = []
-    for work, servers in ((_commands, 1), (_arrays, 1), (_arrays, 2)):
-        inner = in_process_transports(servers, memory=_MEMORY)
-        seen.append([])
-        with Client([_Recorder(one, k, seen[-1]) for k, one in enumerate(inner)]) as client:
-            work(client)
+    tokens = count()
+    with mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"):
+        for work, servers in ((_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2)):
+            inner = in_process_transports(servers, memory=_MEMORY)
+            seen.append([])
+            recorders = [_Recorder(one, k, seen[-1]) for k, one in enumerate(inner)]
+            with Client(recorders) as client:
+                work(client)
     return tuple(map(tuple, seen))
+
+
+@lru_cache(maxsize=1)
+def written() -> str:
+    """The folder with what honest clients wrote, in the place of ``STORE``."""
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    return folder
 
 
 # --- every command --------------------------------------------------------------------------------
@@ -221,3 +241,18 @@ def _arrays(client: Client) -> None:
     np.asarray(np.take_along_axis(t, np.argsort(t, axis=1), axis=1)[:2])
     np.asarray(np.add.reduceat(x, [a for a, _ in pairwise(range(0, n, 500))]))
     np.asarray(dv.where(x > 0, x.astype("float32"), np.float32(1))[:2])
+
+
+def _files(client: Client) -> None:
+    """Save, load, checkpoint, restore: each server its own rows, in files that are made anew."""
+    ps, folder = Session(client), written()
+    x, t = ps.array(np.linspace(0, 1, 2500)), ps.array(np.ones((1500, 3), np.int32))
+    for path in (f"{folder}/w.safetensors", f"{folder}/parts"):
+        dv.save(path, x=x, t=t)
+        dv.load(path, session=ps)
+    dv.save(f"{folder}/x.npy", x=x)
+    ps.checkpoint(f"{folder}/checkpoints", x=x)
+    ps.restore(f"{folder}/checkpoints")
+    for name in ("a", "b"):
+        client.pin(name)
+    client.unpin("a")

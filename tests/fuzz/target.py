@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 import zlib
 from collections.abc import Iterable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from ps_backend.client import Client
+from ps_backend.durability.confined import open_within
+from ps_backend.durability.stores import Store
 from ps_backend.errors import PSError
 from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
@@ -20,7 +24,7 @@ from ps_backend.server.service import Service
 from ps_backend.server.session import ServerSession
 from ps_backend.wire.errors import _KINDS
 from ps_backend.wire.membership import session_name
-from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, Recorded
+from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, STORE, Recorded, written
 
 MEMORY = 24 << 20
 FORCED_BYTES = 8 << 20
@@ -56,7 +60,14 @@ class Target:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self.services = [Service(memory=MEMORY) for _ in ADDRESSES]
+        self._folder = TemporaryDirectory()
+        shutil.copytree(written(), self._folder.name, dirs_exist_ok=True)
+        confined = open_within([self._folder.name])
+
+        def open_store(url: str) -> Store:
+            return confined(url.replace(STORE, self._folder.name, 1))
+
+        self.services = [Service(memory=MEMORY, open_store=open_store) for _ in ADDRESSES]
         peers = {
             address: InProcess(service, address)
             for address, service in zip(ADDRESSES, self.services, strict=True)
@@ -120,6 +131,7 @@ class Target:
         """End all sessions; returns what is left of them."""
         wrong = list(self.looks())
         self._good.close()
+        self._folder.cleanup()
         for service in self.services:
             for session in service.sessions.all():
                 service.sessions._sessions.pop(session.name)
@@ -146,6 +158,8 @@ def state_of(sessions: Iterable[ServerSession]) -> dict[tuple[Any, ...], Any]:
             state[name, "shared", number] = shared.part, zlib.crc32(shared.array.data)
         for number, workspace in store._workspaces.items():
             state[name, "workspace", number] = workspace.kind, workspace.phase
+        for label, kept in store.pins._pins.items():
+            state[name, "pin", label] = tuple(kept)
         for label, open_round in session.rounds._open.items():
             state[name, "round", label] = tuple(open_round.contributions)
         for label in session.rounds._closed:

@@ -85,8 +85,8 @@ def test_rows_that_a_short_file_cannot_have_take_no_memory(tmp_path):
     piece = Piece("f", 0, 0, 1 << 50, 1 << 50, (0,))
     with pytest.raises(Corrupted, match="cut off"):
         read_rows(Directory(tmp_path), [piece], 8, 5, memoryview(bytearray(16)), "w")
+    far = Piece("f", (1 << 63) - 8, 0, 2, 1024, (0,))
     with pytest.raises(Corrupted, match="cut off"):
-        far = Piece("f", (1 << 63) - 8, 0, 2, 1024, (0,))
         read_rows(Directory(tmp_path), [far], 8, 0, memoryview(bytearray(16)), "w")
 
 

@@ -1,0 +1,41 @@
+"""What pins and files of a session may ask of a server."""
+
+import numpy as np
+
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.server.service import Service
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array
+from tests.ps_backend.requests import Sender
+
+
+def test_what_no_memory_could_hold_is_refused_at_once_whatever_is_pinned():
+    sender = Sender(Service(memory=1 << 20))
+    sender.write(1, np.ones(10))
+    assert not sender.send(pin=pb.Pin(name="p")).HasField("error")
+    array = encode_array(2, array_type(DenseSpace(1 << 40), float))
+    total = pb.Commit(round="r", totals=[pb.Total(target=array, op="add")])
+    assert sender.error(commit=total).kind == "OutOfBudget"
+
+
+def test_a_session_keeps_its_buffers_under_so_many_names():
+    sender = Sender(Service(memory=1 << 20))
+    for number in range(64):
+        assert not sender.send(pin=pb.Pin(name=str(number))).HasField("error")
+    assert not sender.send(pin=pb.Pin(name="0")).HasField("error")
+    assert "unpin some" in sender.error(pin=pb.Pin(name="one more")).message
+    sender.send(unpin=pb.Unpin(name="0"))
+    assert not sender.send(pin=pb.Pin(name="one more")).HasField("error")
+
+
+def test_rows_go_into_files_that_begin_as_they_should(tmp_path):
+    sender = Sender(Service(memory=1 << 20))
+    (tmp_path / "f").write_bytes(b"of somebody else")
+    save = pb.Save(store=str(tmp_path), file="f", names=[""], offsets=[0])
+    sender.write(1, np.ones(10))
+    save.arrays.append(encode_array(1, array_type(DenseSpace(10), float)))
+    assert "begins with something" in sender.error(save=save).message
+    save.head, save.offsets[:] = b"of", [1 << 63]
+    assert "offset must be 2" in sender.error(save=save).message
+    assert (tmp_path / "f").read_bytes() == b"of somebody else"
