@@ -27,10 +27,10 @@ _EACH = 6
 
 
 class Message(NamedTuple):
-    """One message of a batch: what is sent, or why protobuf takes it for none (None)."""
+    """One message of a batch; bytes are what protobuf takes for none."""
 
     kind: str
-    sent: Recorded | None
+    sent: Recorded | bytes
 
 
 @dataclass
@@ -85,8 +85,8 @@ def messages(seed: int) -> Iterator[Message]:
         yield Message("honest", prepared(template._replace(request=honest), number))
 
 
-def malformed(kind: str, near: Recorded, rng: random.Random, number: int) -> Recorded | None:
-    """A message of that kind, made of an honest one; None where protobuf takes it for none."""
+def malformed(kind: str, near: Recorded, rng: random.Random, number: int) -> Recorded | bytes:
+    """A message of that kind, made of an honest one; bytes where protobuf takes it for none."""
     if kind == "made":
         return prepared(near._replace(request=made(rng, _words())), number)
     if kind in ("field", "payload"):
@@ -109,31 +109,31 @@ def malformed(kind: str, near: Recorded, rng: random.Random, number: int) -> Rec
     try:
         request = pb.Request.FromString(data)
     except DecodeError:
-        return None
+        return data
     return prepared(near._replace(request=request), number)
 
 
 def run_batch(seed: int, tallies: dict[str, Tally], watch: Watch) -> Iterator[Finding]:
     """Send the messages of a seed to servers of their own; yields what goes wrong."""
-    target = Target(watch)
-    for number, (kind, sent) in enumerate(messages(seed)):
-        tally = tallies[kind]
-        tally.count += 1
-        if sent is None:
-            tally.no_message += 1
-            continue
-        began = time.perf_counter()
-        wrong = target.send(sent)
-        tally.slowest = max(tally.slowest, time.perf_counter() - began)
-        if target.refused is None:
-            tally.accepted += 1
-        else:
-            tally.refused += 1
-            tally.errors[target.refused] += 1
-        for what in wrong:
-            yield Finding(seed, number, kind, what, str(sent.request)[:2000])
-    for what in target.close():
-        yield Finding(seed, -1, "end", what, "")
+    with Target(watch) as target:
+        for number, (kind, sent) in enumerate(messages(seed)):
+            tally = tallies[kind]
+            tally.count += 1
+            if isinstance(sent, bytes):
+                tally.no_message += 1
+                continue
+            began = time.perf_counter()
+            wrong = target.send(sent)
+            tally.slowest = max(tally.slowest, time.perf_counter() - began)
+            if target.refused is None:
+                tally.accepted += 1
+            else:
+                tally.refused += 1
+                tally.errors[target.refused] += 1
+            for what in wrong:
+                yield Finding(seed, number, kind, what, str(sent.request)[:2000])
+        for what in target.close():
+            yield Finding(seed, -1, "end", what, "")
 
 
 def first_seeds(seed: int, least: int) -> Sequence[int]:

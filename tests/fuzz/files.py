@@ -94,15 +94,16 @@ def a_header(rng: random.Random) -> str:
         length = rng.choice((0, 1, abs(length - 1), length + 1, 10**8, 10**8 + 1, (1 << 64) - 1))
     if rng.random() < 0.1:
         size = rng.choice((0, 7, 8, size - 1, size + 1, 10**12))
-    data = length.to_bytes(8, "little") + text
+    data = length.to_bytes(8, "little") + text + bytes(_DATA)
+    size = min(size, len(data) + 1)
 
     def read(start: int, count: int) -> bytes:
-        if count > len(data):
-            raise AssertionError(f"{count} bytes are read of a file of {len(data)}")
+        if start + count > size:
+            raise AssertionError(f"bytes up to {start + count} are read of a file of {size}")
         return data[start : start + count]
 
     try:
-        found, metadata = safetensors.read_header(read, min(size, len(data) + _DATA), "f")
+        found, metadata = safetensors.read_header(read, size, "f")
     except Corrupted:
         return ""
     except TypeError as error:

@@ -83,6 +83,12 @@ class Target:
         self.refused: str | None = None
         """The kind of error of the last answer, if it was one."""
 
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
     def send(self, one: Recorded) -> list[str]:
         """Send a request; returns what is wrong with the answer, or with what became of it."""
         service = self.services[one.server]
@@ -131,7 +137,6 @@ class Target:
         """End all sessions; returns what is left of them."""
         wrong = list(self.looks())
         self._good.close()
-        self._folder.cleanup()
         for service in self.services:
             for session in service.sessions.all():
                 service.sessions._sessions.pop(session.name)
