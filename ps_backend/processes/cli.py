@@ -154,7 +154,7 @@ def _serve(options: argparse.Namespace) -> int:
         server.start()
         _announce(server.address, token_file, supervised)
         # Python sees a signal that another thread got only in between.
-        while not (stop.wait(1.0) or life.is_over):
+        while not stop.wait(1.0):
             pass
         server.stop()
     finally:

@@ -22,8 +22,6 @@ class Life:
         self.number = number
         self.until = math.inf
         """It may answer until then."""
-        self.is_over = False
-        """The process is of no use any more, and shall end."""
 
     def refuse(self, meant: int, now: float) -> None:
         """Raise ``EpochFenced`` if a request that means life ``meant`` (0: any) must not be done.
@@ -36,10 +34,6 @@ class Life:
             raise EpochFenced(
                 f"this is life {self.number} of the server, and the request is for life {meant}"
             )
-
-    def end(self) -> None:
-        """A newer life has begun: nothing is answered any more."""
-        self.is_over, self.until = True, -math.inf
 
     def ended(self) -> EpochFenced:
         """What is said to whom it may not answer any more."""

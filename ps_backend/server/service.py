@@ -90,10 +90,11 @@ class Service:
     def _check_life(self, request: pb.Request, now: float) -> None:
         """Raise ``EpochFenced`` if the request must not be done in this life, or any more.
 
-        What tells it that a newer one has begun is believed to whoever has joined a session.
+        Who has joined a session, and knows of a newer life, is believed for that session alone: it
+        must not end the work of others.
         """
-        if 0 < self.life.number < request.life and self.sessions.has_joined(request):
-            self.life.end()
+        if 0 < self.life.number < request.life:
+            self.sessions.fence(request)
         self.life.refuse(request.life, now)
 
     def _of_server(self, message: str, request: pb.Request) -> pb.Reply:
@@ -115,6 +116,8 @@ class Service:
 
     def _of_session(self, command: Command, request: pb.Request, payload: Payload) -> Response:
         session = self.sessions.get(request.session)
+        if session.fenced:
+            raise self.life.ended()
         session.receive(request)
         try:
             with session.lease.held():

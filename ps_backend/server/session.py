@@ -85,6 +85,8 @@ class ServerSession:
         self.closed = False
         self.is_taken = False
         """Has another driver taken it over?"""
+        self.fenced = False
+        """A client has said that another server has taken the place of this one."""
         self.lease = lease
         self.host = host
         self.store = Store(host.memory)

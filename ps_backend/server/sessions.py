@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import uuid
+from contextlib import suppress
 
 from ps_backend import limits
 from ps_backend.arguments import check_lease
@@ -59,15 +60,13 @@ class Sessions:
             )
         return session
 
-    def has_joined(self, request: pb.Request) -> bool:
-        """Is the sender a client of the session that it names?"""
+    def fence(self, request: pb.Request) -> None:
+        """Nothing more is done for the session, if the sender is a client of it."""
         session = self._sessions.get(request.session)
-        try:
+        with suppress(PSError):
             if session is not None:
                 session.admit(request.client, request.key)
-        except PSError:
-            return False
-        return session is not None
+                session.fenced = True
 
     def status(self, request: pb.Request | None = None) -> pb.Status:
         """What this server holds right now, for anybody; what a client's request frees is gone."""

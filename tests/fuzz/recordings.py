@@ -62,7 +62,7 @@ class _Recorder(InProcess):
             copy.open.secret = SECRET
         for one in (copy.save, *copy.load.arrays):
             if one.store:
-                one.store = one.store.replace(written(), STORE)
+                one.store = one.store.replace(_folder(), STORE)
         if copy.run.peers:
             copy.run.peers[:] = ADDRESSES[: len(copy.run.peers)]
         self._seen.append(Recorded(self._server, copy, b"".join(payload)))
@@ -93,9 +93,14 @@ def recordings() -> tuple[tuple[Recorded, ...], ...]:
     return tuple(map(tuple, seen))
 
 
-@lru_cache(maxsize=1)
 def written() -> str:
     """The folder with what honest clients wrote, in the place of ``STORE``."""
+    recordings()
+    return _folder()
+
+
+@lru_cache(maxsize=1)
+def _folder() -> str:
     folder = mkdtemp()
     atexit.register(shutil.rmtree, folder)
     return folder
@@ -245,7 +250,7 @@ def _arrays(client: Client) -> None:
 
 def _files(client: Client) -> None:
     """Save, load, checkpoint, restore: each server its own rows, in files that are made anew."""
-    ps, folder = Session(client), written()
+    ps, folder = Session(client), _folder()
     x, t = ps.array(np.linspace(0, 1, 2500)), ps.array(np.ones((1500, 3), np.int32))
     for path in (f"{folder}/w.safetensors", f"{folder}/parts"):
         dv.save(path, x=x, t=t)

@@ -20,6 +20,7 @@ from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
+from ps_backend.server.life import Life
 from ps_backend.server.service import Service
 from ps_backend.server.session import ServerSession
 from ps_backend.wire.errors import _KINDS
@@ -67,7 +68,9 @@ class Target:
         def open_store(url: str) -> Store:
             return confined(url.replace(STORE, self._folder.name, 1))
 
-        self.services = [Service(memory=MEMORY, open_store=open_store) for _ in ADDRESSES]
+        self.services = [
+            Service(memory=MEMORY, open_store=open_store, life=Life(1)) for _ in ADDRESSES
+        ]
         peers = {
             address: InProcess(service, address)
             for address, service in zip(ADDRESSES, self.services, strict=True)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from tests.fuzz.batches import Finding, Tally, first_seeds, run_batch
 from tests.fuzz.files import FILES, try_one
+from tests.fuzz.lines import attack
+from tests.fuzz.live import Live, abuse_all, live, send_messages
 from tests.fuzz.target import Watch
 from tests.stress.row import Row
 
@@ -19,6 +21,12 @@ MESSAGES = 1_000_000
 """In all."""
 OF_FILES = 0.08
 """This part of them is files, the same number of each kind."""
+OVER_GRPC = 0.05
+"""This one goes to live server processes,"""
+OF_LINES = 0.01
+"""and this one to a service such as the registry of servers on Spark."""
+CONNECTIONS = 40
+"""Of each abuse of HTTP/2."""
 SLOW_SECONDS = 20.0
 """A message that takes longer counts as a failure."""
 _MOST_SHOWN = 3
@@ -27,9 +35,42 @@ _MOST_SHOWN = 3
 def run(scale: float) -> list[Row]:
     """A row for each kind of message; failures are what nobody expected, with their seeds."""
     began = int(os.environ.get("FUZZ_SEED", "0"))
+    rest = 1 - OF_FILES - OVER_GRPC - OF_LINES
     with _own_cache():
-        rows = _in_process(began, int(MESSAGES * (1 - OF_FILES) * scale))
-    return rows + [_of_files(what, began, int(MESSAGES * OF_FILES / 4 * scale)) for what in FILES]
+        rows = _in_process(began, int(MESSAGES * rest * scale))
+        rows += _live(began, int(MESSAGES * OVER_GRPC * scale))
+    rows += [_of_files(what, began, int(MESSAGES * OF_FILES / 4 * scale)) for what in FILES]
+    return [*rows, _lines(began, int(MESSAGES * OF_LINES * scale))]
+
+
+def _live(seed: int, count: int) -> list[Row]:
+    with live() as running:
+        token = running.servers.token
+        tokens = [token, token, token, None, "wrong"]
+        became = send_messages(running, first_seeds(seed, count), tokens)
+        told = ", ".join(f"{number} {what}" for what, number in became.most_common())
+        rows = [_of_live("to server processes, over gRPC", became.total(), running, told)]
+        connections = max(2, int(CONNECTIONS * count / (MESSAGES * OVER_GRPC)))
+        sent = abuse_all(running, connections, 1.0)
+        told = f"{sum(sent.values()) >> 20} MiB"
+        what = f"to server processes, {len(sent)} abuses of HTTP/2"
+        return [*rows, _of_live(what, connections * len(sent), running, told)]
+
+
+def _of_live(what: str, count: int, running: Live, told: str) -> Row:
+    good, wrong = running.good, running.looks()
+    failures = len(wrong) + good.late
+    detail = (
+        f"{told}; the good client asked {good.asked} times, slowest {good.slowest:.2f} s, "
+        f"{good.late} above 1 s; grown by {running.grown >> 20} MiB"
+    )
+    return Row(what, count, failures, "; ".join((*wrong[:_MOST_SHOWN], detail)))
+
+
+def _lines(seed: int, count: int) -> Row:
+    wrong, known = attack(seed, count)
+    detail = f"{known} of them by who knew the key"
+    return Row("to the registry: lines", count, len(wrong), "; ".join((*wrong[:3], detail)))
 
 
 def _of_files(what: str, seed: int, count: int) -> Row:

@@ -19,6 +19,7 @@ from ps_backend.server.service import Service
 from ps_backend.transport import Location
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import DOT, TOKEN, axpy, dot, put
+from tests.ps_backend.requests import Sender
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -264,7 +265,7 @@ def test_a_zombie_is_left_and_does_nothing_more(cluster, how):
                 request = client._requests.request(status={})
                 request.life = 2
                 zombie.service.handle(request, Payload(0))
-                assert life.is_over
+                assert zombie.service.sessions.get(client.session).fenced
             used = zombie.service.memory.used
             with pytest.raises(ServerLost, match=f"server 1 was lost.*buffers {x} "):
                 client.read(x, FLOATS)
@@ -301,3 +302,13 @@ def test_what_was_begun_in_time_and_ended_too_late_is_not_answered(cluster):
     reply = service.handle(pb.Request(session="s", client="c", status=pb.Nothing()), Payload(0))
     assert reply.reply.error.kind == "EpochFenced"
     assert not reply.reply.HasField("status")
+
+
+def test_who_says_that_a_newer_life_has_begun_ends_the_work_of_nobody_else():
+    service = Service(memory=1 << 20, life=Life(1))
+    one, other = Sender(service, "one"), Sender(service, "other")
+    one.write(1, X)
+    request = pb.Request(session=other.session, client=other.client, life=2, status=pb.Nothing())
+    assert service.handle(request, Payload(0)).reply.error.kind == "EpochFenced"
+    assert other.error(nothing=pb.Nothing()).kind == "EpochFenced"
+    assert one.read(1, len(X)).tobytes() == X.tobytes()
