@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,10 +203,12 @@ def send_messages(live: Live, seeds: Sequence[int], tokens: Sequence[str | None]
     return total
 
 
-def abuse_all(live: Live, connections: int, seconds: float) -> dict[str, int]:
+def abuse_all(
+    live: Live, connections: int, seconds: float, names: Iterable[str] = ABUSES
+) -> dict[str, int]:
     """Every abuse by so many connections, with the token and without; bytes sent, by name."""
-    sent = dict.fromkeys(ABUSES, 0)
-    for name in ABUSES:
+    sent = dict.fromkeys(names, 0)
+    for name in sent:
         for number in range(connections):
             metadata: Metadata = ((TOKEN_KEY, live.servers.token),) if number % 2 else ()
             address = live.servers.addresses[number % 2]
