@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from ps_backend.client import Location
 from ps_backend.errors import ServerLost
 
-LEASE_SECONDS = 5.0
-"""Another may take the place of an owner that was not heard of for so long."""
+LEASE_SECONDS = 8.0
+"""Another may take the place of an owner that was not heard of for so long: longer than a busy
+driver, whose interpreter is held by something else, is silent."""
 
 SERVE_SECONDS = 0.8 * LEASE_SECONDS
 """So long after it sent a claim that was granted, a server may answer: it ends well before."""

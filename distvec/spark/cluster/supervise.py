@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -45,6 +46,8 @@ class Told:
 
     state: str
     life: int
+    seconds: float
+    """So long after the claim was sent the server may answer, if it is to serve."""
 
 
 class Desk(Protocol):
@@ -77,7 +80,7 @@ class RemoteDesk:
     def claim(self, claim: Claim, seconds: float) -> Told:
         """As ``Desk``; connects if need be."""
         answer = self._ask({"claim": asdict(claim)}, seconds)
-        return Told(str(answer["state"]), int(answer["life"]))
+        return Told(str(answer["state"]), int(answer["life"]), SERVE_SECONDS)
 
     def certify(self, request: str) -> str:
         """As ``Desk``; connects if need be."""
@@ -108,7 +111,11 @@ class RemoteDesk:
 
 
 class DriverDesk:
-    """The registry of this process, for a thread of the driver."""
+    """The registry of this process, for a thread of the driver.
+
+    Nobody else ever supervises its server, so it may answer for ever: also where the driver is so
+    busy that no thread of it comes to claim anything.
+    """
 
     host = "127.0.0.1"
 
@@ -119,7 +126,7 @@ class DriverDesk:
     def claim(self, claim: Claim, seconds: float) -> Told:
         """As ``Desk``."""
         state = self._registry.renew(claim, self._connection)
-        return Told(state, self._registry.life(claim))
+        return Told(state, self._registry.life(claim), math.inf)
 
     def certify(self, request: str) -> str:
         """As ``Desk``."""
@@ -151,10 +158,10 @@ class Supervisor:
     """Runs a server process while it holds the lease on the server's number.
 
     A process that dies is replaced here, and so is one that gives no sign (``KeptServer``); a task
-    that dies, by the driver. Each claim that is granted lets the process answer for SERVE_SECONDS
-    from when the claim was sent, and after that it is killed, as another task may take its place
-    soon. It knows this moment itself: should it and the supervisor be stopped, and woken up when
-    there is another server, it answers nothing more.
+    that dies, by the driver. Each claim of a task that is granted lets the process answer for
+    SERVE_SECONDS from when the claim was sent, and after that it is killed, as another task may
+    take its place soon. It knows this moment itself: should it and the supervisor be stopped, and
+    woken up when there is another server, it answers nothing more.
     """
 
     def __init__(
@@ -211,7 +218,7 @@ class Supervisor:
                 continue
             self._unanswered = False
             if told.state == SERVE:
-                self._until = sent + SERVE_SECONDS
+                self._until = sent + told.seconds
             return told
 
     def _certify(self, request: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -20,12 +21,12 @@ from distvec.spark.cluster.registry import LEAVE, SERVE, STOP, WAIT, Claim, Regi
 from distvec.spark.cluster.registry_service import RegistryService, RemoteDirectory
 from distvec.spark.cluster.signed_lines import SignedLines, ask_once
 from distvec.spark.cluster.signed_service import _MOST_UNKNOWN
-from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
+from distvec.spark.cluster.supervise import DriverDesk, RemoteDesk, ServerOrders, Supervisor
 from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import Location, OverGrpc
+from ps_backend.transport import Location, OverGrpc, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 
 KEY = "a key for tests"
@@ -151,6 +152,11 @@ def test_each_life_has_a_number_that_no_other_ever_has():
     assert registry.locate(0) == Location("a:2", 2)
     registry.claim(Claim(0, 7, "", 0, "it was killed"), 3)
     assert registry.life(first) == 4
+
+
+def test_a_server_beside_the_driver_needs_no_leave_to_answer():
+    told = DriverDesk(Registry(1)).claim(Claim(0, 7), 1.0)
+    assert (told.state, told.life, told.seconds) == (SERVE, 1, math.inf)
 
 
 def test_the_task_of_a_lost_server_that_spark_repeats_leaves_and_the_driver_places_it():
@@ -374,44 +380,55 @@ FIRST = """
 import json, sys
 from distvec.spark.cluster import supervise
 
-supervise.SERVE_SECONDS = 0.8
+supervise.SERVE_SECONDS = 1.6
 address, key = json.loads(sys.argv[1]), sys.argv[2]
 orders = supervise.ServerOrders(tuple(address), key, 1, 1 << 26, 1)
 supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).run()
 """
 
 
+def said(address, request):
+    """What the server says; asked again while it does not answer."""
+    deadline = time.monotonic() + 20
+    with closing(OverGrpc(address, token=KEY)) as transport:
+        while True:
+            try:
+                return transport.call(request).reply.error
+            except Unavailable:
+                assert time.monotonic() < deadline
+
+
 def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_any_more(
     monkeypatch, has_ended
 ):
     """Server and supervisor, as where their machine was asleep; the server wakes up first."""
-    monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 1.0)
-    with service(1) as (registry, listening):
-        command = [sys.executable, "-c", FIRST, json.dumps(listening.address), KEY]
-        with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT}) as first:
-            assert registry.wait_until_serving(30)
-            (pid,), zombie = registry.pids, registry.locate(0)
-            with (
-                closing(OverGrpc(zombie.address, token=KEY)) as transport,
-                Client.follow(registry, 1, token=KEY) as client,
-            ):
-                client.write(1, DenseSpace(10), np.arange(10.0))
-                first.send_signal(signal.SIGSTOP)
-                os.kill(pid, signal.SIGSTOP)
-                with supervised([2], listening):
-                    until(registry, lambda: registry._generations[0] == 1)
-                    os.kill(pid, signal.SIGCONT)
-                    request = pb.Request(session="s", client="c", life=zombie.life)
-                    request.status.SetInParent()
-                    error = transport.call(request).reply.error
-                    assert error.kind == "EpochFenced"
-                    assert "life 1 of this server is over, or was not confirmed" in error.message
-                    with pytest.raises(ServerLost, match=r"server 0 was lost.*buffers 1 "):
-                        client.read(1, array_type(DenseSpace(10), float))
-                    first.send_signal(signal.SIGCONT)
-                    assert has_ended(pid)
-                    registry.stop("the test is over")
-            assert first.wait(20) == 0
+    monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 2.0)
+    command = [sys.executable, "-c", FIRST]
+    with service(1) as (registry, listening), ExitStack() as stack:
+        command += [json.dumps(listening.address), KEY]
+        first = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT})
+        stack.callback(first.wait, 20)
+        stack.callback(first.kill)
+        assert registry.wait_until_serving(30)
+        (pid,), zombie = registry.pids, registry.locate(0)
+        client = stack.enter_context(Client.follow(registry, 1, token=KEY))
+        client.write(1, DenseSpace(10), np.arange(10.0))
+        first.send_signal(signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
+        with supervised([2], listening):
+            until(registry, lambda: registry._generations[0] == 1)
+            os.kill(pid, signal.SIGCONT)
+            request = pb.Request(session="s", client="c", life=zombie.life)
+            request.status.SetInParent()
+            error = said(zombie.address, request)
+            assert error.kind == "EpochFenced"
+            assert "life 1 of this server is over, or was not confirmed" in error.message
+            with pytest.raises(ServerLost, match=r"server 0 was lost.*buffers 1 "):
+                client.read(1, array_type(DenseSpace(10), float))
+            first.send_signal(signal.SIGCONT)
+            assert has_ended(pid)
+            registry.stop("the test is over")
+        assert first.wait(20) == 0
 
 
 def test_a_server_that_cannot_start_fails_the_task_with_what_it_wrote(monkeypatch):
