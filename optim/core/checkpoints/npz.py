@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from optim.core.arrays import Array
 from optim.core.checkpoints.errors import Corrupted, NotDurable
-from optim.core.checkpoints.npz_file import check, read, write
+from optim.core.checkpoints.npz_file import read, read_back, write
 
 _NAME = re.compile(r"ckpt-(\d{5,})\.npz")
 _LOCK = "ckpt.lock"
@@ -144,7 +144,8 @@ class NpzKeeper:
         partial = path.with_name(f"{path.name}.tmp")
         try:
             with partial.open("xb") as file:
-                write(file, checkpoint.arrays, checkpoint.document)
+                end = write(file, checkpoint.arrays, checkpoint.document)
+                size = file.seek(0, os.SEEK_END)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
@@ -152,7 +153,7 @@ class NpzKeeper:
             partial.unlink(missing_ok=True)
             raise
         self._sync()
-        check(path)
+        read_back(path, size, end)
         for number in self.numbers()[:-_KEPT]:
             self._path(number).unlink()
 

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -25,10 +25,11 @@ _DOCUMENT = "document.json"
 _COMMENT = "crc32={:08x}"
 _EMPTY = _COMMENT.format(0).encode()
 _CHUNK = 1 << 20
+_PIECE = 1 << 18
 
 
-def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> None:
-    """Write a checkpoint to the new `file`. Raises OSError."""
+def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
+    """Write a checkpoint to the new `file`; how that ends. Raises OSError."""
     stream = _Stream(file)
     layouts = {name: Layout.of(x) for name, x in arrays.items()}
     whole = {
@@ -40,9 +41,19 @@ def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, An
         archive.writestr(_DOCUMENT, json.dumps(whole, allow_nan=False))
         for name, x in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, layouts[name].packed(x), allow_pickle=False)
-    file.seek(-len(_EMPTY), os.SEEK_END)
-    file.write(_COMMENT.format(stream.crc).encode())
+                _write(member, layouts[name].packed(x))
+    end = _COMMENT.format(stream.crc).encode()
+    file.seek(-len(end), os.SEEK_END)
+    file.write(end)
+    return end
+
+
+def _write(member: IO[bytes], x: Array) -> None:
+    """`x`, in C order, as .npy; piece by piece, so that a piece stays in the cache, and no copy."""
+    np.lib.format.write_array_header_2_0(member, np.lib.format.header_data_from_array_1_0(x))
+    content = memoryview(x.reshape(-1).view(np.uint8))
+    for low in range(0, len(content), _PIECE):
+        member.write(content[low : low + _PIECE])
 
 
 class _Stream:
@@ -60,6 +71,15 @@ class _Stream:
     def flush(self) -> None:
         """Pass on what was written."""
         self._file.flush()
+
+
+def read_back(path: Path, size: int, end: bytes) -> None:
+    """Whether the file is there as it was written. Raises `Corrupted`, or OSError."""
+    with path.open("rb") as file:
+        found_size = file.seek(-len(end), os.SEEK_END) + len(end)
+        found = file.read()
+    if (found_size, found) != (size, end):
+        raise Corrupted(f"{path} was read back as {found_size} bytes, of {size}, ending {found!r}")
 
 
 def check(path: Path) -> None:

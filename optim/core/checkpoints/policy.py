@@ -64,6 +64,9 @@ class Checkpoints:
     _number: int = -1
     _iteration: int | None = None
 
+    def __post_init__(self) -> None:
+        self._parameters = parameters(self.solver)  # once, as it reads all of their arrays
+
     def due(self, iteration: int) -> bool:
         """Whether so many iterations have passed since the last one."""
         return self._iteration is None or iteration - self._iteration >= self.every
@@ -80,7 +83,7 @@ class Checkpoints:
             "format": _FORMAT,
             "run": self._run,
             "solver": type(self.solver).__name__,
-            "parameters": parameters(self.solver),
+            "parameters": self._parameters,
             "last": encoder.encode(kept.last, "last"),
             "best": encoder.encode(kept.best, "best"),
             "history": encoder.encode(_table(kept.history), "history"),
@@ -135,7 +138,7 @@ class Checkpoints:
                 f"resume: the checkpoint in {self.place} was made by {made_by}, so {name} cannot "
                 f"go on from it; resume it with {made_by}(...), or give {name} another directory"
             )
-        now, then = parameters(self.solver), document["parameters"]
+        now, then = self._parameters, document["parameters"]
         for parameter in {**now, **then}:
             if now.get(parameter) != then.get(parameter):
                 raise ValueError(
