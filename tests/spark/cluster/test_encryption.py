@@ -23,7 +23,9 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from tests.ps_backend.helpers import put, served
+from ps_backend.server.identity import IdentityFiles
+from tests.ps_backend.authorities import TestAuthority
+from tests.ps_backend.helpers import TOKEN, put, served
 
 KEY = "a key for tests"
 SPACE = DenseSpace(1000)
@@ -161,6 +163,26 @@ def test_tasks_speak_to_servers_by_tls_and_follow_them(spark, kill):
         assert PSContext.get_or_create(spark) is PSContext.get_or_create(spark, tls=True) is ps
     finally:
         ps.stop()
+
+
+@pytest.mark.spark
+def test_tasks_know_servers_that_run_by_themselves_by_their_authority(spark, tmp_path):
+    if PSContext._active is not None:
+        PSContext._active.stop()
+    authority = TestAuthority(tmp_path, "authority")
+    with served(2, identity=IdentityFiles(*authority.issue("s"), authority.file)) as servers:
+        addresses = [server.address for server in servers]
+        given = {"addresses": addresses, "token": TOKEN}
+        ps = PSContext.get_or_create(spark, **given, tls=authority.file)
+        try:
+            access, buffer = ps.access, ps.array(X).persist().buffer_id
+            rows = spark.sparkContext.parallelize([0, 1], 2)
+            found = rows.map(lambda _: join(access).gather(buffer, FLOATS, [0, 999]).tolist())
+            assert found.collect() == [[0.0, 999.0]] * 2
+            with pytest.raises(ValueError, match="a PSContext with TLS is running"):
+                PSContext.get_or_create(spark, **given, tls=False)
+        finally:
+            ps.stop()
 
 
 @pytest.mark.spark
