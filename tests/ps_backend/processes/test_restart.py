@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,16 @@ sys.stdin.read()
 """
 
 
-def children(pid: int) -> list[int]:
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for one in lists for child in one.read_text().split()]
+def servers_of(pid: int) -> list[int]:
+    """The server processes among the children of a process, also those that begin as its copy."""
+    own, found = Path(f"/proc/{pid}/cmdline").read_bytes(), []
+    for one in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in one.read_text().split():
+            with suppress(OSError):
+                line = Path(f"/proc/{child}/cmdline").read_bytes()
+                if line == own or b"ps_backend\0serve" in line:
+                    found.append(int(child))
+    return found
 
 
 def follow(servers) -> Client:
@@ -85,7 +93,7 @@ def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(mon
             client.read(x, FLOATS)
         with pytest.raises(ServerLost, match="It is not started again: close the session"):
             servers.locate(0)
-        assert children(os.getpid()) == []
+        assert servers_of(os.getpid()) == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
@@ -94,7 +102,7 @@ def test_no_server_is_left_where_all_are_stopped_during_a_restart(seconds):
     os.kill(servers.pids[0], signal.SIGKILL)
     time.sleep(seconds)
     servers.stop()
-    assert children(os.getpid()) == []
+    assert servers_of(os.getpid()) == []
 
 
 def test_no_server_is_left_where_nobody_holds_them_any_more():
@@ -104,14 +112,14 @@ def test_no_server_is_left_where_nobody_holds_them_any_more():
     gc.collect()
     assert ended(pid, 10)
     deadline = time.monotonic() + 10
-    while children(os.getpid()):  # another thread may have been the last to hold them
+    while servers_of(os.getpid()):  # another thread may have been the last to hold them
         assert time.monotonic() < deadline
 
 
 def test_a_driver_that_is_killed_during_a_restart_leaves_no_server():
     with python("-c", PARENT) as parent:
         parent.stdout.readline()
-        started = children(parent.pid)
+        started = servers_of(parent.pid)
         parent.kill()
         assert all(ended(pid, 10) for pid in started)
 
