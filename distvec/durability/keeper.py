@@ -25,6 +25,11 @@ class SessionKeeper:
         self._lives = checkpoints.session.client.lives
         self._is_late = False
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a checkpoint is being written: another one would be left out."""
+        return self._checkpoints.is_writing
+
     def save(
         self,
         number: int,
@@ -34,7 +39,7 @@ class SessionKeeper:
         wait: bool = False,
     ) -> None:
         """As ``Keeper.save``. One that is due while another is being written is left out."""
-        if self._checkpoints.is_writing and not wait:
+        if self.is_writing and not wait:
             if not self._is_late:
                 self._is_late = True
                 self._warn("it takes longer to write one than from one to the next; some are left "

@@ -9,7 +9,7 @@ import json
 import pkgutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.stress.row import Row
@@ -18,7 +18,7 @@ _ROOM = Path(__file__).parent
 _NOT_SCHEDULES = {"__main__", "row"}
 
 
-def schedules() -> dict[str, Callable[..., list[Row]]]:
+def schedules() -> dict[str, Callable[..., Iterable[Row]]]:
     """Every module of this folder that has a ``run(scale)``, by name."""
     names = sorted({module.name for module in pkgutil.iter_modules([str(_ROOM)])} - _NOT_SCHEDULES)
     modules = {name: importlib.import_module(f"tests.stress.{name}") for name in names}

@@ -35,27 +35,35 @@ _RECOVERY_SECONDS = 120.0
 def run(scale: float) -> list[Row]:
     """A row for each mode; ``scale`` is of the number of executors killed, 4 at 1."""
     kills = max(1, round(4 * scale))
-    with _cluster() as spark:
+    with cluster() as spark:
         return [_recoveries(spark, mode, kills) for mode in ("job", "resident")]
 
 
 @contextmanager
-def _cluster() -> Iterator[SparkSession]:
+def cluster() -> Iterator[SparkSession]:
+    """A cluster of two executors with two slots each."""
     with tempfile.TemporaryDirectory() as home:  # Spark as installed; workers write here
         for entry in Path(pyspark.__file__).parent.iterdir():
             if entry.name != "work":
                 Path(home, entry.name).symlink_to(entry)
         os.environ["SPARK_HOME"] = home
-        builder = SparkSession.builder.master("local-cluster[2,2,1024]")
-        builder = builder.config("spark.ui.enabled", "false").config(*QUICK_START)
-        builder = builder.config("spark.log.level", "OFF")
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        spark = builder.getOrCreate()
-        try:
+        with spark_here("local-cluster[2,2,1024]") as spark:
             yield spark
-        finally:
-            spark.stop()
+
+
+@contextmanager
+def spark_here(master: str) -> Iterator[SparkSession]:
+    """Spark, without a word."""
+    builder = SparkSession.builder.master(master)
+    builder = builder.config("spark.ui.enabled", "false").config(*QUICK_START)
+    builder = builder.config("spark.log.level", "OFF")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _recoveries(spark: SparkSession, mode: str, kills: int) -> Row:

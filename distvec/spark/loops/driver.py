@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty
@@ -12,9 +12,11 @@ from typing import Any
 
 from pyspark import RDD
 
+from distvec.spark.callers import levels_to_user
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import reason_of
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.loops.gate import GateOrders, Keeping
 from distvec.spark.loops.reports import Listener
 from distvec.spark.loops.task import Assignment, Train, serve
 from distvec.spark.loops.view import Screen, View
@@ -42,15 +44,34 @@ class Driver:
         size: int,
         staleness: int | None,
         patience: float,
+        began: int = 0,
     ) -> None:
+        """``began``: the clock at which all workers begin."""
         self.loop: Loop = ps.client.loop(f"loop-{ps.client.new_id()}")
         self._arrays = arrays
         self._ps, self._size, self._patience = ps, size, patience
-        self._staleness = staleness
+        self._staleness, self._began = staleness, began
+        self._gate: GateOrders | None = None
+        self._keeping: Keeping | None = None
         self._view = View(size)
         self._listener: Listener | None = None
         self._job: BackgroundJob[list[tuple[int, Any]]] | None = None
         self._asked = time.monotonic()
+
+    def keep(self, every: int, keep: Callable[[int], None]) -> None:
+        """Let workers stand still after each ``every`` clocks while ``keep`` runs, which is told
+        how often they have. To be called before ``start``."""
+        filled = [array for array in self._arrays if array.type.space.length]
+        if not filled:
+            return
+        self._gate = GateOrders(f"{self.loop.name}-gate", every, filled[0])
+
+        def keep_all(times: int) -> None:
+            if not self._view.has_given_up:  # one that comes back would come in between
+                keep(times)
+
+        gate = self._ps.client.loop(self._gate.name)
+        self._keeping = Keeping(gate, self._size, filled[0], keep_all)
 
     def start(self, train: Train, rdd: RDD[Any]) -> None:
         """Open the loop on the servers and start the job."""
@@ -61,7 +82,9 @@ class Driver:
         bind = conf.get("spark.driver.bindAddress") or host
         self._listener = Listener(host, bind, access.token)
         arrays, driver = tuple(self._arrays), self._listener.address
-        assignment = Assignment(access, self.loop.name, self._size, arrays, driver)
+        assignment = Assignment(
+            access, self.loop.name, self._size, arrays, driver, self._began, self._gate
+        )
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)
         tasks = rdd.mapPartitionsWithIndex(partial(serve, assignment, train))
@@ -81,6 +104,8 @@ class Driver:
             self._look(shown)
             self._check_slots(slots)
             self._check_servers(_SERVERS_SECONDS)
+            if self._keeping is not None and self._keeping.failure is not None:
+                raise self._keeping.failure
         self._look_at_the_rest(shown)
         results = job.result or []
         if len(results) != self._size:
@@ -90,13 +115,23 @@ class Driver:
         self._close_listener()
         return [result for _, result in sorted(results, key=lambda one: one[0])]
 
+    def close(self) -> None:
+        """End the loop: all that its workers pushed counts."""
+        self._close_gate()
+        self.loop.close()
+
     def stop(self) -> None:
         """End the loop and its tasks, some seconds at most."""
+        self._close_gate()
         with suppress(PSError):  # the servers are gone, and the loop with them
             self.loop.close()
         if self._job is not None:
             self._job.stop()
         self._close_listener()
+
+    def _close_gate(self) -> None:
+        if self._keeping is not None:
+            self._keeping.close()
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -138,16 +173,18 @@ class Driver:
             warnings.warn(
                 f"worker {rank} is slow: {mine:.3g} s a clock, the others {usual:.3g} s; the loop "
                 "waits for it as far as staleness says",
-                stacklevel=5,  # who called run
+                stacklevel=levels_to_user(),
             )
 
     def _exclude_silent(self) -> None:
         for rank, attempt in self._view.silent(time.monotonic(), self._patience):
             self.loop.exclude(rank, attempt)
+            if self._keeping is not None:
+                self._keeping.exclude(rank, attempt)
             warnings.warn(
                 f"worker {rank} was not heard of for {self._patience:g} s; the others go on "
                 "without it until it comes back",
-                stacklevel=5,  # who called run
+                stacklevel=levels_to_user(),
             )
 
     def _check_slots(self, slots: SlotWatch) -> None:

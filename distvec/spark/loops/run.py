@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from pyspark import RDD
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
+from distvec.graph.expr import Node
 from distvec.spark.context import PSContext
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.driver import Driver
+from distvec.spark.loops.rollback import Kept, keeps, survived
 from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
 from distvec.spark.rounds.round import check_arrays
 from distvec.spark.shared_copies import SharedCopies
 from ps_backend.client import uninterrupted
+
+Trained: TypeAlias = tuple[list[Any], list[Node]]
+"""The results by rank, and what the arrays become."""
 
 
 def run(
@@ -26,6 +32,7 @@ def run(
     staleness: int | None = 0,
     patience: float = 60.0,
     progress: Progress = None,
+    every: int = 20,
 ) -> list[Any]:
     """Run ``train(worker, *arrays)`` in long tasks over the partitions of ``rdd``, one a worker.
 
@@ -54,10 +61,16 @@ def run(
     its clocks is warned of. ``progress``: True for a bar, which is the default on a terminal, or
     what is called with the clocks of all ranks.
 
+    Where the context has ``durability="rollback"``, the arrays are kept at the start and after each
+    ``every`` clocks, for which all workers stand still a moment (not while the last one is still
+    being written). If a server is lost, alone or with workers, all begin again in new tasks, with
+    ``worker.now`` at the clock of the newest checkpoint: each clock counts once, and in lockstep
+    the bits are those of a run without a loss.
+
     Raises ``RuntimeError`` if the workers get too few slots or Spark gives up a task, and
     ``ServerLost`` if a server was lost with its part of the arrays.
     """
-    _check(rdd, staleness, patience)
+    _check(rdd, staleness, patience, every)
     ps = arrays[0].session if arrays and isinstance(arrays[0], DistArray) else PSContext.active()
     if not isinstance(ps, PSContext):
         raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
@@ -69,24 +82,36 @@ def run(
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
     if not size:
         return []
+    keeper = ps.durability.keeper(ps) if ps.durability.rolls_back else None
     with screen(progress) as shown:
-        copies = SharedCopies(ps, arrays)
-        running = Driver(ps, copies.arrays, size, staleness, patience)
-        try:
-            running.start(train, rdd)
-            results = running.wait(shown)
-            running.loop.close()
-            trained = copies.snapshot(last=True)
-        except BaseException:
-            running.stop()
-            raise
+
+        def attempt(starts: Sequence[DistArray], kept: Kept | None = None) -> Trained:
+            copies = SharedCopies(ps, starts)
+            began = 0 if kept is None else kept.clock
+            running = Driver(ps, copies.arrays, size, staleness, patience, began)
+            try:
+                if kept is not None:
+                    running.keep(every, keeps(kept, copies, every))
+                running.start(train, rdd)
+                results = running.wait(shown)
+                running.close()
+                return results, copies.snapshot(last=True)
+            except BaseException:
+                running.stop()
+                raise
+
+        if keeper is None or not arrays:
+            results, trained = attempt(arrays)
+        else:
+            kept = Kept(keeper, f"loop {ps.client.new_id()}", arrays)
+            results, trained = survived(kept, lambda: attempt(kept.arrays, kept))
     with turns_of(arrays), uninterrupted():  # all or none
         for array, node in zip(arrays, trained, strict=True):
             array.become(node)
     return results
 
 
-def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
+def _check(rdd: RDD[Any], staleness: int | None, patience: float, every: int) -> None:
     if not isinstance(rdd, RDD):
         raise TypeError(f"run takes an RDD, got {type(rdd).__name__}; of a DataFrame pass df.rdd")
     whole = isinstance(staleness, int) and not isinstance(staleness, bool)
@@ -96,3 +121,5 @@ def _check(rdd: RDD[Any], staleness: int | None, patience: float) -> None:
         )
     if not patience > 0:
         raise ValueError(f"patience={patience!r}; give seconds, more than 0")
+    if not every >= 1:
+        raise ValueError(f"every={every!r}; give clocks between checkpoints, 1 or more")

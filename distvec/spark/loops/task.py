@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
+from distvec.spark.loops.gate import Gate, GateOrders
 from distvec.spark.loops.reports import LineWriter, Reporter, WorkerReport
 from distvec.spark.loops.worker import LoopArray, Stopwatch, Worker
 from ps_backend.client import LoopRank, SharedArray
@@ -32,6 +33,9 @@ class Assignment:
     size: int
     targets: tuple[SharedArray, ...]
     driver: tuple[str, int]
+    began: int = 0
+    """The clock at which the workers began."""
+    gate: GateOrders | None = None
 
 
 def serve(
@@ -46,21 +50,32 @@ def serve(
         raise RuntimeError("serve runs inside a Spark task; call run on the driver")
     try:
         client = join(assignment.access)
-        loop_rank = LoopRank(client.loop(assignment.loop), rank, context.taskAttemptId() + 1)
-        return iter([(rank, _train(assignment, train, loop_rank, rows))])
+        attempt = context.taskAttemptId() + 1
+        loop_rank = LoopRank(client.loop(assignment.loop), rank, attempt)
+        gate = None
+        if assignment.gate is not None:
+            gate = Gate(client.loop(assignment.gate.name), assignment.gate, rank, attempt)
+            gate.arrive(loop_rank.now)
+        return iter([(rank, _train(assignment, train, loop_rank, gate, rows))])
     except (LoopClosed, SessionUnknown):
         return iter(())  # the driver wants no more of this task
 
 
-def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iterable[Any]) -> Any:
+def _train(
+    assignment: Assignment,
+    train: Train,
+    loop_rank: LoopRank,
+    gate: Gate | None,
+    rows: Iterable[Any],
+) -> Any:
     watch, done = Stopwatch(), False
     rows = iter(rows)
-    worker = Worker(loop_rank, assignment.size, rows, watch)
+    worker = Worker(loop_rank, assignment.size, rows, watch, assignment.began, gate)
     arrays = [LoopArray(loop_rank, target, watch) for target in assignment.targets]
 
     def tell(lines: Sequence[str]) -> WorkerReport:
         return WorkerReport(
-            loop_rank.rank, loop_rank.attempt, loop_rank.now, watch.take(), lines, done
+            loop_rank.rank, loop_rank.attempt, worker.now, watch.take(), lines, done
         )
 
     key = assignment.access.token
@@ -72,6 +87,8 @@ def _train(assignment: Assignment, train: Train, loop_rank: LoopRank, rows: Iter
     ):
         result = train(worker, *arrays)
         loop_rank.leave()
+        if gate is not None:
+            gate.leave()
         done = True
     # Spark uses a Python process again only if it has read all its input.
     deque(islice(rows, _MOST_UNREAD), maxlen=0)

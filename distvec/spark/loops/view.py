@@ -65,6 +65,11 @@ class View:
         """How many ranks were never heard of."""
         return sum(not seen.joined for seen in self._ranks)
 
+    @property
+    def has_given_up(self) -> bool:
+        """Is there one that nobody waits for, and that may come back?"""
+        return any(seen.given_up for seen in self._ranks)
+
     def silent(self, now: float, patience: float) -> list[tuple[int, int]]:
         """(rank, attempt) of those not heard of for longer than ``patience``, each once."""
         if self._began is None:

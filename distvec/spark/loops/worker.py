@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from distvec.array.indexing import as_indices
+from distvec.spark.loops.gate import Gate
 from distvec.spark.rounds.contribute import as_values
 from ps_backend.client import Indices, LoopRank, Pulled, SharedArray
 
@@ -67,13 +68,21 @@ class Worker:
     """One of the workers of a loop, in its task."""
 
     def __init__(
-        self, loop_rank: LoopRank, size: int, rows: Iterable[Any], watch: Stopwatch
+        self,
+        loop_rank: LoopRank,
+        size: int,
+        rows: Iterable[Any],
+        watch: Stopwatch,
+        began: int = 0,
+        gate: Gate | None = None,
     ) -> None:
+        """``began``: the clock at which all began; ``gate``: where they stand still at times."""
         self.size = size
         """How many workers the loop has."""
         self.rows = rows
         """The rows of the worker's partitions, to be read once."""
         self._loop_rank, self._watch = loop_rank, watch
+        self._began, self._gate = began, gate
 
     @property
     def rank(self) -> int:
@@ -82,13 +91,17 @@ class Worker:
 
     @property
     def now(self) -> int:
-        """The clock in which the worker is; not 0 at the start if Spark repeats a lost task."""
-        return self._loop_rank.now
+        """The clock in which the worker is; not 0 at the start if a lost task or loop is
+        repeated."""
+        return self._began + self._loop_rank.now
 
     def clock(self) -> None:
         """End this clock: what was pushed in it goes to the servers. One message to each."""
         self._loop_rank.tick()
         self._watch.lap()
+        if self._gate is not None:
+            with self._watch.waiting():
+                self._gate.arrive(self._loop_rank.now)
 
     def prefetch(
         self,

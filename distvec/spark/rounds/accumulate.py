@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from distvec import DistArray
 from distvec.graph.expr import Memento
+from distvec.spark.callers import levels_to_user
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import is_local, reason_of, tasks_were_lost
 from distvec.spark.rounds.accumulate_task import Accumulation, Failure, Function, Key
@@ -32,7 +31,6 @@ Into: TypeAlias = DistArray | Sequence[DistArray] | Mapping[str, DistArray]
 
 _LOCAL_FAILURES = re.compile(r"local\[[^,]*,\s*(\d+)\s*\]")
 _CLUSTER_FAILURES = 4
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class JobLost(RuntimeError):
@@ -104,7 +102,7 @@ def accumulate(
         warnings.warn(
             f"the round of accumulate broke and is run again: {reason}",
             RuntimeWarning,
-            stacklevel=_levels_to_user(),
+            stacklevel=levels_to_user(),
         )
         if lost:
             for target in targets:
@@ -188,11 +186,3 @@ def _attempts(context: SparkContext) -> int:
         named = _LOCAL_FAILURES.fullmatch(context.master or "")
         return int(named[1]) if named else 1
     return int(context.getConf().get("spark.task.maxFailures") or _CLUSTER_FAILURES)
-
-
-def _levels_to_user() -> int:
-    """For ``warnings.warn`` where this is called: the first caller outside of this package."""
-    frame, levels = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame, levels = frame.f_back, levels + 1
-    return levels

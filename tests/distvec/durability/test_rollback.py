@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,9 +11,9 @@ import pytest
 import distvec as dv
 from optim import LBFGS, Adam
 from ps_backend.errors import ServerLost
+from tests.served import TOKEN, served
 
 N = 3000
-TOKEN = "a token of tests"
 
 
 def rosenbrock(x):
@@ -28,39 +24,6 @@ def rosenbrock(x):
 def fit(ps, solver, callback=None, **options):
     x0 = ps.array(np.linspace(-1.5, 1.5, N))
     return solver.minimize(dv.value_and_grad(rosenbrock), x0, callback=callback, **options)
-
-
-@contextmanager
-def served(folder, ports=(0, 0)):
-    """``distvec serve`` processes; yields what starts the k-th (again), and their addresses."""
-    token = folder / "token"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
-    running, ports = {}, list(ports)
-    command = [sys.executable, "-m", "ps_backend", "serve", "--memory", "256m"]
-    command += ["--token-file", str(token), "--store", str(folder)]
-
-    def start(k):
-        if k in running:
-            running[k].kill()
-            running[k].wait()
-        running[k] = subprocess.Popen(
-            [*command, "--port", str(ports[k])],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    try:
-        for k in range(len(ports)):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                ports[k] = free.getsockname()[1]
-            start(k)
-        yield start, [f"127.0.0.1:{port}" for port in ports]
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
 
 
 def test_a_run_survives_a_server(tmp_path):
@@ -94,14 +57,16 @@ def test_a_server_that_is_started_again_at_its_address(tmp_path):
         x = fit(ps, solver).x.numpy().tobytes()
     run = tmp_path / "run"
     with (
-        served(tmp_path) as (start, addresses),
-        dv.connect(addresses, token=TOKEN, timeout=60, durability="rollback", checkpoint=run) as ps,
+        served(tmp_path, 2) as servers,
+        dv.connect(
+            servers.addresses, token=TOKEN, timeout=60, durability="rollback", checkpoint=run
+        ) as ps,
     ):
-        found = fit(ps, solver, lambda state: state.iteration == 12 and start(1), every=5)
+        found = fit(ps, solver, lambda state: state.iteration == 12 and servers.again(1), every=5)
         assert found.x.numpy().tobytes() == x
         assert ps.client.lives == (0, 1)
         later = (found.x + 1.0).persist()
-        start(0)
+        servers.again(0)
         with pytest.raises(ServerLost, match="make these arrays again") as lost:
             float(later.sum())
         assert lost.value.resume_from == str(run)

@@ -1,0 +1,91 @@
+"""``distvec serve`` processes at fixed addresses, and somebody who starts them again."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TOKEN = "a token of tests"
+_LOOK_SECONDS = 0.1
+
+
+class Served:
+    """Servers that may write below ``folder``."""
+
+    def __init__(self, folder: Path, servers: int) -> None:
+        token = folder / "token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        self._command = [sys.executable, "-m", "ps_backend", "serve", "--memory", "256m"]
+        self._command += ["--token-file", str(token), "--store", str(folder)]
+        self._ports = [_free_port() for _ in range(servers)]
+        self._running = [self._started(k) for k in range(servers)]
+        self._over = threading.Event()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where they are, whichever processes they are."""
+        return [f"127.0.0.1:{port}" for port in self._ports]
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes of now."""
+        return [process.pid for process in self._running]
+
+    def again(self, k: int) -> None:
+        """Kill the ``k``-th, and start it again."""
+        self._running[k].kill()
+        self._running[k].wait()
+        self._running[k] = self._started(k)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Start again whichever dies."""
+
+        def look() -> None:
+            while not self._over.wait(_LOOK_SECONDS):
+                for k, process in enumerate(self._running):
+                    if process.poll() is not None:
+                        self.again(k)
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def end(self) -> None:
+        """Kill all."""
+        for process in self._running:
+            process.kill()
+            process.wait()
+
+    def _started(self, k: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self._command, "--port", str(self._ports[k])],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+@contextmanager
+def served(folder: Path, servers: int) -> Iterator[Served]:
+    """Servers for the time of a block."""
+    running = Served(folder, servers)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
