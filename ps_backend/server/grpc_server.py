@@ -27,10 +27,12 @@ from ps_backend.transport.liveness import SERVER_OPTIONS
 from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, OverGrpc, check_token
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
-from ps_backend.wire.errors import PayloadBroken
+from ps_backend.wire.errors import PayloadBroken, encode_error
 
 _THREADS = 32 + MOST_PIPES + MOST_WAITING + MOST_SILENT
 _LOOK_SECONDS = 0.5
+_MOST_WHOLE_BYTES = MOST_REPLY_BYTES - (1 << 20)
+"""Of bulk in the answer to a call: clients ask for so much by streams."""
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
@@ -139,6 +141,10 @@ class _Handler:
             return answer_whole(self._service, self._segments, request, context.is_active)
         payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
         response = self._service.handle(request, payload)
+        size = sum(map(len, response.parts))
+        if size > _MOST_WHOLE_BYTES:  # before it is copied, which no budget counts
+            error = ValueError(f"the answer has {size} bytes: a call takes {_MOST_WHOLE_BYTES}")
+            response = Response(encode_error(error))
         reply: bytes = response.reply.SerializeToString()
         return reply + chunk_field(response.parts) if response.parts else reply
 

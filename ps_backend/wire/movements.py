@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.limits import MOST_OPERAND_BYTES
+from ps_backend.limits import MOST_OPERAND_BYTES, MOST_OPERAND_EXTENTS
 from ps_backend.program.movements import MovementCall, MovementTypes
 from ps_backend.program.types import (
     ArrayType,
@@ -82,7 +82,10 @@ def _array_type(message: pb.Array) -> ArrayType:
 def _output_type(message: pb.Output) -> NodeType:
     if message.HasField("array"):
         return _array_type(message.array)
-    return client_type(dtype_of(message.kept.dtype), tuple(message.kept.row))
+    row = tuple(message.kept.row)
+    if len(row) > MOST_OPERAND_EXTENTS:  # else thousands of extents would be remembered
+        raise InvalidProgram(f"what a client keeps has at most {MOST_OPERAND_EXTENTS} extents")
+    return client_type(dtype_of(message.kept.dtype), row)
 
 
 def _parts(types: Sequence[ValueType], data: bytes) -> list[bytes]:

@@ -220,3 +220,11 @@ def test_out_of_budget_in_the_middle_loses_nothing():
             client.read(out, INTS)
         client.free([workspace, hog])
         assert client.read(running_sum(client, x), INTS).tolist() == X.cumsum().tolist()
+
+
+def test_what_a_client_keeps_has_few_extents():
+    """The types of it are remembered, so they must be small."""
+    sender = Sender(Service(memory=1 << 20))
+    output = pb.Output(kept=pb.ValueType(dtype="float64", row=[300] * 900))
+    call = pb.MovementCall(kind=SUM, workspace=5, outputs=[output])
+    assert "at most 2 extents" in sender.error(run=pb.Run(before=[call])).message

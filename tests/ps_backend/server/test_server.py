@@ -17,6 +17,7 @@ from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import encode_array
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.helpers import TOKEN, put, served
@@ -155,3 +156,17 @@ def test_status_prints_as_a_table():
 def test_an_address_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="localhost:7070 is given twice"):
         Client.connect(["localhost:7070", "localhost:7070"], token="t")
+
+
+def test_an_answer_too_large_for_a_call_is_not_put_together():
+    space = DenseSpace(9 << 20)
+    with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
+        x = put(client, space, np.zeros(space.length))
+        array = encode_array(x, array_type(space, float))
+        request = client._requests.request(read={"array": array})
+        with grpc.insecure_channel(server.address) as channel:
+            call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
+            data = call(request.SerializeToString(), metadata=((TOKEN_KEY, TOKEN),))
+        error = pb.Reply.FromString(data).error
+        assert error.kind == "ValueError"
+        assert f"{8 * space.length} bytes" in error.message
