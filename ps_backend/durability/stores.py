@@ -159,7 +159,7 @@ class Directory:
         path = self._at(name)
         file = self._os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if start > os.fstat(file).st_size:  # also beyond all that can be sought
+            if start > self._os.fstat(file).st_size:  # also beyond all that can be sought
                 raise EOFError(f"{path} ends before byte {start}")
             got = self._read_all(file, into, start)
         finally:

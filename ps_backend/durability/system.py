@@ -35,6 +35,9 @@ class System(Protocol):
     def stat(self, path: Path) -> os.stat_result:
         """Size and kind."""
 
+    def fstat(self, fd: int) -> os.stat_result:
+        """The same of an open file."""
+
     def listdir(self, path: Path) -> list[str]:
         """The names in a folder."""
 

@@ -140,7 +140,13 @@ class Disk:
 
     def stat(self, path: Path) -> os.stat_result:
         self._call("stat", path)
-        entry = self._entry(path)
+        return self._stat(self._entry(path))
+
+    def fstat(self, fd: int) -> os.stat_result:
+        _, file = self._file("stat", fd)
+        return self._stat(file)
+
+    def _stat(self, entry: Entry) -> os.stat_result:
         is_file = isinstance(entry, File)
         size = len(entry.data) if isinstance(entry, File) else 0
         mode = stat.S_IFREG if is_file else stat.S_IFDIR
