@@ -193,6 +193,8 @@ def prepared(one: Recorded, number: int) -> Recorded:
         request.session, request.client, request.key = session_name(SECRET), "recorded", KEY
     if request.HasField("close") and number % 50:
         request.client = "one that never joined"  # else there would be little left to break
+    if request.life and number % 50:
+        request.life = 0  # a newer one ends the session
     for name in ("ask", "await_question", "pull"):
         if request.HasField(name) and _LONGEST_WAIT < getattr(request, name).seconds <= 1e6:
             getattr(request, name).seconds = _LONGEST_WAIT
