@@ -216,7 +216,12 @@ def _over_spark(
     folder = _folder(stack)
     ps = stack.enter_context(
         PSContext.get_or_create(
-            spark, servers=2, memory="256m", durability="rollback", checkpoint=folder
+            spark,
+            servers=2,
+            memory="256m",
+            timeout=120.0,
+            durability="rollback",
+            checkpoint=folder,
         )
     )
     with LogisticLoss(_rows_of(spark), ps=ps) as loss:
