@@ -139,6 +139,7 @@ class Checkpoints:
             try:
                 with self.session.standstill():
                     values, ids, held = self._computed(arrays)
+                    self.session.holders.forget_products()
                     found = client.pin(pin)
                     self._check_not_lost(ids, found)
                 about = {"values": values, "document": document}
@@ -288,6 +289,7 @@ class Checkpoints:
 
     def _give_back(self, found: Found) -> Restored:
         manifest, client = found.manifest, self.session.client
+        self.session.holders.forget_products()
         own = manifest.session == client.session
         alive = self.session.holders.buffers() if own else {}
         kept = {one.id: one for one in manifest.arrays}

@@ -122,6 +122,15 @@ class Holders:
             nodes = topological(roots, lambda node: node.known)
             return {node.value.id: node.value for node in nodes if isinstance(node.value, Buffer)}
 
+    def forget_products(self) -> None:
+        """Of buffers that arrays stand for: what is known of their inner products.
+
+        What is known decides how later ones are computed, and so their last bits. Where a run may
+        begin again nothing is known, so that it takes the same steps whatever was computed before.
+        """
+        for buffer in self.buffers().values():
+            buffer.products.clear()
+
     @contextmanager
     def changing(self, array: Holder, leaf: Node, flight: Flight) -> Iterator[bool]:
         """In this block a request makes of the buffer that ``array`` is the one of ``leaf``.

@@ -80,3 +80,26 @@ def test_a_server_that_nobody_starts_again_ends_the_run(tmp_path):
     ):
         fit(ps, Adam(), lambda state: os.kill(ps._owner.pids[0], signal.SIGKILL), every=5)
     assert lost.value.resume_from == str(tmp_path)
+
+
+@pytest.mark.parametrize("calls", [2, 10, 11, 25, 46])
+def test_what_was_computed_before_a_loss_changes_no_bit_of_what_comes_after(tmp_path, calls):
+    """Inner products that are known by then decide how others are computed."""
+    solver = LBFGS(max_iterations=60, gradient_tolerance=0.0)
+    with dv.local(2, in_process=True, durability="rollback", checkpoint=tmp_path) as ps:
+        curvatures, start = ps.array(np.geomspace(1.0, 1e4, 4000)), ps.zeros(4000).persist()
+        fun = dv.value_and_grad(lambda x: (curvatures * (x - 1.0) ** 2).sum() / 2)
+        made = []
+
+        def loses(x):
+            made.append(x)
+            if len(made) == calls:
+                raise ServerLost("as if a server were gone")
+            return fun(x)
+
+        expected = solver.minimize(fun, start, every=7)
+        found = solver.minimize(loses, start, every=7)
+        assert [record.value for record in found.history] == [
+            record.value for record in expected.history
+        ]
+        assert found.x.numpy().tobytes() == expected.x.numpy().tobytes()
