@@ -154,6 +154,11 @@ class Checkpoints:
                 self._writing = future
         return future
 
+    def begin_anew(self) -> None:
+        """Forget what ``begin`` forgets, and write nothing."""
+        with self.session.standstill():
+            self.session.holders.forget_products()
+
     def _computed(self, arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Buffer], Any]:
         """Of ``arrays`` the values of small ones, the buffers of others, and what holds these."""
         small = {name: array for name, array in arrays.items() if array.node.on_client}

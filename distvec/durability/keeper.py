@@ -38,8 +38,12 @@ class SessionKeeper:
         *,
         wait: bool = False,
     ) -> None:
-        """As ``Keeper.save``. One that is due while another is being written is left out."""
+        """As ``Keeper.save``. One that is due while another is being written is left out.
+
+        What follows is computed as if it had been made: no bit depends on how fast a store is.
+        """
         if self.is_writing and not wait:
+            self._checkpoints.begin_anew()
             if not self._is_late:
                 self._is_late = True
                 self._warn("it takes longer to write one than from one to the next; some are left "

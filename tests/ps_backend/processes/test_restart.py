@@ -39,12 +39,12 @@ sys.stdin.read()
 def servers_of(pid: int) -> list[int]:
     """The server processes among the children of a process, also those that begin as its copy."""
     own, found = Path(f"/proc/{pid}/cmdline").read_bytes(), []
-    for one in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in one.read_text().split():
-            with suppress(OSError):
-                line = Path(f"/proc/{child}/cmdline").read_bytes()
-                if line == own or b"ps_backend\0serve" in line:
-                    found.append(int(child))
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended since
+            _, _, state = (process / "stat").read_text().rpartition(")")
+            line = (process / "cmdline").read_bytes()
+            if int(state.split()[1]) == pid and (line == own or b"ps_backend\0serve" in line):
+                found.append(int(process.name))
     return found
 
 
