@@ -60,14 +60,12 @@ class Work:
     bits: Callable[[], bytes]
     victims: Victims
     folder: Path
-    weight: float = 1.0
-    """Of the seeds."""
     taken: list[float] = field(default_factory=list)
     """Seconds of runs without a kill."""
 
 
 def run(scale: float) -> Iterator[Row]:
-    """A row for each work and victim; ``scale`` is of the kills, about 100 at 1, and 20 stops."""
+    """A row for each work and victim; ``scale`` is of the kills, 116 at 1, and 29 stops."""
     for place in (_local, _connected, _spark_here, _spark_cluster):
         before = _shared_memory()
         with ExitStack() as stack:
@@ -86,8 +84,8 @@ def _rows(work: Work, scale: float) -> Iterator[Row]:
             assert work.bits() == expected, f"{work.name}: other bits without a kill"
             work.taken.append(time.monotonic() - began)
         for victim in work.victims:
-            for kind, share in ((signal.SIGKILL, 5), (signal.SIGSTOP, 1)):
-                count = round(share * scale * work.weight)
+            for kind, share in ((signal.SIGKILL, 4), (signal.SIGSTOP, 1)):
+                count = round(share * scale)
                 if count:
                     yield _row(work, victim, kind, count, expected)
 
@@ -231,7 +229,7 @@ def _over_spark(
                 found = solver.minimize(loss, ps.zeros(loss.dimension), every=7)
                 return bytes(found.x.numpy().tobytes())
 
-            yield Work(f"{name}, {where}", bits, victims(ps), folder, 0.5)
+            yield Work(f"{name}, {where}", bits, victims(ps), folder)
     rdd = spark.sparkContext.parallelize(range(2), 2)
     start = np.random.default_rng(0).normal(size=_N)
 
@@ -240,7 +238,7 @@ def _over_spark(
         run_loop(_train, rdd, w, every=10)
         return bytes(w.numpy().tobytes())
 
-    yield Work(f"lockstep loop, {where}", looped, victims(ps), folder, 0.5)
+    yield Work(f"lockstep loop, {where}", looped, victims(ps), folder)
 
 
 def _train(worker: Any, w: Any) -> None:
