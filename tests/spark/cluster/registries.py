@@ -1,0 +1,55 @@
+"""A registry that listens, and tasks that supervise a server of it, without Spark."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+from distvec.spark.cluster.registry import Registry
+from distvec.spark.cluster.registry_service import RegistryService
+from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
+from ps_backend.errors import PSError
+
+KEY = "a key for tests"
+
+
+@contextmanager
+def service(servers):
+    registry = Registry(servers)
+    listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", KEY)
+    try:
+        yield registry, listening
+    finally:
+        registry.stop("the test is over")
+        listening.close()
+
+
+@contextmanager
+def supervised(attempts, listening):
+    """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
+    orders = ServerOrders(listening.address, KEY, 1, 1 << 26, 1)
+    found = {
+        attempt: Supervisor(orders, 0, attempt, RemoteDesk(listening.address, KEY))
+        for attempt in attempts
+    }
+    errors = {}
+
+    def run(attempt):
+        try:
+            found[attempt].run()
+        except PSError as error:
+            errors[attempt] = error
+
+    threads = {attempt: threading.Thread(target=run, args=(attempt,)) for attempt in attempts}
+    for thread in threads.values():
+        thread.start()
+    yield threads, errors
+    for thread in threads.values():
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def until(registry, condition):
+    """Wait until something changed in the registry so that the condition holds."""
+    with registry._changed:
+        assert registry._changed.wait_for(condition, 20), (registry._owners, registry._troubles)

@@ -1,0 +1,163 @@
+"""The loop of a task that keeps a server running, and those who depend on it; without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ps_backend.client import Client
+from ps_backend.errors import ServerLost
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.transport import OverGrpc, Unavailable
+from ps_backend.wire import ps_pb2 as pb
+from tests.spark.cluster.registries import KEY, service, supervised, until
+
+ROOT = str(Path(__file__).parents[3])
+
+
+def test_a_server_that_dies_is_replaced_and_the_client_follows(has_ended):
+    with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
+        assert registry.wait_until_serving(30)
+        with Client.follow(registry, 1, token=KEY, diagnose=registry.diagnose) as client:
+            (pid,) = registry.pids
+            os.kill(pid, signal.SIGKILL)
+            until(registry, lambda: registry._generations[0] == 1)
+            assert client.status()[0].pid == registry.pids[0] != pid
+            assert "killed by signal 9" in registry._troubles[0]
+        registry.stop("the test is over")
+    assert not errors
+    assert has_ended(pid)
+
+
+def test_a_stopped_server_is_killed_and_replaced(monkeypatch, has_ended):
+    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
+    with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
+        assert registry.wait_until_serving(30)
+        (pid,), (address,) = registry.pids, [registry.locate(0).address]
+        os.kill(pid, signal.SIGSTOP)
+        until(registry, lambda: registry._generations[0] == 1)
+        assert has_ended(pid)
+        assert "gave no sign for 1 s (stopped, or wedged), and was killed" in registry.diagnose(
+            address
+        )
+        registry.stop("the test is over")
+    assert not errors
+
+
+def test_a_second_task_waits_and_takes_over(has_ended):
+    with service(1) as (registry, listening), supervised([1, 2], listening) as _:
+        assert registry.wait_until_serving(30)
+        first, deadline = registry._owners[0], time.monotonic() + 30
+        with registry._changed:
+            while registry._owners[0].claim.attempt == first.claim.attempt:
+                assert time.monotonic() < deadline
+                registry._owners[0].connected = False  # the network of its machine stays cut
+                registry._changed.wait(0.05)
+            assert registry._changed.wait_for(lambda: registry._generations[0] == 1, 30)
+        assert has_ended(first.claim.pid)  # when the first one heard that it is not the owner
+        registry.stop("the test is over")
+
+
+def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch, has_ended):
+    monkeypatch.setattr("distvec.spark.cluster.supervise.SERVE_SECONDS", 0.2)
+    monkeypatch.setattr("distvec.spark.cluster.supervise._ALONE_SECONDS", 0.5)
+    with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
+        assert registry.wait_until_serving(30)
+        (pid,) = registry.pids
+        listening.close()
+        assert has_ended(pid)
+        threads[1].join(20)
+        assert "registry does not answer: [Errno 111]" in str(errors[1])
+
+
+FIRST = """
+import json, sys
+from distvec.spark.cluster import supervise
+
+supervise.SERVE_SECONDS = 1.6
+address, key = json.loads(sys.argv[1]), sys.argv[2]
+orders = supervise.ServerOrders(tuple(address), key, 1, 1 << 26, 1)
+supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).run()
+"""
+
+
+def said(address, request):
+    """What the server says; asked again while it does not answer."""
+    deadline = time.monotonic() + 20
+    with closing(OverGrpc(address, token=KEY)) as transport:
+        while True:
+            try:
+                return transport.call(request).reply.error
+            except Unavailable:
+                assert time.monotonic() < deadline
+
+
+def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_any_more(
+    monkeypatch, has_ended
+):
+    """Server and supervisor, as where their machine was asleep; the server wakes up first."""
+    monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 2.0)
+    command = [sys.executable, "-c", FIRST]
+    with service(1) as (registry, listening), ExitStack() as stack:
+        command += [json.dumps(listening.address), KEY]
+        first = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT})
+        stack.callback(first.wait, 20)
+        stack.callback(first.kill)
+        assert registry.wait_until_serving(30)
+        (pid,), zombie = registry.pids, registry.locate(0)
+        client = stack.enter_context(Client.follow(registry, 1, token=KEY))
+        client.write(1, DenseSpace(10), np.arange(10.0))
+        first.send_signal(signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
+        with supervised([2], listening):
+            until(registry, lambda: registry._generations[0] > zombie.generation)
+            os.kill(pid, signal.SIGCONT)
+            request = pb.Request(session="s", client="c", life=zombie.life)
+            request.status.SetInParent()
+            error = said(zombie.address, request)
+            assert error.kind == "EpochFenced"
+            assert "life 1 of this server is over, or was not confirmed" in error.message
+            with pytest.raises(ServerLost, match=r"server 0 was lost.*buffers 1 "):
+                client.read(1, array_type(DenseSpace(10), float))
+            first.send_signal(signal.SIGCONT)
+            assert has_ended(pid)
+            registry.stop("the test is over")
+        assert first.wait(20) == 0
+
+
+def test_a_server_that_cannot_start_fails_the_task_with_what_it_wrote(monkeypatch):
+    monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
+    with service(1) as (_, listening), supervised([1], listening) as (threads, errors):
+        threads[1].join(20)
+        assert "server 0 ended; it wrote:" in str(errors[1])
+        assert "PYTHONMALLOC" in str(errors[1])
+
+
+def test_a_server_that_keeps_dying_fails_the_task():
+    with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
+        for generation in range(3):
+            until(registry, lambda g=generation: registry._generations[0] == g)
+            os.kill(registry.pids[0], signal.SIGKILL)
+        threads[1].join(20)
+        assert "was killed by signal 9, soon after its start" in str(errors[1])
+
+
+def test_a_supervised_server_computes(has_ended):
+    with service(1) as (registry, listening), supervised([1], listening):
+        assert registry.wait_until_serving(30)
+        with Client.follow(registry, 1, token=KEY) as client:
+            client.write(1, DenseSpace(10), np.arange(10.0))
+            assert client.read(1, array_type(DenseSpace(10), float)).sum() == 45.0
+        (pid,) = registry.pids
+        registry.stop("the test is over")
+    assert has_ended(pid)
