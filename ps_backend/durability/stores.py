@@ -50,18 +50,19 @@ class Store(Protocol):
         """Remove a file, or an empty folder; what is not there, or not empty, is let be."""
 
 
+LOCAL = ("file://", "local://")
+"""URLs of files of this machine begin so."""
+
+
 def open_store(url: str | os.PathLike[str]) -> Store:
     """The store at a path, or at a URL such as ``s3://bucket/run1``; nothing is made yet.
 
     ``ImportError`` where the URL needs a package that is not installed.
     """
     text = os.fspath(url)
-    if "://" not in text:
-        return Directory(text)
-    kind, _, rest = text.partition("://")
-    if kind in ("file", "local"):
-        return Directory(rest)
-    return Remote(text)
+    if text.startswith(LOCAL):
+        return Directory(text.partition("://")[2])
+    return Remote(text) if "://" in text else Directory(text)
 
 
 class Directory:

@@ -83,12 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--store",
-        type=Path,
         action="append",
         default=[],
         metavar="DIR",
-        help="a folder in which clients may let this server write and read files of arrays; may be "
-        "given again (none)",
+        help="a folder, or a URL such as s3://bucket/models, in which clients may let this server "
+        "write and read files of arrays; may be given again (none)",
     )
     serve.add_argument(
         "--tls-cert",

@@ -82,6 +82,29 @@ def test_no_name_leads_out_of_the_folders(tmp_path):
     assert os.listdir(outside) == ["secret"]
 
 
+def test_checkpoints_go_below_the_urls_that_clients_may_name():
+    place = f"memory://distvec-{secrets.token_hex(4)}"
+    with session_within(f"{place}/models/") as ps:
+        w = ps.arange(300_000.0).persist()
+        ps.checkpoint(f"{place}/models/run1", w=w)
+        assert ps.restore(f"{place}/models/run1")["w"].numpy().tolist() == list(range(300_000))
+        buffer = buffer_of(w)
+        for store, file in [
+            (f"{place}/models2", "w"),
+            (place, "models/w"),
+            (f"{place}/models/../w", "w"),
+            (f"{place}/models", "run1/../../w"),
+        ]:
+            with pytest.raises(dv.StoreFailed, match="distvec serve --store"):
+                ps.client.save({buffer.id: buffer.type}, {buffer.id: "w"}, store, [file] * 2)
+
+
+def test_the_error_names_the_folder_to_allow(tmp_path):
+    with session_within(tmp_path / "models") as ps, pytest.raises(dv.StoreFailed) as failed:
+        ps.checkpoint(tmp_path / "run1", w=ps.ones(1000).persist())
+    assert f"distvec serve --store {tmp_path / 'run1'} " in str(failed.value)
+
+
 @pytest.mark.parametrize("name", ["m.safetensors", "folder"])
 def test_one_server_sees_the_files_and_the_other_does_not(tmp_path, name):
     values = np.arange(5000.0)
