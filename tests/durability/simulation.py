@@ -10,13 +10,11 @@ nothing that nobody needs, neither does the disk, and nobody waits.
 
 from __future__ import annotations
 
-import gc
 import random
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,41 +34,13 @@ from ps_backend.program.types import DTYPES
 from ps_backend.wire.rounds import Total, Winner
 from tests.durability.cluster import NONE, Chances, Cluster, Driver, DriverKilled
 from tests.durability.disk import Disk, unneeded
+from tests.durability.world import Snapshot, Tracked, World, assert_nothing_is_held
 
 LENGTHS = (0, 1, 5, 1500, 5000)
 LARGE = 140_000
 """Programs write over arrays of a MiB or more, where they can."""
 MOST_ARRAYS = 8
 ACTIONS = 60
-
-
-@dataclass(eq=False)
-class Tracked:
-    """An array, its values by NumPy, and after how many kills it was whole for sure."""
-
-    array: DistArray
-    values: np.ndarray
-    since: int
-
-
-@dataclass
-class Snapshot:
-    """What a checkpoint must hold."""
-
-    named: dict[str, np.ndarray]
-    whole: list[tuple[Tracked, Any]]
-    """With the node that the array stood for."""
-    driver: Driver
-
-
-@dataclass
-class World:
-    """The driver of now, its session and its arrays."""
-
-    driver: Driver
-    session: Session
-    checkpoints: Checkpoints
-    arrays: list[Tracked] = field(default_factory=list)
 
 
 class Simulation:
@@ -422,17 +392,7 @@ class Simulation:
         self.world = None
         self.zombies.clear()
         self.snapshots.clear()
-        session.client.status()
-        if any(status.buffers for status in session.client.status()):
-            gc.collect()  # what errors refer to
-            session.client.status()
-        for service in cluster.services:
-            for held in service.sessions.all():
-                assert not len(held.store), "buffers that nobody has"
-                assert not len(held.store.pins), "pins of checkpoints that are over"
-        session.close()
-        for service in cluster.services:
-            assert not service.memory.used, f"{service.memory.used} bytes of nobody"
+        assert_nothing_is_held(session, cluster)
 
 
 def simulate(seed: int, chances: Chances | None = None) -> Counter[str]:
