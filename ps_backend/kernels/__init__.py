@@ -5,16 +5,19 @@ Four engines stand behind one interface, ``Kernel``:
 =======  =====================================================================================
 numexpr  needs no compiler: NumPy functions and numexpr's expressions, chunk by chunk; for short
          arrays, and where numba is not installed
-mixed    numexpr with compiled loops for linear combinations and inner products, which all sweeps
-         share; for arrays of middle length, and for very long sweeps
+mixed    NumPy's inner loops on tiles that stay in the cache, by one compiled interpreter, beside
+         compiled loops for linear combinations and inner products; all sweeps share them. For
+         arrays of middle length, and for very long sweeps
 numba    one loop compiled for the structure, at the speed of memory; for long arrays
 rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are not flat, such as
          those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
-what the engine has no loop for. numexpr lists instructions (``numexpr_engine``); mixed adds those
-of the shared loops to them (``compiled.mixed_engine``). For numba, ``lowering.split`` takes out
+what the engine has no loop for. numexpr lists instructions (``numexpr_engine``). mixed
+(``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.loop_program``), which
+``compiled.tiles`` runs, in turns with the other steps (``compiled.chunk_plan``). For numba,
+``lowering.split`` takes out
 what is called rather than compiled, ``lowering.stages`` orders the calls and the loops between
 them, ``compiled.source`` writes the text, ``compiled.machine_code`` compiles it or finds it on
 disk, and ``compiled.numba_engine`` runs it. The shared loops are ``compiled.linear``, driven by

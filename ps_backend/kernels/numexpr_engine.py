@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numexpr
@@ -34,6 +35,8 @@ _MOST_JOINED = 15
 _NUMEXPR_LOCK = threading.Lock()
 
 Array = npt.NDArray[np.generic]
+Partials = list[list[tuple[Array, ...]]]
+"""By reduction, chunk by chunk."""
 
 _NUMEXPR_TYPES = {"float64": np.float64, "float32": float}
 """What numexpr calls the dtypes that it is given."""
@@ -53,13 +56,9 @@ class NumexprKernel:
     """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self._prepare(for_numexpr(sweep), {})
-
-    def _prepare(self, sweep: Sweep, combined: Mapping[int, Instruction]) -> None:
-        """``combined`` compute the combinations that are left in ``sweep``, by value."""
-        self._sweep = sweep
+        self._sweep = sweep = for_numexpr(sweep)
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
-        self._instructions = _instructions(sweep, combined)
+        self._instructions = _instructions(sweep)
         self._last_uses, self._most_alive = _lives(sweep, self._instructions)
         self._unknown = [None] * len(sweep.steps)
         self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
@@ -77,8 +76,8 @@ class NumexprKernel:
         """Run over one server's range; see ``kernels.Kernel``."""
         sweep = self._sweep
         first = len(sweep.inputs)
-        partials: list[list[tuple[Array, ...]]] = [[] for _ in sweep.reductions]
-        chunk = _chunk_of(block_size)
+        partials: Partials = [[] for _ in sweep.reductions]
+        chunk = chunk_of(block_size)
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"):
             typed = [self._dtypes[k].type(value) for k, value in enumerate(scalars, first)]
@@ -88,29 +87,21 @@ class NumexprKernel:
                 if low:
                     pause()
                 self._compute(values, offset + low, high - low, pause)
-                products = self._products(values, high - low, block_size)
                 for k, reduction in enumerate(sweep.reductions):
-                    if k in products:
-                        partials[k].append((products[k],))
-                        continue
                     operand = values[reduction.args[0]]
                     if operand.ndim == 0:
                         operand = np.broadcast_to(operand, (high - low,))
-                    partials[k].append(_reduce_blocks(reduction, operand, offset + low, block_size))
+                    partials[k].append(reduce_blocks(reduction, operand, offset + low, block_size))
                 # Last, as an output may lie where an input was.
                 for array, value in zip(outputs, sweep.outputs, strict=True):
                     array[low:high] = values[value]
-        return self._join(partials)
+        return joined(self._partials, [partials])
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""
-        chunk = min(length, _chunk_of(block_size))
+        chunk = min(length, chunk_of(block_size))
         partials = len(self._partials) * -(-length // block_size) if self._partials else 0
         return 8 * (self._most_alive * chunk + 2 * partials)
-
-    def _products(self, values: list[Any], length: int, block_size: int) -> Mapping[int, Array]:
-        """The partial results of inner products, by reduction, where they are left in the sweep."""
-        return {}
 
     def _compute(self, values: list[Any], index: int, length: int, pause: Pause) -> None:
         often = len(self._instructions) * length > _LONG_WORK
@@ -125,21 +116,34 @@ class NumexprKernel:
             for dead in self._last_uses.get(instruction.target, ()):
                 values[dead] = None
 
-    def _join(self, partials: list[list[tuple[Array, ...]]]) -> list[Array]:
-        joined = []
-        for dtypes, chunks in zip(self._partials, partials, strict=True):
-            for part, dtype in enumerate(dtypes):
-                arrays = [_as_dtype(chunk[part], dtype) for chunk in chunks]
-                if len(arrays) == 1:
-                    joined.append(arrays[0])
-                else:
-                    joined.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
-        return joined
 
-
-def _chunk_of(block_size: int) -> int:
+def chunk_of(block_size: int) -> int:
     """Elements of a chunk: so many whole blocks as fit the cache, and one at least."""
     return max(1, _CHUNK // block_size) * block_size
+
+
+def joined(dtypes: Sequence[Sequence[np.dtype[Any]]], parts: Sequence[Partials]) -> list[Array]:
+    """The partial results of consecutive parts; ``dtypes`` are those of each reduction."""
+    result = []
+    for number, kinds in enumerate(dtypes):
+        for k, dtype in enumerate(kinds):
+            arrays = [_as_dtype(chunk[k], dtype) for part in parts for chunk in part[number]]
+            if len(arrays) == 1:
+                result.append(arrays[0])
+            else:
+                result.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
+    return result
+
+
+def constants_of(sweep: Sweep) -> list[tuple[int, tuple[int, ...], Callable[..., Any]]]:
+    """What of ``sweep`` is computed of its scalars alone: value, arguments, function."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    steps = [_plain(sweep, value) for value in sorted(sweep.constants) if value >= first]
+    return [(one.target, one.args, partial(_number, one)) for one in steps]
+
+
+def _number(instruction: Instruction, *args: Any) -> Any:
+    return instruction.dtype.type(instruction.apply(*args))
 
 
 def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -153,9 +157,9 @@ def _iota() -> None:
 # --- instructions ---------------------------------------------------------------------------------
 
 
-def _instructions(sweep: Sweep, combined: Mapping[int, Instruction]) -> list[Instruction]:
+def _instructions(sweep: Sweep) -> list[Instruction]:
     first = len(sweep.inputs) + len(sweep.scalars)
-    kept = sweep.results.union(*(instruction.args for instruction in combined.values()))
+    kept = sweep.results
     uses = Counter(arg for step in sweep.steps for arg in step.args)
     fusable = [isinstance(step, Step) and _fits_numexpr(sweep, step) for step in sweep.steps]
 
@@ -170,13 +174,11 @@ def _instructions(sweep: Sweep, combined: Mapping[int, Instruction]) -> list[Ins
             if may_join(arg) and len(members[number]) + len(members[arg]) <= _MOST_JOINED:
                 members[number] += members.pop(arg)
     result = []
-    for number, joined in members.items():
-        if number in combined:
-            result.append(combined[number])
-        elif len(joined) >= _LEAST_JOINED:
-            result.append(_joined(sweep, sorted(joined)))
+    for some in members.values():
+        if len(some) >= _LEAST_JOINED:
+            result.append(_joined(sweep, sorted(some)))
         else:
-            result += [_plain(sweep, member) for member in sorted(joined)]
+            result += [_plain(sweep, member) for member in sorted(some)]
     return result
 
 
@@ -254,7 +256,7 @@ def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
 # --- reductions -----------------------------------------------------------------------------------
 
 
-def _reduce_blocks(
+def reduce_blocks(
     reduction: Reduction, values: Array, index: int, block_size: int
 ) -> tuple[Array, ...]:
     """Partial results of the blocks of one chunk, the last of which may be short."""

@@ -36,6 +36,8 @@ _capsules: list[Any] = []
 @cache
 def has_loop(op: str, dtypes: tuple[str, ...]) -> bool:
     """Whether this NumPy hands out the loop; the interface is not among its stable ones."""
+    if not isinstance(ops.TABLE[op].numpy, np.ufunc):
+        return False
     try:
         loop_of(op, dtypes)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
@@ -44,17 +46,21 @@ def has_loop(op: str, dtypes: tuple[str, ...]) -> bool:
 
 
 @cache
-def loop_of(op: str, dtypes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def loop_of(
+    op: str, dtypes: tuple[str, ...], strides: tuple[int, ...] | None = None
+) -> npt.NDArray[np.int64]:
     """Addresses of the loop of ``op`` on contiguous arrays, its context and its data.
 
-    ``dtypes``: of the arguments, then of the result.
+    ``dtypes``: of the arguments, then of the result. ``strides``, from one element to the next in
+    bytes, where some of the arrays are one element repeated.
     """
     ufunc: Any = ops.TABLE[op].numpy
     kinds = tuple(map(np.dtype, dtypes))
     resolved, capsule = ufunc._resolve_dtypes_and_context((*kinds[:-1], None))
     if tuple(resolved) != kinds:
         raise TypeError(f"{op} has no loop for {dtypes}, only for {resolved}")
-    ufunc._get_strided_loop(capsule, fixed_strides=tuple(kind.itemsize for kind in kinds))
+    strides = strides or tuple(kind.itemsize for kind in kinds)
+    ufunc._get_strided_loop(capsule, fixed_strides=strides)
     _capsules.append(capsule)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)

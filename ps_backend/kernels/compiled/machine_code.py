@@ -21,6 +21,7 @@ from typing import Any
 
 import llvmlite.binding
 import numba
+import numpy as np
 
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 
@@ -43,6 +44,14 @@ def linear_loops() -> Any:
     kept even where the package itself cannot be written to.
     """
     return _imported("linear", _text_of("compiled/linear"))
+
+
+@cache
+def tile_loop() -> Any:
+    """The function ``run_tiles`` of ``tiles.py``, likewise; it has been run, on nothing."""
+    function = _imported("tiles", _text_of("compiled/tiles")).run_tiles
+    function(np.empty((0, 5), np.int64), np.empty((0, 3), np.int64), 0, 0, 0, 1)  # this compiles
+    return function
 
 
 def _imported(name: str, source: str) -> Any:
@@ -95,6 +104,7 @@ _HELPERS = (
     "compiled/scalar_math",
     "compiled/simd",
     "compiled/tables",
+    "compiled/tiles",
 )
 
 

@@ -1,107 +1,148 @@
-"""The numexpr engine, with compiled loops for linear combinations and inner products.
+"""The mixed engine: loops that all sweeps share, so that none needs a compilation of its own.
 
-Those loops serve every sweep, so for arrays of middle length, where a kernel of their own does not
-pay, sweeps need no other compilation.
+What NumPy has inner loops for is run by them, tile by tile in the cache (``loop_program``);
+linear combinations and inner products by the compiled loops of ``linear``; what is left by NumPy's
+functions. The first kind and the others take turns (``chunk_plan``), on chunks of whole blocks.
+Threads share the chunks out, and no bit depends on who computes which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.machine_code import linear_loops
-from ps_backend.kernels.compiled.tables import DotTable, LinkTable
-from ps_backend.kernels.numexpr_engine import Instruction, NumexprKernel
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import FLOATS
+from ps_backend.kernels.compiled.chunk_plan import plan_of
+from ps_backend.kernels.compiled.chunk_run import ChunkRun
+from ps_backend.kernels.compiled.loop_program import REGISTER
+from ps_backend.kernels.compiled.products import products_of, whole
+from ps_backend.kernels.lowering.lower import for_loops
+from ps_backend.kernels.numexpr_engine import (
+    Partials,
+    chunk_of,
+    constants_of,
+    joined,
+    reduce_blocks,
+)
+from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
-Pair = tuple[int, ...]
+_PIECE_WORK = 1 << 27
+"""Elements times steps that a thread does without a pause: some 50 ms."""
+_SHARED_WORK = 1 << 19
+"""So many for each thread, and the work is shared out: waking one takes some 50 us."""
+
+Array = npt.NDArray[np.generic]
 
 
-class MixedKernel(NumexprKernel):
+class MixedKernel:
     """See ``kernels.Kernel`` for the call.
 
-    The loops are compiled here, by running them once: a sweep must not fail when it has begun.
+    What is compiled is compiled here, by running it once: a sweep must not fail when it has begun.
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        first = len(sweep.inputs) + len(sweep.scalars)
-        combined = {
-            value: _instruction(value, step)
-            for value, step in enumerate(sweep.steps, first)
-            if isinstance(step, Combination)
-        }
-        pairs: dict[str, dict[int, Pair]] = {dtype: {} for dtype in FLOATS}
-        for number, reduction in enumerate(sweep.reductions):
-            if reduction.op == "dot":
-                pairs[sweep.types[reduction.args[0]].dtype][number] = reduction.args
-        self._groups = [_Products(some, np.dtype(name)) for name, some in pairs.items() if some]
-        self._prepare(sweep, combined)
+        self._sweep = sweep = for_loops(sweep)
+        self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
+        self._products = products_of(sweep)
+        self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
+        self._constants = constants_of(sweep)
+        self._plan = plan_of(sweep)
+        self._work = sum(one.steps for one in self._plan.stages)
+        self._work += len(sweep.outputs) + len(sweep.reductions) + 1
 
-    def _products(
-        self, values: Sequence[Any], length: int, block_size: int
-    ) -> dict[int, npt.NDArray[np.float64]]:
-        found: dict[int, npt.NDArray[np.float64]] = {}
-        for group in self._groups:
-            found |= group.of(values, length, block_size)
+    def __call__(
+        self,
+        inputs: Sequence[Array],
+        scalars: Sequence[Scalar],
+        outputs: Sequence[Array],
+        offset: int,
+        length: int,
+        block_size: int,
+        pause: Pause = no_pause,
+    ) -> list[Array]:
+        """Run over one server's range; see ``kernels.Kernel``."""
+        chunk = chunk_of(block_size)
+        if self._plan.is_one_program and not self._sweep.reductions:
+            chunk = max(1, _PIECE_WORK // self._work)  # tiles are all the cutting it needs
+        constants = self._values(scalars)
+
+        def run(low: int, high: int, pause: Pause = no_pause) -> Partials:
+            part = ChunkRun(self._plan, self._dtypes, chunk, pause)
+            partials: Partials = [[] for _ in self._partials]
+            # NumPy warns of the special values that the client's user handles; a server has none.
+            with np.errstate(all="ignore"):
+                for first in range(low, high, chunk):
+                    last = min(first + chunk, high)
+                    values = constants | {k: a[first:last] for k, a in enumerate(inputs)}
+                    written = [array[first:last] for array in outputs]
+                    part.compute(values, written, offset + first, last - first)
+                    self._reduce(values, offset + first, last - first, block_size, partials)
+                    # Last, as an output may lie where an input was.
+                    for k, value in enumerate(self._sweep.outputs):
+                        if self._plan.direct.get(value) != k:
+                            written[k][:] = values[value]
+                    part.forget(values)
+            return partials
+
+        most = max(1, _PIECE_WORK // (self._work * chunk)) * chunk  # elements of a thread
+        if most * self._work > 2 * _PIECE_WORK:
+            return joined(self._partials, [run(0, length, pause)])
+        return joined(self._partials, self._shared_out(run, length, chunk, most, pause))
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of the values that are alive at once, and of partial results."""
+        chunk = min(length, chunk_of(block_size))
+        threads = min(thread_count(), -(-length // chunk)) if length else 0
+        partials = len(self._partials) * -(-length // block_size)
+        registers = self._plan.registers * REGISTER
+        return threads * (8 * self._plan.most_alive * chunk + registers) + 16 * partials
+
+    def _shared_out(
+        self, run: Callable[[int, int], Partials], length: int, chunk: int, most: int, pause: Pause
+    ) -> list[Partials]:
+        """The results of all parts, in order; no thread gets more than ``most`` at a time."""
+        threads = max(1, min(thread_count(), length * self._work // _SHARED_WORK))
+        found: list[Partials] = []
+        for low in range(0, length, threads * most):
+            if low:
+                pause()
+            high = min(low + threads * most, length)
+            share = -(-(high - low) // threads)
+            share = min(most, -(-share // chunk) * chunk if chunk < most else share)
+            lows = range(low, high, share)
+            highs = [min(at + share, high) for at in lows]
+            found += [run(low, high)] if len(lows) == 1 else pool().map(run, lows, highs)
         return found
 
+    def _values(self, scalars: Sequence[Scalar]) -> dict[int, Any]:
+        """The constants: what is given, and what is computed of that alone."""
+        values: dict[int, Any] = {
+            k: self._dtypes[k].type(value)
+            for k, value in enumerate(scalars, len(self._sweep.inputs))
+        }
+        with np.errstate(all="ignore"):
+            for value, args, function in self._constants:
+                values[value] = function(*(values[arg] for arg in args))
+        return values
 
-class _Products:
-    """Inner products of values of one dtype."""
-
-    def __init__(self, pairs: Mapping[int, Pair], dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
-        self._values = sorted({value for pair in pairs.values() for value in pair})
-        place = {value: k for k, value in enumerate(self._values)}
-        self._table = DotTable([(place[a], place[b]) for a, b in pairs.values()])
-        self._reductions = list(pairs)
-        self.of({value: np.ones(1, dtype) for value in self._values}, 1, 1)  # this compiles
-
-    def of(
-        self, values: Sequence[Any] | Mapping[int, Any], length: int, block_size: int
-    ) -> dict[int, npt.NDArray[np.float64]]:
-        """By reduction, one partial result a block."""
-        arrays = [_whole(values[value], length) for value in self._values]
-        products = np.empty((self._table.length, -(-length // block_size)))
-        tables = self._table.arguments(_addresses(arrays))
-        linear_loops().multi_dot_over(self._dtype.type, *tables, products, block_size, length)
-        return dict(zip(self._reductions, products[self._table.rows], strict=True))
-
-
-def _instruction(value: int, combination: Combination) -> Instruction:
-    """Run it on a chunk. Its arguments: vectors, then scalars."""
-    links, dtype = combination.links, np.dtype(combination.type.dtype)
-    vectors = sorted({link.vector for link in links if link.vector is not None})
-    scalars = sorted({link.scalar for link in links if link.scalar is not None})
-    place = (
-        {None: -1} | {v: k for k, v in enumerate(vectors)} | {s: k for k, s in enumerate(scalars)}
-    )
-    run = partial(_run, LinkTable(links, place, dtype.name), len(vectors), dtype)
-    # This compiles.
-    run(*(np.ones(1, dtype) for _ in vectors), *(dtype.type(1) for _ in scalars))
-    return Instruction(value, (*vectors, *scalars), run, dtype)
-
-
-def _run(table: LinkTable, vectors: int, dtype: np.dtype[Any], *args: Any) -> Any:
-    length = max((len(one) for one in args[:vectors] if one.ndim), default=1)
-    arrays = [_whole(one, length) for one in args[:vectors]]
-    coefficients = np.array([*args[vectors:], 1.0], np.float64)
-    y = np.empty(length, dtype)
-    linear_loops().combine_over(*table.arguments(_addresses(arrays), coefficients), y)
-    return y if any(one.ndim for one in args[:vectors]) else y[0]
-
-
-def _addresses(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """Where the arrays lie; one entry more, of no meaning."""
-    return np.array([*(a.__array_interface__["data"][0] for a in arrays), 0], np.int64)
-
-
-def _whole(value: Any, length: int) -> npt.NDArray[Any]:
-    """The value as an array: what depends on scalars alone is one number."""
-    return value if value.ndim else np.full(length, value)
+    def _reduce(
+        self,
+        values: Mapping[int, Any],
+        index: int,
+        length: int,
+        block_size: int,
+        partials: Partials,
+    ) -> None:
+        products: dict[int, Array] = {}
+        for group in self._products:
+            products |= group.of(values, length, block_size)
+        for k, reduction in enumerate(self._sweep.reductions):
+            if k in products:
+                partials[k].append((products[k],))
+            else:
+                operand = whole(values[reduction.args[0]], length)
+                partials[k].append(reduce_blocks(reduction, operand, index, block_size))

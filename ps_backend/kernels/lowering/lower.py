@@ -31,6 +31,17 @@ def for_numexpr(sweep: Sweep) -> Sweep:
     )
 
 
+def for_loops(sweep: Sweep) -> Sweep:
+    """``sweep`` without short combinations, and without such of numbers alone."""
+    steps = _Steps(sweep)
+    for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars)):
+        if isinstance(step, Combination) and not (_is_long(step) and value not in sweep.constants):
+            steps.take(steps.spell_out(step))
+        else:
+            steps.take(steps.moved(step))
+    return steps.sweep([steps.reduction(r) for r in sweep.reductions])
+
+
 def for_numba(sweep: Sweep) -> Sweep:
     """``sweep`` without sigmoids and short combinations."""
     steps = _Steps(sweep)

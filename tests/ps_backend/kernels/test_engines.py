@@ -12,7 +12,7 @@ from hypothesis import given
 
 from ps_backend import kernels
 from ps_backend.kernels import numexpr_engine
-from ps_backend.kernels.compiled import mixed_engine, numba_engine
+from ps_backend.kernels.compiled import chunk_steps, mixed_engine, numba_engine, products
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
@@ -232,7 +232,8 @@ def test_what_cannot_be_compiled_fails_before_memory_is_given_away(
     def fail() -> None:
         raise OSError("no room for machine code")
 
-    monkeypatch.setattr(mixed_engine, "linear_loops", fail)
+    for module in (chunk_steps, products):
+        monkeypatch.setattr(module, "linear_loops", fail)
     with pytest.raises(OSError, match="no room"):
         mixed_engine.MixedKernel(sweep)
 
