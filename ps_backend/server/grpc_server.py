@@ -6,7 +6,7 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import grpc
@@ -18,6 +18,7 @@ from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.counted_pool import CountedPool
 from ps_backend.server.door import MOST_SILENT, Door, Patience
 from ps_backend.server.identity import Identity
+from ps_backend.server.local_socket import LocalDoor
 from ps_backend.server.pipes import MOST_PIPES, Pipes
 from ps_backend.server.service import Service
 from ps_backend.server.shared_memory.segments import Segments
@@ -68,8 +69,9 @@ class Server:
             )
         check_token(token)
         self.service = service
-        handler = _Handler(service)
+        handler = _Handler(service, token)
         self.pipes, self._patience = handler.pipes, handler.patience
+        self.local, self._segments = handler.local, handler.segments
         service.peers.reach_by(
             lambda address: OverGrpc(
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
@@ -85,15 +87,18 @@ class Server:
 
     def start(self) -> None:
         """Begin to serve; returns at once."""
+        self.local.start()
         self._server.start()
         threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
         self._stopping.set()
+        deadline = time.monotonic() + grace
         stopped = self._server.stop(grace)
         self.service.end_waits()
         self.pipes.end()
+        self.local.end(deadline)
         stopped.wait()
         self._door.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -102,6 +107,7 @@ class Server:
         before = time.monotonic()
         while not self._stopping.wait(_LOOK_SECONDS):
             self._patience.run_out()
+            self._segments.forget_dead()
             now = time.monotonic()
             # Of a time in which this process was stopped, clients could make nothing.
             self.service.let_pass(min(now - before, 2 * _LOOK_SECONDS))
@@ -111,11 +117,12 @@ class Server:
 class _Handler:
     """The methods of the gRPC service, on raw bytes."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, token: str | None) -> None:
         self._service = service
         self.pipes = Pipes(self._answer)
+        self.local = LocalDoor(token, self._answer_nearby)
         self.patience = Patience()
-        self._segments = Segments(service)
+        self.segments = Segments(service)
 
     def table(self, token: str | None, pool: CountedPool) -> Door:
         """What gRPC calls for each method."""
@@ -130,17 +137,21 @@ class _Handler:
         return self._answer(next(self.patience.each(requests, context), b""), context)
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        try:
-            yield from self.pipes.serve(requests, context)
-        finally:
-            self._segments.forget_dead()
+        yield from self.pipes.serve(requests, context)
+
+    def _answer_nearby(self, data: bytes, wanted: Callable[[], bool]) -> bytes:
+        return self._reply(pb.Request.FromString(data), wanted)
 
     def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
-        request = _parse(data, context)
+        return self._reply(_parse(data, context), context.is_active)
+
+    def _reply(self, request: pb.Request, wanted: Callable[[], bool]) -> bytes:
         if request.HasField("segment"):
-            return answer_whole(self._service, self._segments, request, context.is_active)
-        payload = Payload(request.payload, (memoryview(request.chunk),), context.is_active)
+            return answer_whole(self._service, self.segments, request, wanted)
+        payload = Payload(request.payload, (memoryview(request.chunk),), wanted)
         response = self._service.handle(request, payload)
+        if response.reply.HasField("opened"):
+            self.local.invite(response.reply.opened)
         size = sum(map(len, response.parts))
         if size > _MOST_WHOLE_BYTES:  # before it is copied, which no budget counts
             error = ValueError(f"the answer has {size} bytes: a call takes {_MOST_WHOLE_BYTES}")
@@ -157,7 +168,7 @@ class _Handler:
     def _shared(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         signs = self.patience.each(messages, context)
         request = _parse(next(signs, b""), context)
-        return serve_shared(self._service, self._segments, request, signs, context)
+        return serve_shared(self._service, self.segments, request, signs, context)
 
 
 def _chunks(frames: Iterator[bytes]) -> Iterator[memoryview]:

@@ -1,4 +1,4 @@
-"""The server behind gRPC.
+"""The server behind gRPC, and what is beside it where client and server are on one host.
 
 Messages are serialized here and not by gRPC's stubs, so that bulk data is copied once only and the
 server can check the token before it parses anything.
@@ -17,7 +17,8 @@ import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.transport.base import BUSY, Answer, Busy, Pending, Unavailable
-from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS
+from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS, answers
+from ps_backend.transport.local_socket import LocalSocket
 from ps_backend.transport.pipe import Pipe, PipeRefused
 from ps_backend.transport.shared_memory.bulk import SHARED_BYTES, SharedBulk, Whole
 from ps_backend.transport.tls import Tls, open_channel
@@ -85,11 +86,13 @@ class OverGrpc:
         tls: Tls | None = None,
         pipe: bool = False,
         peer: bool = False,
+        near: bool = True,
     ) -> None:
         """``tls``: whom to take for the server; None: nothing is encrypted.
 
         ``pipe``: keep a stream open for small requests. It holds a thread of the server.
-        ``peer``: who calls is another server.
+        ``peer``: who calls is another server. ``near``: small requests go over a socket instead, as
+        soon as a server on this host has said that it has one.
         """
         self.address, self._closed = address, False
         check_token(token)
@@ -102,6 +105,8 @@ class OverGrpc:
         open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
+        runs = partial(answers, address, tls=tls)
+        self._local = LocalSocket(token, runs, MOST_REPLY_BYTES) if near else None
 
     def begin_anew(self, generation: int) -> bool:
         """No: nobody else has its place."""
@@ -121,10 +126,14 @@ class OverGrpc:
             return self._finish(whole, self._send(whole.data), request, payload, into)
         if size > SMALL_BYTES:
             return self._bulk(request, payload, into)
-        data, deadline = _message(request, payload), _deadline(request)
-        if self._pipe is not None and self._pipe.send(data):
-            return _unpack(self._from_pipe(self._pipe, data, deadline), len(data), into)
-        return _unpack(self._by_itself(data, deadline), len(data), into)
+        data, kind = _message(request, payload), request.WhichOneof("body")
+        if self._local is not None and self._local.send(data):
+            reply = self._local.receive(_deadline(kind))
+        elif (pipe := self._pipe_for(kind)) is not None and pipe.send(data):
+            reply = self._from_pipe(pipe, data, _deadline(kind))
+        else:
+            reply = self._by_itself(data, _deadline(kind))
+        return self._unpack(reply, len(data), into)
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -142,8 +151,8 @@ class OverGrpc:
         if size > SMALL_BYTES:
             return _in_thread(lambda: self._bulk(request, payload, into))
         data = _message(request, payload)
-        fetch = self._send(data, _deadline(request))
-        return _Later(lambda: _unpack(fetch(), len(data), into))
+        fetch = self._send(data, request.WhichOneof("body"))
+        return _Later(lambda: self._unpack(fetch(), len(data), into))
 
     def promise(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -153,20 +162,23 @@ class OverGrpc:
             if _size(request, payload, into) > SMALL_BYTES:
                 return _in_thread(lambda: self.call(request, payload, into))
             data, future = _message(request, payload), Future[Answer]()
+            kind = request.WhichOneof("body")
 
             def came(call: Any) -> None:
                 try:
-                    future.set_result(_unpack(self._from_call(call), len(data), into))
+                    future.set_result(self._unpack(self._from_call(call), len(data), into))
                 except Exception as error:  # noqa: BLE001 - handed over to who waits
                     future.set_exception(error)
 
-            call = self._unary.future(data, metadata=self._metadata, timeout=_deadline(request))
+            call = self._unary.future(data, metadata=self._metadata, timeout=_deadline(kind))
             call.add_done_callback(came)
             return future
 
     def close(self) -> None:
         """End the connection. Idempotent."""
         self._closed = True
+        if self._local is not None:
+            self._local.close()
         if self._pipe is not None:
             self._pipe.close()
         self._channel.close()
@@ -181,13 +193,19 @@ class OverGrpc:
                 raise
             raise PSError(f"the connection to {self.address} was closed meanwhile") from None
 
-    def _send(self, data: bytes, deadline: float | None = None) -> Callable[[], bytes]:
+    def _send(self, data: bytes, kind: str | None = None) -> Callable[[], bytes]:
         """Send a small request now; what is returned waits for the reply."""
-        pipe = self._pipe
+        local, pipe, deadline = self._local, self._pipe_for(kind), _deadline(kind)
+        if local is not None and local.send(data):
+            return lambda: local.receive(deadline)
         if pipe is not None and pipe.send(data):
             return lambda: self._from_pipe(pipe, data, deadline)
         call = self._unary.future(data, metadata=self._metadata, timeout=deadline)
         return lambda: self._from_call(call)
+
+    def _pipe_for(self, kind: str | None) -> Pipe | None:
+        """Not to open a session: the answer may say that there is something better."""
+        return None if kind == "open" and self._local is not None else self._pipe
 
     def _finish(
         self,
@@ -203,14 +221,14 @@ class OverGrpc:
     def _by_itself(self, data: bytes, deadline: float | None = None) -> bytes:
         try:
             reply: bytes = self._unary(data, metadata=self._metadata, timeout=deadline)
-            return reply
+            return self._answered(reply)
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
     def _from_call(self, call: Any) -> bytes:
         try:
             reply: bytes = call.result()
-            return reply
+            return self._answered(reply)
         except grpc.FutureCancelledError:
             raise Unavailable("the connection was closed") from None
         except grpc.RpcError as error:
@@ -218,11 +236,17 @@ class OverGrpc:
 
     def _from_pipe(self, pipe: Pipe, data: bytes, deadline: float | None) -> bytes:
         try:
-            return pipe.receive(deadline)
+            return self._answered(pipe.receive(deadline))
         except PipeRefused:
             return self._by_itself(data, deadline)
         except grpc.RpcError as error:
             raise self._failure(error) from None
+
+    def _answered(self, reply: bytes) -> bytes:
+        """The server gives answers over gRPC, so it may do so over its socket again."""
+        if self._local is not None:
+            self._local.mend()
+        return reply
 
     def _bulk(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         try:
@@ -249,6 +273,14 @@ class OverGrpc:
             raise self._failure(error) from None
         finally:
             replies.cancel()
+
+    def _unpack(self, data: bytes, sent: int, into: memoryview | None) -> Answer:
+        reply = pb.Reply.FromString(data)
+        if into is not None and not reply.HasField("error"):
+            copy_chunks((memoryview(reply.chunk),), into)
+        if self._local is not None and reply.HasField("opened"):
+            self._local.accept(reply.opened)
+        return Answer(reply, sent, len(data))
 
     def _failure(self, error: Any) -> Exception:
         code, details = error.code(), error.details()
@@ -284,21 +316,14 @@ def _message(request: pb.Request, payload: Parts) -> bytes:
     return data + chunk_field(payload) if request.payload else data
 
 
-def _deadline(request: pb.Request) -> float | None:
+def _deadline(kind: str | None) -> float | None:
     """Seconds; None for what may take long, and is given up only with the connection."""
-    return SHORT_SECONDS if request.WhichOneof("body") in SHORT_REQUESTS else None
+    return SHORT_SECONDS if kind in SHORT_REQUESTS else None
 
 
 def _frames(header: bytes, payload: Parts) -> Iterator[bytes]:
     yield header
     yield from chunk_frames(payload)
-
-
-def _unpack(data: bytes, sent: int, into: memoryview | None) -> Answer:
-    reply = pb.Reply.FromString(data)
-    if into is not None and not reply.HasField("error"):
-        copy_chunks((memoryview(reply.chunk),), into)
-    return Answer(reply, sent, len(data))
 
 
 def _in_thread(work: Callable[[], Answer]) -> Future[Answer]:

@@ -235,18 +235,22 @@ class Open(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ..., again: bool = ..., newest: _Optional[int] = ..., epoch: _Optional[int] = ..., attach: bool = ..., fresh: bool = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("instance", "version", "number", "lease", "epoch")
+    __slots__ = ("instance", "version", "number", "lease", "epoch", "socket", "admission")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SOCKET_FIELD_NUMBER: _ClassVar[int]
+    ADMISSION_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     number: int
     lease: float
     epoch: int
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
+    socket: str
+    admission: bytes
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ..., socket: _Optional[str] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("number", "names", "arrays")

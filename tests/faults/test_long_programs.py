@@ -133,11 +133,11 @@ def test_a_server_that_is_stopped_ends(servers):
         assert ended(pid, 60)
 
 
-@pytest.mark.parametrize("pipe", [False, True])
-def test_it_ends_when_the_connection_of_its_sender_does(pipe):
+@pytest.mark.parametrize(("pipe", "near"), [(False, False), (True, False), (False, True)])
+def test_it_ends_when_the_connection_of_its_sender_does(pipe, near):
     with served(1) as (server,):
         turns = server.service._host.turns
-        transport = OverGrpc(server.address, token=TOKEN, pipe=pipe)
+        transport = OverGrpc(server.address, token=TOKEN, pipe=pipe, near=near)
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
         name = session_name("s")
         transport.call(pb.Request(session=name, client="c", open=opening))

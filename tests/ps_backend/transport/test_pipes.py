@@ -18,6 +18,7 @@ from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
+from ps_backend.server import local_socket
 from ps_backend.server.grpc_server import Server, _Handler
 from ps_backend.server.pipes import MOST_PIPES
 from ps_backend.transport import OverGrpc
@@ -33,7 +34,7 @@ class Counting(OverGrpc):
     """Counts the requests that went by themselves."""
 
     def __init__(self, address: str, **options) -> None:
-        super().__init__(address, token=TOKEN, **options)
+        super().__init__(address, token=TOKEN, near=False, **options)
         self.alone = 0
 
     def _by_itself(self, data, deadline=None):
@@ -63,17 +64,24 @@ def test_programs_over_pipes_one_message_each(servers, waits):
         assert [transport.alone for transport in transports] == [0] * servers
 
 
-def test_only_the_owner_of_a_session_has_a_pipe():
+@pytest.fixture
+def far(monkeypatch):
+    """Servers are as on another host."""
+    monkeypatch.setattr(local_socket, "can_be_had", lambda: False)
+
+
+def test_only_the_owner_of_a_session_has_a_pipe(far):
     with (
         served() as (server,),
         Client.connect([server.address], token=TOKEN) as owner,
         Client.connect([server.address], token=TOKEN, session=owner.secret) as joined,
     ):
+        owner.status()
         joined.status()
         assert len(server.pipes) == 1
 
 
-def test_many_owners_share_a_server():
+def test_many_owners_share_a_server(far):
     """More than there is room for pipes; the others send each request by itself."""
     with served() as (server,), ExitStack() as stack:
         clients = [

@@ -1,0 +1,347 @@
+"""Small requests of processes on one host go over a Unix socket, and mean what they mean anyway."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_backend.client import Client
+from ps_backend.errors import ServerLost
+from ps_backend.processes.certificates import Authority, held_identity, new_key
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.server import local_socket as door
+from ps_backend.server.grpc_server import Server
+from ps_backend.transport import OverGrpc
+from ps_backend.transport import local_socket as local
+from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.wire import ps_pb2 as pb
+from tests.ps_backend.helpers import QUICK, TOKEN, axpy, dot, put, served
+
+SPACE = DenseSpace(3000)
+FLOATS = array_type(SPACE, float)
+X = np.arange(3000.0)
+
+
+class Counting(OverGrpc):
+    """Counts the small requests that went over gRPC."""
+
+    def __init__(self, address: str, **options) -> None:
+        super().__init__(address, token=TOKEN, **options)
+        self.remote = 0
+
+    def _by_itself(self, data, deadline=None):
+        self.remote += 1
+        return super()._by_itself(data, deadline)
+
+    def _from_call(self, call):
+        self.remote += 1
+        return super()._from_call(call)
+
+
+@contextmanager
+def counted(servers: list[Server], **options) -> Iterator[tuple[Client, list[Counting]]]:
+    transports = [Counting(server.address, **options) for server in servers]
+    with Client(transports, retry=QUICK) as client:
+        for transport in transports:
+            transport.remote = 0
+        yield client, transports
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+@given(st.integers(1, 3), st.lists(st.booleans(), min_size=1, max_size=6))
+def test_all_small_requests_go_this_way_and_each_is_one_message(servers, waits):
+    with served(servers) as running, counted(running) as (client, transports):
+        x, expected = put(client, SPACE, X), X
+        client.counters.reset()
+        for wait in waits:
+            y = client.new_id()
+            client.run(axpy(SPACE, 2.0, x, x, y, frees=[x]), wait=wait)
+            x, expected = y, 2.0 * expected + expected
+        client.wait()
+        assert client.counters.messages == len(waits)
+        assert client.read(x, FLOATS).tobytes() == expected.tobytes()
+        assert [transport.remote for transport in transports] == [0] * servers
+
+
+@pytest.mark.parametrize("length", [1, 8_000, 30_000, 300_000, 3_000_000])
+def test_arrays_of_any_length_arrive(length):
+    """In the message, through shared memory that a message speaks of, and in pieces."""
+    space, values = DenseSpace(length), np.random.default_rng(0).random(length)
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        client.status()
+        x = put(client, space, values)
+        assert client.read(x, array_type(space, float)).tobytes() == values.tobytes()
+        assert transport.remote == 0
+        assert len(server.local) == 1
+
+
+def test_with_tls_too_as_who_comes_was_let_in_by_it():
+    authority, (key, request) = Authority(), new_key()
+    identity = held_identity(key, authority.sign(request), authority.signer.authority)
+    with (
+        served(identity=identity) as (server,),
+        counted([server], tls=authority.tls) as (client, (transport,)),
+    ):
+        assert sum(client.run(dot(SPACE, *[put(client, SPACE, X)] * 2))[0][0]) == X @ X
+        assert transport.remote == 0
+
+
+def test_beyond_those_there_is_room_for_clients_stay_with_grpc(monkeypatch):
+    monkeypatch.setattr(door, "MOST_CONNECTIONS", 2)
+    with served() as (server,), ExitStack() as stack:
+        found = [stack.enter_context(counted([server])) for _ in range(4)]
+        for client, _ in found:
+            client.counters.reset()
+            for _ in range(3):
+                client.status()
+            assert client.counters.messages == 3
+        assert [transport.remote for _, (transport,) in found] == [0, 0, 3, 3]
+        found[0][0].close()
+        wait_for(lambda: len(server.local) == 1)
+        with counted([server]) as (client, (transport,)):
+            client.status()
+            assert transport.remote == 0
+
+
+@pytest.mark.parametrize("where", ["on another host", "of another user", "without such sockets"])
+def test_where_there_is_no_way_grpc_does_it(monkeypatch, where):
+    with served() as (server,):
+        if where == "on another host":
+            server.local._name += "-elsewhere"
+        elif where == "of another user":
+            monkeypatch.setattr(local.os, "geteuid", lambda: -1)
+        else:
+            monkeypatch.setattr(local, "can_be_had", lambda: False)
+        with counted([server]) as (client, (transport,)):
+            client.counters.reset()
+            x = put(client, SPACE, X)
+            assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
+            assert client.counters.messages == transport.remote == 2
+            wait_for(lambda: len(server.local) == 0)
+
+
+def test_nobody_waits_for_the_program_of_another(monkeypatch):
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        held, release = threading.Event(), threading.Event()
+        handle = server.service.handle
+
+        def hold(request, payload):
+            if request.WhichOneof("body") == "run":
+                held.set()
+                assert release.wait(20)
+            return handle(request, payload)
+
+        monkeypatch.setattr(server.service, "handle", hold)
+        runner = threading.Thread(target=client.run, args=[dot(SPACE, x, x)])
+        runner.start()
+        assert held.wait(20)
+        assert client.status()[0].buffers == 1
+        assert transport.remote == 1
+        release.set()
+        runner.join(20)
+        client.status()
+        assert transport.remote == 1
+
+
+# --- faults -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before the request", "before the answer"])
+def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
+    with served() as (server,), counted([server]) as (client, _):
+        x, handle, runs = put(client, SPACE, X), server.service.handle, []
+
+        def cut() -> None:
+            for connection in server.local._connections:
+                connection.shutdown(socket.SHUT_RDWR)
+
+        def handle_and_cut(request, payload):
+            response = handle(request, payload)
+            if request.WhichOneof("body") == "scatter_add":
+                runs.append(request.sequence)
+                if when == "before the answer" and len(runs) % 2:
+                    cut()
+            return response
+
+        monkeypatch.setattr(server.service, "handle", handle_and_cut)
+        for _ in range(3):
+            if when == "before the request":
+                cut()
+            y = client.new_id()
+            client.scatter_add(x, y, FLOATS, [1], [1.0], donate=True)
+            x = y
+        assert client.read(x, FLOATS)[1] == X[1] + 3.0
+        assert len(runs) == (3 if when == "before the request" else 6)
+        client.status()  # over gRPC, after which the socket is tried again
+        client.status()
+        assert len(server.local) == 1
+
+
+def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        pending = transport.start(client._requests.to_all("status")[0].request)
+
+        def interrupted(_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(transport._local._frames, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pending.result()
+        for _ in range(3):
+            assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
+        assert transport.remote == 1
+
+
+def test_a_child_that_closes_what_it_inherits_leaves_its_parent_alone():
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        client.status()
+        transport._local._pid += 1  # as in a child, whose descriptors are copies
+        kept = os.dup(transport._local._frames.connection.fileno())
+        transport._local.close()
+        with closing(socket.socket(fileno=kept)) as still, pytest.raises(BlockingIOError):
+            still.recv(1, socket.MSG_DONTWAIT)
+        wait_for(lambda: len(server.local) == 0)
+
+
+def test_a_killed_server_is_lost():
+    with (
+        launch_local(1, memory=1 << 26) as servers,
+        Client.connect(servers.addresses, token=servers.token, retry=0.5) as client,
+    ):
+        put(client, SPACE, X)
+        os.kill(servers.pids[0], signal.SIGKILL)
+        with pytest.raises(ServerLost):
+            put(client, SPACE, X)
+
+
+def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
+    with served() as (server,), counted([server]) as (client, _), counted([server]) as (idle, _):
+        idle.status()
+        handle, stopper = server.service.handle, threading.Thread(target=server.stop, args=[20])
+
+        def stop_first(request, payload):
+            stopper.start()
+            assert server.local._ending.wait(20)
+            return handle(request, payload)
+
+        monkeypatch.setattr(server.service, "handle", stop_first)
+        assert client.status()[0].sessions == 2
+        stopper.join(15)
+        assert not stopper.is_alive()
+        assert len(server.local) == 0
+        for one in (client, idle):
+            one._fan_out.links[0].lost = True  # so that closing does not ask for long
+
+
+# --- strangers ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def connection_to(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
+    with closing(socket.socket(socket.AF_UNIX)) as made:
+        made.connect(local.name_of(server.local._name))
+        made.settimeout(20)
+        if admitted:
+            made.sendall(local.proof_of(TOKEN, server.local._admission))
+            assert made.recv(1) == local.ADMITTED
+        yield made
+
+
+def ends(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1)
+    except ConnectionResetError:
+        return True
+
+
+def status_request() -> bytes:
+    data = pb.Request(status={}).SerializeToString()
+    return struct.pack("<I", len(data)) + data
+
+
+@pytest.mark.parametrize("what", ["a wrong token", "no token", "another admission", "garbage"])
+def test_strangers_are_sent_away_before_anything_is_read(monkeypatch, what):
+    with served() as (server,):
+        asked = []
+        monkeypatch.setattr(server.service, "handle", lambda *given: asked.append(given))
+        proof = {
+            "a wrong token": local.proof_of("wrong", server.local._admission),
+            "no token": local.proof_of(None, server.local._admission),
+            "another admission": local.proof_of(TOKEN, bytes(32)),
+            "garbage": bytes(range(32)),
+        }[what]
+        with connection_to(server) as stranger:
+            stranger.sendall(proof + status_request())
+            assert ends(stranger)
+        assert not asked
+
+
+def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
+    monkeypatch.setattr(door, "SILENT_SECONDS", 0.2)
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        client.status()
+        with connection_to(server) as silent, connection_to(server) as half:
+            half.sendall(bytes(7))
+            assert ends(silent)
+            assert ends(half)
+        for begun in (status_request()[:2], status_request()[:-1], b"\0\0\1\0" + bytes(1 << 15)):
+            with connection_to(server, admitted=True) as known:
+                known.sendall(begun)
+                assert ends(known)
+        client.status()  # idle for longer than that, and still there
+        assert transport.remote == 0
+        assert len(server.local) == 1
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        struct.pack("<I", MOST_REQUEST_BYTES + 1) + bytes(100),
+        b"\xff" * 100,
+        struct.pack("<I", 50) + b"\xff" * 50,
+        status_request() * 2,
+    ],
+)
+def test_what_is_no_request_ends_the_connection_and_no_other(what):
+    with served() as (server,), counted([server]) as (client, (transport,)):
+        with connection_to(server, admitted=True) as known:
+            known.sendall(what)
+            assert ends(known)
+        client.status()
+        assert transport.remote == 0
+        wait_for(lambda: len(server.local) == 1)
+
+
+def test_many_who_do_not_say_who_they_are_keep_nobody_waiting():
+    with served() as (server,), ExitStack() as stack:
+        for _ in range(door.MOST_CONNECTIONS + 50):
+            stack.enter_context(connection_to(server))
+        with counted([server]) as (client, _):
+            client.counters.reset()
+            x = put(client, SPACE, X)
+            assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
+            assert client.counters.messages == 2
+            assert len(server.local) <= door.MOST_CONNECTIONS
+    wait_for(lambda: len(server.local) == 0)
