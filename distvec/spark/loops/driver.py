@@ -115,6 +115,11 @@ class Driver:
         self._close_listener()
         return [result for _, result in sorted(results, key=lambda one: one[0])]
 
+    @property
+    def clock(self) -> int:
+        """How many clocks the workers have ended, the fastest of them."""
+        return max(self._view.clocks)
+
     def close(self) -> None:
         """End the loop: all that its workers pushed counts."""
         self._close_gate()

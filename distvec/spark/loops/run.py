@@ -9,7 +9,6 @@ from pyspark import RDD
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
-from distvec.graph.expr import Node
 from distvec.spark.context import PSContext
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import free_slots
@@ -21,8 +20,8 @@ from distvec.spark.rounds.round import check_arrays
 from distvec.spark.shared_copies import SharedCopies
 from ps_backend.client import uninterrupted
 
-Trained: TypeAlias = tuple[list[Any], list[Node]]
-"""The results by rank, and what the arrays become."""
+Trained: TypeAlias = tuple[list[Any], int, Sequence[DistArray]]
+"""The results by rank, the clocks that have ended, and what the arrays become."""
 
 
 def run(
@@ -61,11 +60,11 @@ def run(
     its clocks is warned of. ``progress``: True for a bar, which is the default on a terminal, or
     what is called with the clocks of all ranks.
 
-    Where the context has ``durability="rollback"``, the arrays are kept at the start and after each
-    ``every`` clocks, for which all workers stand still a moment (not while the last one is still
-    being written). If a server is lost, alone or with workers, all begin again in new tasks, with
-    ``worker.now`` at the clock of the newest checkpoint: each clock counts once, and in lockstep
-    the bits are those of a run without a loss.
+    Where the context has ``durability="rollback"``, the arrays are kept at the start, at the end,
+    and after each ``every`` clocks, for which all workers stand still a moment (not while the last
+    one is still being written). If a server is lost, alone or with workers, all begin again in new
+    tasks, with ``worker.now`` at the clock of the newest checkpoint: each clock counts once, and in
+    lockstep the bits are those of a run without a loss.
 
     Raises ``RuntimeError`` if the workers get too few slots or Spark gives up a task, and
     ``ServerLost`` if a server was lost with its part of the arrays.
@@ -95,19 +94,20 @@ def run(
                 running.start(train, rdd)
                 results = running.wait(shown)
                 running.close()
-                return results, copies.snapshot(last=True)
+                ends = [DistArray(ps, node) for node in copies.snapshot(last=True)]
+                return results, running.clock, ends
             except BaseException:
                 running.stop()
                 raise
 
         if keeper is None or not arrays:
-            results, trained = attempt(arrays)
+            results, _, trained = attempt(arrays)
         else:
             kept = Kept(keeper, f"loop {ps.client.new_id()}", arrays)
             results, trained = survived(kept, lambda: attempt(kept.arrays, kept))
     with turns_of(arrays), uninterrupted():  # all or none
-        for array, node in zip(arrays, trained, strict=True):
-            array.become(node)
+        for array, end in zip(arrays, trained, strict=True):
+            array.become(end.node)
     return results
 
 

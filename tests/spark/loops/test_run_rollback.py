@@ -29,16 +29,20 @@ def trained(at=(), **options):
         if left and min(clocks) >= left[0][0]:
             os.kill(ps.server_pids[left.pop(0)[1]], signal.SIGKILL)
     w = ps.array(start)
-    began = run(train, rdd, w, progress=strike, **options)
-    return began, w.numpy()
+    return run(train, rdd, w, progress=strike, **options), w
 
-_, expected = trained()
+_, w = trained()
+expected = w.numpy()
 ps.stop()
 ps = PSContext.get_or_create(
     spark, servers=2, durability="rollback", checkpoint=tempfile.mkdtemp()
 )
-began, found = trained([(10, 1)], every=4)
-say([min(began) >= 4, max(began) - min(began), found.tobytes() == expected.tobytes()])
+began, w = trained([(10, 1)], every=4)
+say([min(began) >= 4, max(began) - min(began), w.numpy().tobytes() == expected.tobytes()])
+for pid in ps.server_pids:
+    os.kill(pid, signal.SIGKILL)
+_, again = trained()
+say([one.numpy().tobytes() == expected.tobytes() for one in (w, again)])
 try:
     g = ps.array(start)
     with ps.round(g) as r:
@@ -59,6 +63,7 @@ spark.stop()
 def test_a_loop_goes_on_from_where_it_was_kept(driver):
     process = driver(script(LOOP, "local[2,4]"))
     assert said(process) == [True, 0, True], "the same bits, in lockstep"
+    assert said(process) == [True, True], "what another loop has made, and lost since, is back"
     assert said(process) is True
     assert said(process) == "durability='none', but a PSContext with durability='rollback'"[:60]
     assert process.wait(timeout=60) == 0, process.stderr.read()
