@@ -331,7 +331,7 @@ class Session(Home):
             raise PSError("nobody could find a session without a name again; close() ends it")
         if not self._closed:
             self._closed = True
-            self.durability.settle()
+            self.durability.end()
             self.client.close(leave=True)
 
     def close(self) -> None:
@@ -340,7 +340,7 @@ class Session(Home):
             return
         self._closed = True
         try:
-            self.durability.settle()
+            self.durability.end()
             self.client.close()
         finally:
             if self._owner is not None:

@@ -25,7 +25,7 @@ from distvec.array.handle import Home, check_session
 from distvec.array.values import buffer_of
 from distvec.graph.expr import Buffer
 from ps_backend.client.kept_arrays import Source
-from ps_backend.durability.folder import BrokenOff, Folder, Found
+from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import (
@@ -34,6 +34,7 @@ from ps_backend.errors import (
     NotDurable,
     PSError,
     ServerLost,
+    SessionFenced,
     StoreFailed,
 )
 from ps_backend.program.spaces import DenseSpace
@@ -185,6 +186,11 @@ class Checkpoints:
             raise error
 
     @property
+    def spares(self) -> tuple[str, ...]:
+        """The files in the directory that no checkpoint needs, and that the next may take."""
+        return self._folder.spares
+
+    @property
     def is_writing(self) -> bool:
         """Whether one is being written."""
         return self._writing is not None and not self._writing.done()
@@ -197,6 +203,16 @@ class Checkpoints:
         if error is None or isinstance(error, Exception):
             return error
         raise error
+
+    def end(self) -> Exception | None:
+        """As ``settle``, and no file stays there that only a next one would have used."""
+        error = self.settle()
+        if self.spares:
+            try:
+                self._folder.collect()
+            except (StoreFailed, SessionFenced) as trouble:
+                _LOG.warning("spare files of checkpoints stay: %s", trouble)
+        return error
 
     def _written(self, task: _Task) -> Checkpoint:
         try:
@@ -221,7 +237,7 @@ class Checkpoints:
         self._known = {one.id: one for one in kept}
         self.session.client.resume_from = self.store.url
         try:
-            self._folder.collect()
+            self._folder.collect(spare=True)
         except StoreFailed as error:
             _LOG.warning("older checkpoints stay for now: %s", error)
         return Checkpoint(
@@ -248,9 +264,11 @@ class Checkpoints:
 
     def _save(self, name: str, pin: str, arrays: Mapping[int, ArrayType]) -> dict[int, Any]:
         servers = self.session.client.servers
-        files = [f"{name}/part-{k:05d}-of-{servers:05d}.safetensors" for k in range(servers)]
+        files = [f"{name}/{PART}{k:05d}-of-{servers:05d}.safetensors" for k in range(servers)]
         names = {id: f"#{id}" for id in arrays}
-        return self.session.client.save(arrays, names, self.store.url, files, pin=pin)
+        return self.session.client.save(
+            arrays, names, self.store.url, files, pin=pin, spares=self.spares
+        )
 
     # --- reading --------------------------------------------------------------------------------
 

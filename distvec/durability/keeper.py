@@ -83,7 +83,7 @@ class SessionKeeper:
 
     def close(self) -> None:
         """As ``Keeper.close``."""
-        trouble = self._checkpoints.settle()
+        trouble = self._checkpoints.end()
         if trouble is not None:
             self._warn(str(trouble))
 

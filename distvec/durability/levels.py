@@ -72,7 +72,7 @@ class Durability:
             return None
         return SessionKeeper(self.checkpoints(session, directory), rolls_back=self.rolls_back)
 
-    def settle(self) -> None:
-        """Wait for what is being written."""
+    def end(self) -> None:
+        """Wait for what is being written; what only a next checkpoint would have used goes."""
         for one in self._by_directory.values():
-            one.settle()
+            one.end()

@@ -109,11 +109,13 @@ class KeptArrays(SharedArrays):
         files: Sequence[str],
         *,
         pin: str = "",
+        spares: Sequence[str] = (),
     ) -> dict[int, tuple[Piece, ...]]:
         """Each server writes its rows of ``arrays`` to its file of ``files`` in ``store``.
 
         The files are new, and durable on return; ``names`` are those in the files. ``pin``: under
-        which the arrays are kept. Where the rows are, by the ids of the arrays. One message a
+        which the arrays are kept; ``spares``: files that nobody needs, of which each server may
+        write over one that it wrote. Where the rows are, by the ids of the arrays. One message a
         server. Raises ``StoreFailed``, ``BufferLost``.
         """
         held = self._held(arrays)
@@ -125,6 +127,7 @@ class KeptArrays(SharedArrays):
                 arrays=[encode_array(number, arrays[number]) for number in mine],
                 names=[names[number] for number in mine],
                 pin=pin,
+                spares=spares,
             )
             for server, mine in held.items()
         }

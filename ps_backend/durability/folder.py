@@ -21,12 +21,14 @@ from typing import NamedTuple
 
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.manifest import Manifest
-from ps_backend.durability.stores import Store
+from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, SessionFenced, StoreFailed
 
 _NAME = re.compile(r"ckpt-(\d{6,})-([0-9a-f]{8})-(\d{6,})")
 _CLAIM = "begun"
 """An empty file: of whoever wrote it all that is written here since."""
+PART = "part-"
+"""What the names of files of arrays begin with."""
 KEPT = 2
 """So many of the newest stay: of these the older one counts where the newer one is damaged."""
 
@@ -65,6 +67,8 @@ class Folder:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._writer, self._epoch = secrets.token_hex(4), 0  # 0: nothing written yet
+        self.spares: tuple[str, ...] = ()
+        """Files that nothing needs, and that the next checkpoint's may be written over."""
 
     def claim(self) -> None:
         """From now on what earlier writers write does not count. Repeating it does nothing."""
@@ -122,8 +126,12 @@ class Folder:
             except (CheckpointIncomplete, Corrupted, StoreFailed) as error:
                 yield error
 
-    def collect(self) -> None:
-        """Remove what the newest two do not need. They have been read back by whoever calls."""
+    def collect(self, *, spare: bool = False) -> None:
+        """Remove what the newest two do not need. They have been read back by whoever calls.
+
+        ``spare``: all but the files of arrays of the one before these, which are ``spares`` then.
+        """
+        self.spares = ()
         names = self._names()
         self._check_not_fenced(list(map(_key, names)))
         kept: list[Found] = []
@@ -136,20 +144,29 @@ class Folder:
             return
         needed = {file for found in kept for file in found.manifest.files}
         needed |= {f"{found.name}/{manifests.NAME}" for found in kept}
-        newest = _key(kept[0].name)
-        for name in names:
+        newest, stay = _key(kept[0].name), [found.name for found in kept]
+        for name in reversed(names):
             if _key(name) <= newest:  # else it is being written
+                wanted = spare and not self.spares and name not in stay
                 with self._named(name):
-                    self._remove(name, needed)
+                    spares = self._remove(name, needed, spare=wanted)
+                self.spares = self.spares or spares
 
-    def _remove(self, name: str, needed: set[str]) -> None:
-        """What lies in ``name`` and is not ``needed``."""
+    def _remove(self, name: str, needed: set[str], *, spare: bool) -> tuple[str, ...]:
+        """What lies in ``name`` and is not ``needed``, but for what this returns to be spared."""
         inside = self.store.names(name)
+        spares = []
         # Its manifest first: what is half removed must not look like a checkpoint.
         for file in sorted(inside, key=lambda one: one != manifests.NAME):
-            if f"{name}/{file}" not in needed:
+            if f"{name}/{file}" in needed:
+                continue
+            if spare and file.startswith(PART) and isinstance(self.store, Directory):
+                spares.append(f"{name}/{file}")
+            else:
                 self.store.delete(f"{name}/{file}")
-        self.store.delete(name)
+        if not spares:
+            self.store.delete(name)
+        return tuple(spares)
 
     def _names(self) -> list[str]:
         """Of all that were begun, oldest first."""

@@ -69,10 +69,13 @@ def bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8).data)
 
 
-def write_part(store: Store, file: str, rows: Sequence[Rows]) -> list[Piece]:
+def write_part(
+    store: Store, file: str, rows: Sequence[Rows], spare: str | None = None
+) -> list[Piece]:
     """A new safetensors file, durable on return, with ``rows`` under their names.
 
-    Raises ``OSError``.
+    ``spare``: one that this process wrote, and that nobody needs; in a directory the new one takes
+    its pages. Raises ``OSError``.
     """
     head, tensors = header((one.name, one.array.dtype.name, one.array.shape) for one in rows)
     checked = [_Checked(one) for one in rows]
@@ -82,7 +85,10 @@ def write_part(store: Store, file: str, rows: Sequence[Rows]) -> list[Piece]:
         for one in checked:
             yield from one
 
-    store.write(file, chunks())
+    if isinstance(store, Directory):
+        store.write(file, chunks(), spare=spare)
+    else:
+        store.write(file, chunks())
     return [one.piece(file, at.offset) for one, at in zip(checked, tensors, strict=True)]
 
 

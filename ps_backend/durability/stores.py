@@ -79,14 +79,24 @@ class Directory:
         """The absolute path."""
         return str(self._path)
 
-    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
-        """As ``Store.write``: the file is on the disk, and so is its name."""
+    def write(
+        self, name: str, chunks: Iterable[bytes | memoryview], *, spare: str | None = None
+    ) -> int:
+        """As ``Store.write``: the file is on the disk, and so is its name.
+
+        ``spare``: a file that nobody needs, and nobody else writes to. Where it can be, it is
+        written over and becomes this one: its pages are there, and fresh ones cost as much as the
+        writing. In no case it is there afterwards with other contents under its old name.
+        """
         path = self._at(name)
         made = self._make_folders(path.parent)
-        file = self._os.open(path, _MODE, _WRITABLE_BY_OWNER)
+        taken = None if spare is None else self._take(self._at(spare), path)
+        file = self._os.open(path, _MODE, _WRITABLE_BY_OWNER) if taken is None else taken
         try:
             try:
                 size = sum(self._write_all(file, chunk) for chunk in chunks)
+                if taken is not None:
+                    self._os.ftruncate(file, size)
                 self._os.fsync(file)
             finally:
                 self._os.close(file)
@@ -187,6 +197,31 @@ class Directory:
                 self._os.unlink(path)
             elif not self._os.listdir(path):
                 self._os.rmdir(path)
+
+    def _take(self, spare: Path, path: Path) -> int | None:
+        """``spare``, opened to be written over, under its new name; None if that cannot be.
+
+        ``FileExistsError`` as of a new file: so it is linked, as a renamed one would push out what
+        is there.
+        """
+        try:
+            self._os.link(spare, path)
+        except FileExistsError:
+            raise
+        except OSError:  # it is gone, or files have one name each here
+            return None
+        try:
+            self._os.unlink(spare)
+            # Also that no manifest there names it any more is durable before it changes.
+            self._sync_folder(spare.parent)
+            file = self._os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            if self._os.fstat(file).st_nlink == 1:  # else somebody keeps it under a name of theirs
+                return file
+            self._os.close(file)
+        except OSError:
+            pass
+        self._os.unlink(path)
+        return None
 
     def _at(self, name: str) -> Path:
         return self._path / name

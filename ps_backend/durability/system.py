@@ -50,5 +50,8 @@ class System(Protocol):
     def unlink(self, path: Path) -> None:
         """Remove a file."""
 
+    def link(self, path: Path, to: Path) -> None:
+        """Let a file have another name besides; ``FileExistsError`` where something has it."""
+
     def replace(self, path: Path, to: Path) -> None:
         """Let a file have another name, instead of the one that has it."""

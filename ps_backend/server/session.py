@@ -19,6 +19,7 @@ from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.publications import Publications
 from ps_backend.server.state.rendezvous import RendezvousTable, WaitingRoom
 from ps_backend.server.state.rounds import Rounds
@@ -92,6 +93,7 @@ class ServerSession:
         self.store = Store(host.memory)
         self.rounds = Rounds(host.memory)
         self.publications = Publications()
+        self.files = OwnFiles()
         self.meetings = RendezvousTable(host.room, host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}

@@ -579,7 +579,7 @@ class Unpin(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("store", "file", "arrays", "names", "pin", "offsets", "head")
+    __slots__ = ("store", "file", "arrays", "names", "pin", "offsets", "head", "spares")
     STORE_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
@@ -587,6 +587,7 @@ class Save(_message.Message):
     PIN_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
+    SPARES_FIELD_NUMBER: _ClassVar[int]
     store: str
     file: str
     arrays: _containers.RepeatedCompositeFieldContainer[Array]
@@ -594,7 +595,8 @@ class Save(_message.Message):
     pin: str
     offsets: _containers.RepeatedScalarFieldContainer[int]
     head: bytes
-    def __init__(self, store: _Optional[str] = ..., file: _Optional[str] = ..., arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ..., pin: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., head: _Optional[bytes] = ...) -> None: ...
+    spares: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, store: _Optional[str] = ..., file: _Optional[str] = ..., arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ..., pin: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., head: _Optional[bytes] = ..., spares: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("arrays",)

@@ -150,7 +150,8 @@ class Disk:
         is_file = isinstance(entry, File)
         size = len(entry.data) if isinstance(entry, File) else 0
         mode = stat.S_IFREG if is_file else stat.S_IFDIR
-        return os.stat_result((mode, 0, 0, 1, 0, 0, size, 0, 0, 0))
+        links = sum(one is entry for one in self.files().values()) if is_file else 2
+        return os.stat_result((mode, 0, 0, links, 0, 0, size, 0, 0, 0))
 
     def listdir(self, path: Path) -> list[str]:
         self._call("list", path)
@@ -179,6 +180,15 @@ class Disk:
         if name not in folder.names:
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
         del folder.names[name]
+
+    def link(self, path: Path, to: Path) -> None:
+        self._call("link", path)
+        (here, old), (there, new) = self._parent(path), self._parent(to)
+        if old not in here.names:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+        if new in there.names:
+            raise FileExistsError(errno.EEXIST, "File exists", str(to))
+        there.names[new] = here.names[old]
 
     def replace(self, path: Path, to: Path) -> None:
         self._call("replace", path)
@@ -217,10 +227,11 @@ class Disk:
 
 
 def unneeded(disk: Disk, checkpoints: Checkpoints) -> list[str]:
-    """Files on ``disk`` that the newest two checkpoints there do not need."""
+    """Files on ``disk`` that neither the newest two checkpoints there need nor the next takes."""
     whole = [one for one in Folder(checkpoints.store).each() if isinstance(one, Found)][:KEPT]
     needed = {file for one in whole for file in one.manifest.files}
     needed |= {f"{one.name}/{NAME}" for one in whole}
+    needed |= set(checkpoints.spares)
     url = f"{checkpoints.store.url}/"
     return [path for path in disk.files(url) if path.removeprefix(url) not in needed]
 

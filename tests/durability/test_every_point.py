@@ -59,14 +59,18 @@ def found(disk):
 @pytest.mark.filterwarnings("ignore::ps_backend.errors.NotDurable")  # of a torn manifest
 @pytest.mark.parametrize("what", ["driver", "server", "lost", "repeated"])
 @pytest.mark.parametrize("crash", [False, True])
-def test_while_a_checkpoint_is_written(what, crash):
+@pytest.mark.parametrize("before", [1, 3])  # with three the next one is written over the first
+def test_while_a_checkpoint_is_written(what, crash, before):
     for number in itertools.count():
         disk = Disk()
         cluster = Points(disk)
         session, checkpoints = opened(cluster)
+        for earlier in range(1, before):
+            checkpoints.begin(0, {"x": session.array(OLD + earlier)}).result()
         x = session.array(OLD)
         y = (x * 3.0).persist()
         checkpoints.begin(1, {"x": x}).result()
+        assert bool(checkpoints.spares) == (before > 2)
         cluster.arm(what, number)
         is_done = False
         try:

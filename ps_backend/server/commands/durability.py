@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -18,6 +18,7 @@ from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
+from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.store import Buffer
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
@@ -29,6 +30,8 @@ _MOST_OFFSET = 1 << 53
 
 def _bounds(body: pb.Save | pb.Load) -> None:
     check("arrays", len(body.arrays), 0, limits.MOST_VALUES)
+    if isinstance(body, pb.Save):
+        check("spare files", len(body.spares), 0, limits.MOST_VALUES)
     for one in body.arrays:
         verify_array(one if isinstance(one, pb.Array) else one.array)
 
@@ -69,7 +72,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         if body.offsets:
             pieces = write_into(store, body.file, rows, body.offsets, body.head)
         else:
-            pieces = _write_new(store, body.file, rows)
+            pieces = _write_new(session.files, store, body.file, rows, body.spares)
     return Response(pb.Reply(saved=map(encode_piece, pieces)))
 
 
@@ -96,16 +99,23 @@ def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     return Response(pb.Reply())
 
 
-def _write_new(store: FileStore, file: str, rows: Sequence[Rows]) -> list[Piece]:
+def _write_new(
+    own: OwnFiles, store: FileStore, file: str, rows: Sequence[Rows], spares: Iterable[str]
+) -> list[Piece]:
     """To ``file``, or to one beside it if that is there: the answer to this request was lost.
 
     (What was asked before may be at work on it still. Nothing names that file, so it is garbage.)
+    Over one of ``spares``, if this server wrote it: a server that was taken for dead may go on
+    with what it was at, so nobody else writes to that file, ever.
     """
     try:
-        return write_part(store, file, rows)
+        pieces = write_part(store, file, rows, own.take(store.url, spares))
     except FileExistsError:
         stem, kind = posixpath.splitext(file)
-        return write_part(store, f"{stem}.{secrets.token_hex(4)}{kind}", rows)
+        file = f"{stem}.{secrets.token_hex(4)}{kind}"
+        pieces = write_part(store, file, rows)
+    own.add(store.url, file)
+    return pieces
 
 
 def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:

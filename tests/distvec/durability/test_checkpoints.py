@@ -67,8 +67,39 @@ def test_only_what_is_new_is_written_and_what_nobody_needs_goes(tmp_path):
         third = ps.checkpoint(tmp_path, x=x)
         assert third.arrays == 2
         ps.checkpoint(tmp_path, x=x)
-        assert Path(first.path).name not in str(files(tmp_path)), "nobody needs it any more"
+        left = [Path(one).name for one in files(tmp_path) if Path(first.path).name in one]
+        assert left == [f"part-0000{k}-of-00002.safetensors" for k in range(2)], "the next may take"
         assert ps.restore(tmp_path)["x"].numpy().tolist() == (np.arange(N) * 2.0).tolist()
+    assert Path(first.path).name not in str(files(tmp_path)), "nobody needs it any more"
+
+
+def test_a_checkpoint_is_written_over_what_nobody_needs(tmp_path):
+    values = [np.arange(float(length)) + k for k, length in enumerate([N, N, N, N // 2, 2 * N, N])]
+    with dv.local(2, in_process=True) as ps:
+        made, inodes, mine = [], [], tmp_path / "mine"
+        mine.mkdir()
+        for number, one in enumerate(values):
+            made.append(Path(ps.checkpoint(tmp_path / "run", x=ps.array(one)).path))
+            parts = sorted(made[-1].glob("part-*"))
+            inodes.append([part.stat().st_ino for part in parts])
+            if number == 2:  # somebody keeps a part of one that is to go
+                os.link(parts[0], mine / "part")
+                expected = (mine / "part").read_bytes()
+            assert ps.restore(tmp_path / "run")["x"].numpy().tobytes() == one.tobytes()
+            if number:
+                shutil.copytree(made[-2], tmp_path / "one" / made[-2].name)
+                before = ps.restore(tmp_path / "one")
+                assert before["x"].numpy().tobytes() == values[number - 1].tobytes()
+                del before  # else the next one has it as well
+                shutil.rmtree(tmp_path / "one")
+        assert len({*inodes[0], *inodes[1], *inodes[2]}) == 6, "two stay whole at every moment"
+        assert inodes[3] == inodes[0] and inodes[4] == inodes[1]
+        assert inodes[5][0] != inodes[2][0] and inodes[5][1] == inodes[2][1]
+        assert (mine / "part").read_bytes() == expected
+        whole = sum(os.path.getsize(part) for part in made[-1].glob("part-*"))
+        assert 8 * N < whole < 8 * N + 4096, "what was longer before is cut off"
+        assert len(list((tmp_path / "run").rglob("part-*"))) == 6
+    assert len(list((tmp_path / "run").rglob("part-*"))) == 4
 
 
 def test_after_a_loss_arrays_have_their_values_of_then(tmp_path):

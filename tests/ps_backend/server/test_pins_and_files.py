@@ -39,3 +39,42 @@ def test_rows_go_into_files_that_begin_as_they_should(tmp_path):
     save.head, save.offsets[:] = b"of", [1 << 63]
     assert "offset must be 2" in sender.error(save=save).message
     assert (tmp_path / "f").read_bytes() == b"of somebody else"
+
+
+def test_only_who_wrote_a_file_writes_over_it(tmp_path):
+    """Another server that was taken for dead may be at work on it still."""
+    array = encode_array(1, array_type(DenseSpace(10), float))
+
+    def saved(sender, file, *spares):
+        reply = sender.send(
+            save=pb.Save(store=str(tmp_path), file=file, names=["a"], arrays=[array], spares=spares)
+        )
+        assert not reply.HasField("error"), reply.error
+        assert reply.saved[0].file == file
+        return (tmp_path / file).stat().st_ino
+
+    one, other = (Sender(Service(memory=1 << 20)) for _ in range(2))
+    one.write(1, np.ones(10))
+    other.write(1, np.zeros(10))
+    (tmp_path / "not its own").write_bytes(b"of somebody else")
+    first = saved(one, "first")
+    assert saved(other, "second", "first", "not its own") != first
+    assert (tmp_path / "first").stat().st_ino == first
+    assert (tmp_path / "not its own").read_bytes() == b"of somebody else"
+    assert saved(one, "third", "not its own", "first") == first
+    assert not (tmp_path / "first").exists()
+    saved(one, "fourth", "first")
+    assert (tmp_path / "third").stat().st_ino == first, "it is taken once"
+
+
+def test_no_file_is_pushed_out_by_one_that_is_written_over(tmp_path):
+    array = encode_array(1, array_type(DenseSpace(10), float))
+    sender = Sender(Service(memory=1 << 20))
+    sender.write(1, np.ones(10))
+    (tmp_path / "new").write_bytes(b"of the server that took its place")
+    save = pb.Save(store=str(tmp_path), file="old", names=["a"], arrays=[array])
+    sender.send(save=save)
+    save.file, save.spares[:] = "new", ["old"]
+    reply = sender.send(save=save)
+    assert reply.saved[0].file not in ("old", "new")
+    assert (tmp_path / "new").read_bytes() == b"of the server that took its place"
