@@ -23,7 +23,7 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
 
-.PHONY: help env java demo test array-api stress lint bench pages proto clean
+.PHONY: help env java demo test cluster array-api stress lint bench pages proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -68,6 +68,9 @@ demo: env java  ## Train the example on Spark with two parameter servers
 
 test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by two processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+cluster: env java $(CLASSES)  ## Tests over hosts made of network namespaces (Linux, as root; else skipped)
+	$(PY) -m pytest -m 'cluster or not cluster' tests/cluster $(PYTEST)
 
 $(CLASSES): $(STAMP)
 	$(PY) -m tests.spark.class_archive $@

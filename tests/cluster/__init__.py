@@ -1,0 +1,1 @@
+"""distvec over hosts that share nothing but a network: see ``tests.cluster.hosts``."""
