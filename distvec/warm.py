@@ -23,7 +23,7 @@ from distvec.array.moving.sorting import argsort, sort
 from distvec.opening import local
 from distvec.session import Session
 from optim import minimize
-from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH
+from ps_backend.kernels import LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH, compiled_at_once
 
 METHODS = ("L-BFGS", "OWL-QN", "SGD")
 _ITERATIONS = 4
@@ -126,7 +126,7 @@ def warm(programs: Mapping[str, Callable[[Session], None]] = PROGRAMS) -> None:
     with tqdm(programs.items(), unit="program") as bar:
         for name, run in bar:
             bar.set_postfix_str(name)
-            with local(servers=1, in_process=True) as ps:
+            with compiled_at_once(), local(servers=1, in_process=True) as ps:
                 run(ps)
 
 

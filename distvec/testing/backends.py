@@ -39,7 +39,10 @@ def engine(name: str) -> Iterator[None]:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
     numba_from = 0 if name == "numba" else 2**63
     linear_from = 2**63 if name == "numexpr" else 0
-    with mock.patch.multiple(kernels, NUMBA_FROM_LENGTH=numba_from, LINEAR_FROM_LENGTH=linear_from):
+    with (
+        mock.patch.multiple(kernels, NUMBA_FROM_LENGTH=numba_from, LINEAR_FROM_LENGTH=linear_from),
+        kernels.compiled_at_once(),
+    ):
         yield
 
 

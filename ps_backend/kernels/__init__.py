@@ -13,6 +13,11 @@ rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are no
          those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
+What reduces nothing, of steps that have the same bits everywhere (``same_bits``), starts with the
+first engine that needs no compiler here and rises to the next ones (``rising``): to mixed as soon
+as its loops are loaded, to numba once it is hot, or at once if its machine code is on disk. What
+runs is then no matter of length. All else is run by one engine, chosen by length and structure.
+
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
 what the engine has no loop for. numexpr lists instructions (``numexpr_engine``). mixed
 (``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.loop_program``), which
@@ -27,6 +32,8 @@ disk, and ``compiled.numba_engine`` runs it. The shared loops are ``compiled.lin
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
 
@@ -34,7 +41,10 @@ from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
+from ps_backend.kernels.rising import RisingKernel
 from ps_backend.kernels.rows.engine import RowsKernel
+from ps_backend.kernels.rungs import compiled_rung, mixed_rung, shared_loops
+from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.sweep import Sweep
@@ -45,6 +55,8 @@ length that is a hundred passes of the other engine."""
 LINEAR_FROM_LENGTH = 1 << 18
 """Global length from which the compiled loops of inner products and linear combinations are used,
 of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
+RISING_FROM_LENGTH = 1 << 15
+"""Shorter arrays take less time to compute on than messages take: nothing is compiled for them."""
 _NEVER_COMPILED = frozenset({"float16"})
 """Dtypes that numba has no arithmetic of; NumPy has."""
 NUMBA_MOST_STEPS = 96
@@ -67,10 +79,35 @@ def engine_for(sweep: Sweep, length: int) -> str:
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
 
 
+def way_for(sweep: Sweep, length: int) -> str:
+    """How a server runs it: ``engine_for``; or ``"rising"``, from ``LINEAR_FROM_LENGTH`` on at
+    once, below that (``"rising late"``) when it has proved hot."""
+    engine = engine_for(sweep, length)
+    if engine == "rows" or length < RISING_FROM_LENGTH or not _in_background:
+        return engine
+    if not importlib.util.find_spec("numba") or not has_same_bits(sweep):
+        return engine
+    return "rising late" if engine == "numexpr" else "rising"
+
+
+_in_background = True
+
+
+@contextmanager
+def compiled_at_once() -> Iterator[None]:
+    """Within this context kernels are compiled where they are first needed, and waited for."""
+    global _in_background
+    before, _in_background = _in_background, False
+    try:
+        yield
+    finally:
+        _in_background = before
+
+
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
     """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
     width = prod(sweep.row)
-    engine = engine_for(sweep, length * width)
+    engine = way_for(sweep, length * width)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
     if engine == "rows" or not sweep.row:
         return remembered(sweep, engine)
@@ -79,6 +116,8 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     verify_sweep(sweep)
+    if engine.startswith("rising"):
+        return _rising(sweep, engine == "rising")
     if engine == "rows":
         return RowsKernel(sweep)
     if engine == "numba":
@@ -92,6 +131,14 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     from ps_backend.kernels.numexpr_engine import NumexprKernel
 
     return NumexprKernel(sweep)
+
+
+def _rising(sweep: Sweep, at_once: bool) -> Kernel:
+    is_loaded = shared_loops().is_set()
+    rungs = [] if is_loaded else [mixed_rung(sweep, at_once)]
+    if engine_for(sweep, NUMBA_FROM_LENGTH) == "numba":
+        rungs.append(compiled_rung(sweep))
+    return RisingKernel(_compile(sweep, "mixed" if is_loaded else "numexpr"), rungs, at_once)
 
 
 _REMEMBERED = (

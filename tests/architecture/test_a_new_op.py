@@ -38,6 +38,7 @@ def register() -> None:
     ops.register(BY_ITS_UFUNC)
     ops.register(BY_A_TEXT)
     kernels.NUMBA_FROM_LENGTH = kernels.LINEAR_FROM_LENGTH = COMPILED_FROM  # else it takes 32 MiB
+    kernels.compiled_at_once().__enter__()
 
 
 def use(ps: Session) -> None:

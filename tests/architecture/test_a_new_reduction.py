@@ -50,6 +50,7 @@ def register() -> None:
     reducers.register(LARGEST_NUMBER)
     reducers.register(LOG_OF_SUM)
     kernels.NUMBA_FROM_LENGTH = kernels.LINEAR_FROM_LENGTH = COMPILED_FROM  # else it takes 32 MiB
+    kernels.compiled_at_once().__enter__()
 
 
 def use(ps: Session) -> None:

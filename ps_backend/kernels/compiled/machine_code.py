@@ -25,15 +25,29 @@ import numpy as np
 
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 
+_COMPILED = ".compiled"
+
 
 def load(source: str) -> Callable[..., None]:
     """The function ``kernel`` that ``source`` defines, compiled."""
     _raise_alias_check_limit()
     if "distvec_linear" in source:
         linear_loops()
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    function: Callable[..., None] = _imported(f"kernel_{digest}", source).kernel
+    function: Callable[..., None] = _imported(_name_of(source), source).kernel
     return function
+
+
+def marker_of(source: str) -> Path | None:
+    """The file that is there once ``source`` was compiled; of none: what all sweeps share.
+
+    None without a folder to keep it in.
+    """
+    folder = cache_folder(_tag())
+    return folder and folder / f"{_name_of(source) if source else 'shared'}{_COMPILED}"
+
+
+def _name_of(source: str) -> str:
+    return f"kernel_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
 @cache
@@ -89,7 +103,7 @@ def _executed(name: str, source: str) -> Any:
 @contextmanager
 def _once_per_machine(path: Path) -> Iterator[None]:
     """Let one process compile what is in ``path``; the others wait and find the machine code."""
-    done = path.with_suffix(".compiled")
+    done = path.with_suffix(_COMPILED)
     if done.exists():
         yield
         return

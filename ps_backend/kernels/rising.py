@@ -1,0 +1,110 @@
+"""Kernels that start without a compiler and are replaced by faster ones as they prove hot.
+
+A run takes whichever engine there is; nothing waits for a compiler. What is compiled is compiled by
+a process of its own, one at a time and at the lowest priority, so that no request of this process
+waits for the interpreter lock meanwhile; a thread loads the result. Only what has the same bits on
+all engines is run so (``same_bits``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from queue import SimpleQueue
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.kernel import Arrays, Kernel
+from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.program.sweep import Scalar
+
+HOT_SECONDS = 0.3
+"""A kernel that has run for so long, in this process, is worth a compilation of its own."""
+HOT_RUNS = 3
+"""And so often."""
+
+_LOG = logging.getLogger(__name__)
+
+Rung = Callable[[bool], Kernel | None]
+"""Makes a kernel. Told whether it may compile; None if it would have to, and may not."""
+
+
+class RisingKernel:
+    """The first of several kernels, then the next one as soon as that is there."""
+
+    def __init__(self, first: Kernel, rungs: Sequence[Rung], at_once: bool) -> None:
+        """``rungs`` make the others, in order, in a thread of their own.
+
+        They are asked once it is hot; and with ``at_once`` after the first run too, for what costs
+        no compilation.
+        """
+        self._kernel = first
+        self._rungs, self._at_once = list(rungs), at_once
+        self._runs, self._seconds = 0, 0.0
+        self._is_waiting = False
+        self._was_hot = False
+
+    @property
+    def kernel(self) -> Kernel:
+        """What runs now."""
+        return self._kernel
+
+    def __call__(
+        self,
+        inputs: Arrays,
+        scalars: Sequence[Scalar],
+        outputs: Arrays,
+        offset: int,
+        length: int,
+        block_size: int,
+        pause: Pause = no_pause,
+    ) -> list[npt.NDArray[np.generic]]:
+        """As of any kernel; see ``kernels.Kernel``."""
+        kernel = self._kernel
+        if not self._rungs:
+            return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
+        start = time.perf_counter()
+        partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
+        self._seconds += time.perf_counter() - start
+        self._runs += 1
+        is_hot = self._runs >= HOT_RUNS and self._seconds >= HOT_SECONDS
+        is_first = self._at_once and self._runs == 1
+        if not self._is_waiting and (is_first or (is_hot and not self._was_hot)):
+            self._is_waiting, self._was_hot = True, is_hot
+            _queue().put(self._rise)
+        return partials
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """As of any kernel."""
+        return self._kernel.working_bytes(length, block_size)
+
+    def _rise(self) -> None:
+        """Make all kernels that may be made now."""
+        while self._rungs:
+            kernel = self._rungs[0](self._was_hot)
+            if kernel is None:
+                break
+            self._kernel = kernel
+            self._rungs.pop(0)
+        self._is_waiting = False
+
+
+@cache
+def _queue() -> SimpleQueue[Callable[[], None]]:
+    """Work for the thread that makes kernels."""
+    queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            rise = queue.get()
+            try:
+                rise()
+            except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
+                _LOG.exception("a kernel could not be compiled; the slower one stays")
+
+    threading.Thread(target=work, name="distvec-compile", daemon=True).start()
+    return queue

@@ -1,0 +1,147 @@
+"""Kernels that start without a compiler: what they rise to, when, and that no bit changes."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ps_backend import kernels
+from ps_backend.kernels import rising
+from ps_backend.kernels.compiled.cache_folder import cache_folder
+from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
+from ps_backend.kernels.compiled.machine_code import marker_of
+from ps_backend.kernels.compiled.mixed_engine import MixedKernel
+from ps_backend.kernels.compiled.numba_engine import NumbaKernel
+from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.rising import RisingKernel
+from ps_backend.kernels.rungs import compiled_rung, mixed_rung, shared_loops
+from ps_backend.kernels.same_bits import has_same_bits
+from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.types import ValueType
+from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, vectors
+
+LENGTH = 5000
+
+
+def many() -> Sweep:
+    """Operators, a comparison, a choice, a function of NumPy's, a combination, a conversion."""
+    build = Builder(3, 1)
+    value = build.step("add", build.step("multiply", 0, 1), 3)
+    mask = build.step("less", value, 2, type=BOOL)
+    chosen = build.step("where", mask, build.step("exp", build.step("negative", value)), 2)
+    root = build.step("sqrt", build.step("abs", build.step("divide", chosen, 1)))
+    single = build.step("cast", root, type=ValueType("float32"))
+    return build.sweep([root, single, mask])
+
+
+def run(kernel: Any, sweep: Sweep) -> list[bytes]:
+    outputs = [np.empty(LENGTH, sweep.types[value].dtype) for value in sweep.outputs]
+    with np.errstate(all="ignore"):
+        kernel(vectors(3, LENGTH), [0.25], outputs, 0, LENGTH, BLOCK)
+    return [one.tobytes() for one in outputs]
+
+
+def wait_for_thread() -> None:
+    """Until it has done what was asked of it so far."""
+    done = threading.Event()
+    rising._queue().put(done.set)
+    assert done.wait(300)
+
+
+def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = many()
+    assert has_same_bits(sweep)
+    assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
+    kernel = RisingKernel(
+        NumexprKernel(sweep), [mixed_rung(sweep, True), compiled_rung(sweep)], True
+    )
+    seen, found = [], []
+    for _ in range(2):
+        seen.append(type(kernel.kernel))
+        found.append(run(kernel, sweep))
+        wait_for_thread()
+    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    for _ in range(2):
+        seen.append(type(kernel.kernel))
+        found.append(run(kernel, sweep))
+        wait_for_thread()
+    assert (
+        seen[0] is NumexprKernel
+        and seen[-1] is NumbaKernel
+        and {*seen[1:-1]}
+        <= {
+            MixedKernel,
+            NumbaKernel,  # where it was on disk
+        }
+    )
+    assert all(one == found[0] for one in found)
+    assert shared_loops().is_set(), "so the next sweep begins with them"
+    other = kernels.compile_sweep(sweep, kernels.LINEAR_FROM_LENGTH)
+    assert isinstance(other, RisingKernel) and run(other, sweep) == found[0]
+    assert kernel.working_bytes(LENGTH, BLOCK) == NumbaKernel(sweep).working_bytes(LENGTH, BLOCK)
+
+
+def test_what_is_not_hot_is_not_compiled(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def rung(is_hot: bool) -> None:
+        asked.append(is_hot)
+
+    sweep = many()
+    kernel = RisingKernel(NumexprKernel(sweep), [rung], True)
+    for _ in range(rising.HOT_RUNS + 2):
+        run(kernel, sweep)
+        wait_for_thread()
+    assert asked == [False], "only whether it costs nothing"
+    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    for _ in range(3):
+        run(kernel, sweep)
+        wait_for_thread()
+    assert asked == [False, True], "once"
+
+
+def test_where_compiling_fails_the_slower_kernel_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rung(is_hot: bool) -> None:
+        raise OSError("no room for machine code")
+
+    sweep = many()
+    kernel = RisingKernel(NumexprKernel(sweep), [rung], True)
+    before = run(kernel, sweep)
+    wait_for_thread()
+    assert run(kernel, sweep) == before and "the slower one stays" in caplog.text
+
+
+def test_another_process_compiles(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISTVEC_CACHE", str(tmp_path))
+    cache_folder.cache_clear()
+    source = (
+        "from numba import njit\n@njit('void(float64[::1])', cache=True)\n"
+        "def kernel(x):\n    x += 2.0\n"
+    )
+    try:
+        compile_elsewhere(source)
+        marker = marker_of(source)
+        assert marker is not None and marker.exists() and list(tmp_path.rglob("*.nbi"))
+        with pytest.raises(RuntimeError, match=r"(?s)the compiler ended with 1.*not a kernel"):
+            compile_elsewhere("raise ValueError('not a kernel')")
+    finally:
+        cache_folder.cache_clear()
+
+
+def test_reductions_and_rounded_functions_stay_with_one_engine() -> None:
+    power = Sweep((FLOAT, FLOAT), (), (Step("pow", (0, 1), FLOAT),), (2,), ())
+    total = Sweep((FLOAT,), (), (), (), (Reduction("sum", (0,)),))
+    for sweep in (power, total):
+        assert not has_same_bits(sweep)
+        for length in (1, kernels.LINEAR_FROM_LENGTH, kernels.NUMBA_FROM_LENGTH):
+            assert kernels.way_for(sweep, length) == kernels.engine_for(sweep, length)
+    short = kernels.RISING_FROM_LENGTH
+    assert kernels.way_for(many(), short - 1) == "numexpr"
+    assert kernels.way_for(many(), short) == "rising late"
+    with kernels.compiled_at_once():
+        assert kernels.way_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"
