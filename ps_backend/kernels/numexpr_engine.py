@@ -281,7 +281,8 @@ def _accumulator(reducer: Reducer, values: Array) -> Array:
 
 
 def _reduce_rows(reducer: Reducer, rows: Array, index: int) -> tuple[Array, ...]:
-    reduced = reducer.over_rows(rows)
+    in_order = reducer.in_order if rows.dtype == np.float64 else None
+    reduced = (in_order or reducer.over_rows)(rows)
     if not reducer.locates:
         return (reduced,)
     number = np.arange(len(rows))

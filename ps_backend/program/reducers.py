@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.errors import NothingToReduce
-from ps_backend.program import householder, ops, row_ops
+from ps_backend.program import householder, ops, order, row_ops
 from ps_backend.program.derivatives import REDUCTIONS, Derivative, Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest
@@ -48,6 +48,10 @@ class Reducer:
     """Text of two results joined, ``{a}`` of the chunks before and ``{b}`` of the next one."""
     join_ints: str = ""
     """The same of integers, where it is another."""
+    in_order: order.OfRows | None = None
+    """Each row of a matrix of float64 reduced in the order of ``order``. Compiled kernels then join
+    chunks in its tree, and ``fold`` must keep to it within a chunk; without it, floats are joined
+    chunk by chunk, and the bits may depend on the engine."""
     identity: int | None = None
     """What nothing reduces to; None where the first chunk starts."""
     accumulator: str = ""
@@ -115,9 +119,14 @@ class Reducer:
         return (wide, _INT) if self.locates else (wide,)
 
     def over_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Each row of a matrix reduced: to a value, or to the place of one in its row."""
+        """Each row of a matrix reduced: to a value, or to the place of one in its row.
+
+        What is ``in_order`` is not for floats.
+        """
         reduce = self.numpy if self.locates else self.numpy.reduce  # type: ignore[attr-defined]
         result: np.ndarray = reduce(rows, axis=1)
+        if self.picks and result.dtype.kind == "f":
+            result += 0.0  # of zeros of both signs, who is picked depends on the processor
         return result
 
     def joined(self, left: Partial, right: Partial) -> Partial:
@@ -174,10 +183,19 @@ _ROWS = (
         "_sum({})",
         "_int_sum({})",
         "{a} + {b}",
+        in_order=order.sums,
         identity=0,
         doc="Sum of the elements: floats in their dtype, integers and booleans as int64 or uint64.",
     ),
-    Reducer("dot", np.add, "_sum({})", join="{a} + {b}", identity=0, arity=2),
+    Reducer(
+        "dot",
+        np.add,
+        "_sum({})",
+        join="{a} + {b}",
+        in_order=order.sums,
+        identity=0,
+        arity=2,
+    ),
     # T.T @ U, of tables or vectors T and U
     Reducer("gram", np.add, identity=0, arity=2, layout="tree"),
     # R of the QR decomposition of a table T, which is both values: R.T @ R is T.T @ T
@@ -191,8 +209,9 @@ _ROWS = (
         "prod",
         np.multiply,
         "_prod({})",
-        "_prod({})",
+        "_int_prod({})",
         "{a} * {b}",
+        in_order=order.products,
         identity=1,
         doc="Product of the elements; dtypes as for ``sum``.",
     ),

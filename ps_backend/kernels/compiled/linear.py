@@ -9,10 +9,12 @@ for either when it is first called with it.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, float64, njit  # type: ignore[attr-defined]
+from numba import carray, njit  # type: ignore[attr-defined]
 
-from ps_backend.kernels.compiled.simd import LANES, LINE, TOGETHER, dotter, pointer_to, scaled_adder
+from ps_backend.kernels.compiled.scalar_math import _short_dot
+from ps_backend.kernels.compiled.simd import LINE, TOGETHER, dotter, pointer_to, scaled_adder
 from ps_backend.kernels.compiled.tables import ADD, DIVIDE, SCALE, START
+from ps_backend.program.order import CHUNK
 
 _start = scaled_adder(1, fresh=True)
 _add_1, _add_2, _add_4, _add_8 = (scaled_adder(count) for count in (1, 2, 4, 8))
@@ -23,32 +25,52 @@ _compiled = njit(nogil=True, error_model="numpy", cache=True)
 
 
 @_compiled
-def multi_dot(dtype, firsts, counts, seconds, totals, low, length):  # type: ignore[no-untyped-def]
-    """Add the inner products of one chunk, elements ``low`` to ``low + length``, to ``totals``.
+def multi_dot(dtype, firsts, counts, seconds, tree, number, low, length):  # type: ignore[no-untyped-def]
+    """Take the inner products of one chunk into ``tree``: see ``climb``.
 
-    Group ``g`` takes vector ``firsts[g]`` with the ``counts[g]`` vectors from ``TOGETHER * g`` on
-    in ``seconds``; ``totals``, float64, is laid out as ``seconds``. An inner product has the bits
-    of the ``_sum`` of its products in float64, whatever others are computed beside it.
+    The chunk is that of ``number`` in its block, and elements ``low`` to ``low + length`` of the
+    vectors. Group ``g`` takes vector ``firsts[g]`` with the ``counts[g]`` vectors from
+    ``TOGETHER * g`` on in ``seconds``; ``tree``, float64, has a column for each of these. An inner
+    product has the bits of the sum of its products in float64, whatever others are computed beside
+    it.
     """
-    whole = length // LANES * LANES
     sums = np.empty(TOGETHER)
     for group in range(len(firsts)):
         first, count, at = firsts[group], counts[group], group * TOGETHER
         others, into = seconds.ctypes.data + seconds.itemsize * at, sums.ctypes.data
-        if count == 4:
-            _dot_4(dtype, first, others, into, low, whole, length)
+        if length < CHUNK:
+            x = carray(pointer_to(dtype, first, low), (length,))
+            for k in range(count):
+                sums[k] = _short_dot(x, carray(pointer_to(dtype, seconds[at + k], low), (length,)))
+        elif count == 4:
+            _dot_4(dtype, first, others, into, low, length)
         elif count == 3:
-            _dot_3(dtype, first, others, into, low, whole, length)
+            _dot_3(dtype, first, others, into, low, length)
         elif count == 2:
-            _dot_2(dtype, first, others, into, low, whole, length)
+            _dot_2(dtype, first, others, into, low, length)
         else:
-            _dot_1(dtype, first, others, into, low, whole, length)
-        x = carray(pointer_to(dtype, first, low), (length,))
+            _dot_1(dtype, first, others, into, low, length)
         for k in range(count):
-            y = carray(pointer_to(dtype, seconds[at + k], low), (length,))
-            for i in range(whole, length):
-                sums[k] += float64(x[i]) * float64(y[i])
-            totals[at + k] += sums[k]
+            total, level = sums[k], 0
+            while number >> level & 1:
+                total = tree[level, at + k] + total
+                level += 1
+            tree[level, at + k] = total
+
+
+@_compiled
+def multi_dot_end(tree, chunks, products):  # type: ignore[no-untyped-def]
+    """The inner products of a block of so many ``chunks``, of which ``tree`` has the nodes."""
+    level = 0
+    while not chunks >> level & 1:
+        level += 1
+    products[:] = tree[level]
+    level += 1
+    while chunks >> level:
+        if chunks >> level & 1:
+            for k in range(len(products)):
+                products[k] = tree[level, k] + products[k]
+        level += 1
 
 
 @_compiled
@@ -105,7 +127,6 @@ def combine(links, vectors, coefficients, low, y):  # type: ignore[no-untyped-de
 
 
 _LONG_CHUNK = 2048
-_CHUNK = 512
 
 
 @_compiled
@@ -118,10 +139,12 @@ def combine_over(links, vectors, coefficients, y):  # type: ignore[no-untyped-de
 @_compiled
 def multi_dot_over(dtype, firsts, counts, seconds, products, block_size, length):  # type: ignore[no-untyped-def]
     """``multi_dot`` over vectors of ``length``: in ``products`` by block."""
+    tree = np.empty((64, len(seconds)))
     totals = np.empty(len(seconds))
     for b in range(products.shape[1]):
-        totals[:] = 0.0
-        high = min((b + 1) * block_size, length)
-        for low in range(b * block_size, high, _CHUNK):
-            multi_dot(dtype, firsts, counts, seconds, totals, low, min(_CHUNK, high - low))
+        start, high = b * block_size, min((b + 1) * block_size, length)
+        for low in range(start, high, CHUNK):
+            size = min(CHUNK, high - low)
+            multi_dot(dtype, firsts, counts, seconds, tree, (low - start) // CHUNK, low, size)
+        multi_dot_end(tree, (high - start + CHUNK - 1) // CHUNK, totals)
         products[:, b] = totals

@@ -119,6 +119,7 @@ _HELPERS = (
     "compiled/simd",
     "compiled/tables",
     "compiled/tiles",
+    "../program/order",
 )
 
 

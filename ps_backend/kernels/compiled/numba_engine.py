@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiled.machine_code import load
+from ps_backend.kernels.compiled.reductions import ordered
 from ps_backend.kernels.compiled.simd import LINE
 from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.compiled.tables import DotTable, LinkTable
@@ -23,10 +24,9 @@ from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.kernels.threads import pool, thread_count
 from ps_backend.program.combination import OP as COMBINE
+from ps_backend.program.order import CHUNK
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
-_CHUNK = 512
-"""As in ``source``: a block is cut between chunks only."""
 _PIECE_WORK = 1 << 26
 """Elements times operations that a thread does without a pause: some 50 ms."""
 
@@ -56,6 +56,9 @@ class NumbaKernel:
             for reduction in parts.rest.reductions
             for dtype in partial_dtypes(reduction, parts.rest.types[reduction.args[0]])
         ]
+        columns = (self._dots.length, len(ordered(parts.rest)))
+        self._columns = [count for count in columns if count]
+        """Of each tree over the chunks of a block."""
         self._order = self._order_of_partials(sweep)
         links = sum(map(len, parts.combinations))
         self._work = len(sweep.types) + links + len(sweep.outputs) + len(sweep.reductions) + 1
@@ -96,12 +99,21 @@ class NumbaKernel:
             *outputs,
             *partials,
         ]
-        self._run(blocks, block_size, offset, length, arguments, pause)
+        trees = self._trees(min(thread_count(), blocks), block_size)
+        self._run(trees, (blocks, block_size, offset, length), arguments, pause)
         return [products[k] if is_product else partials[k] for is_product, k in self._order]
 
     def working_bytes(self, length: int, block_size: int) -> int:
-        """Bytes of partial results; the scratch arrays fit the innermost cache."""
-        return 8 * -(-length // block_size) * (len(self._partials) + self._dots.length)
+        """Bytes of partial results and trees; the scratch arrays fit the innermost cache."""
+        blocks = -(-length // block_size)
+        partials = blocks * (len(self._partials) + self._dots.length)
+        levels = min(thread_count(), blocks) * _levels(block_size)
+        return 8 * (partials + levels * sum(self._columns))
+
+    def _trees(self, threads: int, block_size: int) -> list[Arrays]:
+        """By thread the nodes of the block that it is at, a row a level."""
+        shapes = [(_levels(block_size), count) for count in self._columns]
+        return [[np.empty(shape) for shape in shapes] for _ in range(threads)]
 
     def _tables(
         self,
@@ -123,43 +135,53 @@ class NumbaKernel:
 
     def _run(
         self,
-        blocks: int,
-        block_size: int,
-        offset: int,
-        length: int,
+        trees: Sequence[Arrays],
+        place: tuple[int, int, int, int],
         arguments: Sequence[Any],
         pause: Pause,
     ) -> None:
         """Run over all blocks in pieces: of many blocks, or of parts of a few large ones.
 
-        A part that is not a block's first goes on from its partial results, so that every bit is
-        that of one run over the block.
+        A part that is not a block's first goes on from the partial results and the tree of its
+        thread, so that every bit is that of one run over the block. ``place``: blocks, slots of a
+        block, first slot, slots.
         """
-        most = max(_CHUNK, _PIECE_WORK // self._work // _CHUNK * _CHUNK)  # elements of a thread
-        threads = min(thread_count(), blocks)
-        together = max(1, threads) * max(1, most // block_size)
+        blocks, block_size, offset, length = place
+        most = max(CHUNK, _PIECE_WORK // self._work // CHUNK * CHUNK)  # elements of a thread
+        together = max(1, len(trees)) * max(1, most // block_size)
         for first in range(0, blocks, together):
             last = min(first + together, blocks)
             for skip in range(0, block_size, most):
                 if first or skip:
                     pause()
                 until = min(skip + most, block_size)
-                self._share_out(first, last, (block_size, skip, until, offset, length), arguments)
+                part = (block_size, skip, until, offset, length)
+                self._share_out(first, last, trees, part, arguments)
 
     def _share_out(
-        self, first: int, last: int, place: tuple[int, ...], arguments: Sequence[Any]
+        self,
+        first: int,
+        last: int,
+        trees: Sequence[Arrays],
+        part: tuple[int, ...],
+        arguments: Sequence[Any],
     ) -> None:
-        """Run blocks ``first`` to ``last``, a part for each thread."""
+        """Run blocks ``first`` to ``last``, a part for each thread, which has a tree of its own."""
 
-        def run(low: int, high: int) -> None:
-            self._function(low, high, *place, *arguments)
+        def run(low: int, high: int, tree: Arrays) -> None:
+            self._function(low, high, *part, *tree, *arguments)
 
-        threads = min(thread_count(), last - first)
+        threads = min(len(trees), last - first)
         if threads <= 1:
-            run(first, last)
+            run(first, last, trees[0])
             return
-        cuts = [first + (last - first) * part // threads for part in range(threads + 1)]
-        list(pool().map(run, cuts[:-1], cuts[1:]))
+        cuts = [first + (last - first) * k // threads for k in range(threads + 1)]
+        list(pool().map(run, cuts[:-1], cuts[1:], trees))
+
+
+def _levels(block_size: int) -> int:
+    """Of the tree over the chunks of a block."""
+    return (-(-block_size // CHUNK)).bit_length()
 
 
 def _addresses(arrays: Arrays) -> list[int]:

@@ -1,14 +1,18 @@
 """Source text of reductions: accumulators of a block, folded from one chunk of operands at a time.
 
 The operands come in arrays of one chunk, and loops of their own accumulate them: so the order of
-accumulation is fixed by the block alone, whatever the compiler makes of the rest.
+accumulation is fixed by the block alone, whatever the compiler makes of the rest. What rounds is
+joined in the binary tree over the chunks (``program.order``). Of that, ``tree`` keeps one node a
+level, those that the binary digits of the number of chunks so far say; it has a column for each
+such reduction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from ps_backend.program.order import CHUNK
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Reduction, Sweep
 from ps_backend.program.types import ValueType
@@ -77,9 +81,26 @@ def partial_names(k: int, reduction: Reduction) -> Iterator[str]:
         yield f"where{k}"
 
 
+def ordered(sweep: Sweep) -> list[tuple[int, Reduction]]:
+    """The reductions that need the tree, with their numbers."""
+    return [
+        (k, reduction)
+        for k, reduction in enumerate(sweep.reductions)
+        if _in_order(reduction, sweep.types[reduction.args[0]])
+    ]
+
+
+def _in_order(reduction: Reduction, value: ValueType) -> bool:
+    """Whether the order matters, and is that of ``program.order``."""
+    reducer = REDUCERS[reduction.op]
+    return reducer.in_order is not None and reducer.accumulators(value.dtype)[0].kind == "f"
+
+
 def start(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
     """Accumulators at the start of a block, or of a further part. Blocks are never empty."""
     reducer = REDUCERS[reduction.op]
+    if _in_order(reduction, value):
+        return
     kind = reducer.accumulators(value.dtype)[0].name
     yield f"a{k} = red{k}[b] if skip else {kind}({reducer.identity or 0})"
     if reducer.identity is None:
@@ -89,14 +110,17 @@ def start(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
 
 
 def fold(k: int, reduction: Reduction, value: ValueType, operand: Operand) -> Iterator[str]:
-    """Take one chunk of operands into the accumulator of the block."""
+    """Take one chunk of operands into the accumulator of the block, or make it one for the tree."""
     chunk, *other = operand.arrays
     if other:
-        yield f"a{k} += _dot({chunk}, {other[0]})"
+        yield f"a{k} = _dot({chunk}, {other[0]})"
         return
     reducer = REDUCERS[reduction.op]
     floats = reducer.accumulators(value.dtype)[0].kind == "f"
     folded = (reducer.fold if floats else reducer.fold_ints).format(chunk)
+    if _in_order(reduction, value):
+        yield f"a{k} = {folded}"
+        return
     if operand.mask is not None:
         folded = f"_count({chunk})"
     if reducer.locates:
@@ -116,8 +140,46 @@ def fold(k: int, reduction: Reduction, value: ValueType, operand: Operand) -> It
         yield f"first{k} = False"
 
 
-def end(k: int, reduction: Reduction) -> Iterator[str]:
+def climb(reductions: Sequence[tuple[int, Reduction]]) -> Iterator[str]:
+    """Take the chunk into the tree: it joins the nodes that it completes."""
+    if not reductions:
+        return
+    joins = list(_joins(reductions))
+    yield "level = 0"
+    yield f"number = (c0 - b * size) // {CHUNK}"
+    yield "while number >> level & 1:"
+    yield from (f"    {join}" for join in joins)
+    yield "    level += 1"
+    yield from (f"tree[level, {at}] = a{k}" for at, (k, _) in enumerate(reductions))
+
+
+def descend(reductions: Sequence[tuple[int, Reduction]]) -> Iterator[str]:
+    """Join the nodes of the chunks so far, from the last to the first."""
+    if not reductions:
+        return
+    yield f"number = (hi - b * size + {CHUNK - 1}) // {CHUNK}"
+    yield "level = 0"
+    yield "while not number >> level & 1:"
+    yield "    level += 1"
+    yield from (f"a{k} = tree[level, {at}]" for at, (k, _) in enumerate(reductions))
+    yield "level += 1"
+    yield "while number >> level:"
+    yield "    if number >> level & 1:"
+    yield from (f"        {join}" for join in _joins(reductions))
+    yield "    level += 1"
+
+
+def _joins(reductions: Sequence[tuple[int, Reduction]]) -> Iterator[str]:
+    for at, (k, reduction) in enumerate(reductions):
+        text = REDUCERS[reduction.op].join
+        yield f"a{k} = {text.format(a=f'tree[level, {at}]', b=f'a{k}')}"
+
+
+def end(k: int, reduction: Reduction, value: ValueType) -> Iterator[str]:
     """Store the partial result of a block."""
-    yield f"red{k}[b] = a{k}"
-    if REDUCERS[reduction.op].locates:
+    reducer = REDUCERS[reduction.op]
+    # Of zeros of both signs, who is picked depends on the order.
+    is_float = reducer.picks and reducer.accumulators(value.dtype)[0].kind == "f"
+    yield f"red{k}[b] = a{k} + 0.0" if is_float else f"red{k}[b] = a{k}"
+    if reducer.locates:
         yield f"where{k}[b] = w{k}"

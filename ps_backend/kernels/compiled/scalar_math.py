@@ -8,15 +8,15 @@ import numpy as np
 from numba import njit
 
 from ps_backend.kernels.compiled.simd import (
-    LANES,
     LINE,
     call_loop,
+    chunk_dot,
+    chunk_sum,
     copy_past_caches,
     fence,
-    lane_dot,
-    lane_sum,
 )
 from ps_backend.program import permutation, philox
+from ps_backend.program.order import CHUNK, LANES, LEAF, WIDE
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
 _M1 = np.uint64(philox.MULTIPLIERS[1])
@@ -71,22 +71,55 @@ def _apply2(loop, x, y, results):  # type: ignore[no-untyped-def]
 
 
 @_inline
-def _sum(values):  # type: ignore[no-untyped-def]
-    whole = len(values) // LANES * LANES
-    total = lane_sum(values.ctypes.data, whole)
-    for i in range(whole, len(values)):
-        total += values[i]
+def _leaf(x, y):  # type: ignore[no-untyped-def]
+    """The inner product of a leaf, or of less, in the order of ``program.order``."""
+    lanes = np.zeros(LANES)
+    whole = len(x) // LANES * LANES
+    for i in range(0, whole, LANES):
+        for lane in range(LANES):
+            lanes[lane] += np.float64(x[i + lane]) * np.float64(y[i + lane])
+    width = LANES
+    while width > 1:
+        width //= 2
+        for lane in range(width):
+            lanes[lane] = lanes[2 * lane] + lanes[2 * lane + 1]
+    total = lanes[0]
+    for i in range(whole, len(x)):
+        total += np.float64(x[i]) * np.float64(y[i])
     return total
+
+
+@_inline
+def _short_dot(x, y):  # type: ignore[no-untyped-def]
+    """The inner product of a chunk that is the last of its block, and may be short."""
+    half = 2 * LEAF
+    left = _leaf(x[:LEAF], y[:LEAF])
+    if len(x) > LEAF:
+        left += _leaf(x[LEAF:half], y[LEAF:half])
+    if len(x) <= half:
+        return left
+    right = _leaf(x[half : half + LEAF], y[half : half + LEAF])
+    if len(x) > half + LEAF:
+        right += _leaf(x[half + LEAF :], y[half + LEAF :])
+    return left + right
+
+
+_ONES = np.ones(CHUNK)
+
+
+@_inline
+def _sum(values):  # type: ignore[no-untyped-def]
+    if len(values) == CHUNK:
+        return chunk_sum(values.ctypes.data)
+    return _short_dot(values, _ONES[: len(values)])
 
 
 @_inline
 def _dot(x, y):  # type: ignore[no-untyped-def]
     """The bits are those of the ``_sum`` of the products."""
-    whole = len(x) // LANES * LANES
-    total = lane_dot(x.ctypes.data, y.ctypes.data, whole)
-    for i in range(whole, len(x)):
-        total += x[i] * y[i]
-    return total
+    if len(x) == CHUNK:
+        return chunk_dot(x.ctypes.data, y.ctypes.data)
+    return _short_dot(x, y)
 
 
 @_inline
@@ -125,11 +158,29 @@ def _count(mask):  # type: ignore[no-untyped-def]
 
 
 @_reordered
-def _prod(values):  # type: ignore[no-untyped-def]
+def _int_prod(values):  # type: ignore[no-untyped-def]
     total = values.dtype.type(1)
     for i in range(len(values)):
         total *= values[i]
     return total
+
+
+@_inline
+def _prod(values):  # type: ignore[no-untyped-def]
+    """A chunk of floats, in the order of ``program.order``."""
+    lanes = np.ones(WIDE)
+    whole = len(values) // WIDE * WIDE
+    for i in range(0, whole, WIDE):
+        for lane in range(WIDE):
+            lanes[lane] *= values[i + lane]
+    for i in range(whole, len(values)):
+        lanes[i - whole] *= values[i]
+    width = WIDE
+    while width > 1:
+        width //= 2
+        for lane in range(width):
+            lanes[lane] *= lanes[lane + width]
+    return lanes[0]
 
 
 @_no_nans

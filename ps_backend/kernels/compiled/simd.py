@@ -1,8 +1,8 @@
 """The innermost loops of vectors by address, written as LLVM vector operations.
 
 Two things cannot be left to the compiler's own vectoriser. The order of an accumulation: sums and
-inner products run in ``LANES`` partial sums on every machine, so a reduction has the same bits
-whichever kernel computes it. And prefetching: a chunk of each of many vectors is too short a run
+inner products keep to ``program.order`` on every machine, so a reduction has the same bits
+whichever engine computes it. And prefetching: a chunk of each of many vectors is too short a run
 for the processor to foresee the next one, so every loop asks for its own successor. Multiplication
 and addition stay separate operations, rounded as NumPy rounds them.
 
@@ -19,8 +19,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as _numba_intrinsic
 
-LANES = 16
-"""Partial sums of a reduction: element ``i`` of a chunk goes to sum ``i % LANES``."""
+from ps_backend.program.order import CHUNK, LANES, LEAF
+
 TOGETHER = 4
 """Inner products with one vector that are computed in one go: more would not fit registers."""
 
@@ -66,63 +66,59 @@ def scaled_adder(count: int, fresh: bool = False) -> Any:
 
 
 def dotter(count: int) -> Any:
-    """``f(dtype, x, ys, sums, low, n, ahead)``: ``sums[k] = x @ y_k`` for ``count`` vectors.
+    """``f(dtype, x, ys, sums, low, ahead)``: ``sums[k] = x @ y_k`` for ``count`` vectors.
 
     ``x`` is an address, ``ys`` and ``sums`` those of ``count`` addresses and of as many float64.
-    Products are float64 too. ``n`` is a multiple of ``LANES``; ``low`` and ``ahead`` are as in
-    ``scaled_adder``.
+    Products are float64 too. Of each vector ``CHUNK`` elements are read; ``low`` and ``ahead`` are
+    as in ``scaled_adder``.
     """
 
     def body(builder: Any, dtype: Any, args: Sequence[Any]) -> None:
-        x, ys, sums, low, n, ahead = args
+        x, ys, sums, low, ahead = args
         of = _Elements(builder, dtype)
         x = of.address_of(x, low)
         vectors = [of.address_of(of.vector_at(ys, k), low) for k in range(count)]
-        partial = [_partial_sums(builder) for _ in vectors]
         following = of.address_of(x, ahead)
-        with cgutils.for_range_slice(builder, _I64(0), n, _I64(LANES), intp=_I64) as (i, _):
-            for byte in range(0, LANES * of.size, LINE):
-                of.prefetch(builder.add(following, _I64(byte)), i)
+
+        def products(i: Any) -> list[Any]:
+            of.prefetch(following, i)
             mine = of.load_wide(x, i)
-            for y, lanes in zip(vectors, partial, strict=True):
-                product = builder.fmul(mine, of.load_wide(y, i))
-                builder.store(builder.fadd(builder.load(lanes), product), lanes)
-        for k, lanes in enumerate(partial):
-            _Elements(builder, types.float64).store(_combined(builder, lanes), sums, _I64(k))
+            return [builder.fmul(mine, of.load_wide(y, i)) for y in vectors]
+
+        for k, total in enumerate(_chunk_sums(builder, products, count)):
+            _Elements(builder, types.float64).store(total, sums, _I64(k))
 
     @intrinsic
-    def dots(typing, dtype, x, ys, sums, low, n, ahead):  # type: ignore[no-untyped-def]
-        return types.void(dtype, *[types.int64] * 6), _body_only(body)
+    def dots(typing, dtype, x, ys, sums, low, ahead):  # type: ignore[no-untyped-def]
+        return types.void(dtype, *[types.int64] * 5), _body_only(body)
 
     return dots
 
 
 @intrinsic
-def lane_sum(typing, x, n):  # type: ignore[no-untyped-def]
-    """The sum of ``n`` float64 at address ``x``, added up as ``dotter`` does."""
+def chunk_sum(typing, x):  # type: ignore[no-untyped-def]
+    """The sum of ``CHUNK`` float64 at address ``x``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of, lanes = _Elements(builder, types.float64), _partial_sums(builder)
-        with cgutils.for_range_slice(builder, _I64(0), args[1], _I64(LANES), intp=_I64) as (i, _):
-            values = of.load_wide(args[0], i)
-            builder.store(builder.fadd(builder.load(lanes), values), lanes)
-        return _combined(builder, lanes)
+        of = _Elements(builder, types.float64)
+        return _chunk_sums(builder, lambda i: [of.load_wide(args[0], i)], 1)[0]
 
-    return types.float64(types.int64, types.int64), generate
+    return types.float64(types.int64), generate
 
 
 @intrinsic
-def lane_dot(typing, x, y, n):  # type: ignore[no-untyped-def]
-    """The inner product of ``n`` float64 at each of two addresses, added up as ``dotter`` does."""
+def chunk_dot(typing, x, y):  # type: ignore[no-untyped-def]
+    """The inner product of ``CHUNK`` float64 at each of two addresses."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of, lanes = _Elements(builder, types.float64), _partial_sums(builder)
-        with cgutils.for_range_slice(builder, _I64(0), args[2], _I64(LANES), intp=_I64) as (i, _):
-            factors = (of.load_wide(address, i) for address in args[:2])
-            builder.store(builder.fadd(builder.load(lanes), builder.fmul(*factors)), lanes)
-        return _combined(builder, lanes)
+        of = _Elements(builder, types.float64)
 
-    return types.float64(types.int64, types.int64, types.int64), generate
+        def products(i: Any) -> list[Any]:
+            return [builder.fmul(*(of.load_wide(address, i) for address in args))]
+
+        return _chunk_sums(builder, products, 1)[0]
+
+    return types.float64(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -255,20 +251,54 @@ class _Elements:
         return self._builder.inttoptr(self.address_of(vector, index), kind.as_pointer())
 
 
-def _partial_sums(builder: Any) -> Any:
+def _chunk_sums(builder: Any, terms: Callable[[Any], list[Any]], count: int) -> list[Any]:
+    """The sums of ``count`` sequences of ``CHUNK`` terms: ``terms(i)`` are those from ``i`` on.
+
+    Leaf by leaf: memory is read in its order, and that is what takes the time.
+    """
+    sums: list[list[Any]] = [[] for _ in range(count)]
+    end = _unknown(builder, LEAF)
+    for first in range(0, CHUNK, LEAF):
+        lanes = [_zeros(builder) for _ in range(count)]
+        with cgutils.for_range_slice(builder, _I64(0), end, _I64(LANES), intp=_I64) as (i, _):
+            for term, lane in zip(terms(builder.add(i, _I64(first))), lanes, strict=True):
+                builder.store(builder.fadd(builder.load(lane), term), lane)
+        for leaves, lane in zip(sums, lanes, strict=True):
+            leaves.append(_joined(builder, builder.load(lane)))
+    return [_by_neighbours(builder, leaves) for leaves in sums]
+
+
+def _unknown(builder: Any, number: int) -> Any:
+    """A number of which the compiler cannot know that it is this one.
+
+    It would unroll loops of so few rounds and mix them: then memory is read here and there, twice
+    as slowly.
+    """
+    kind = ir.FunctionType(_I64, [_I64])
+    return builder.asm(kind, "", "=r,0", [_I64(number)], side_effect=False)
+
+
+def _zeros(builder: Any) -> Any:
     zero = ir.Constant(ir.VectorType(_DOUBLE, LANES), [0.0] * LANES)
     return cgutils.alloca_once_value(builder, zero)  # type: ignore[no-untyped-call]
 
 
-def _combined(builder: Any, lanes: Any) -> Any:
-    """The sum of the partial sums: the upper half is added to the lower until one is left."""
-    value, width = builder.load(lanes), LANES
+def _joined(builder: Any, lanes: Any) -> Any:
+    """The sum of the lanes: each is added to its neighbour until one is left."""
+    width = LANES
     while width > 1:
         width //= 2
         indices = ir.VectorType(_I32, width)
-        lower = ir.Constant(indices, list(range(width)))
-        upper = ir.Constant(indices, list(range(width, 2 * width)))
-        value = builder.fadd(
-            builder.shuffle_vector(value, value, lower), builder.shuffle_vector(value, value, upper)
+        even, odd = (
+            builder.shuffle_vector(lanes, lanes, ir.Constant(indices, list(range(k, 2 * width, 2))))
+            for k in (0, 1)
         )
-    return builder.extract_element(value, _I32(0))
+        lanes = builder.fadd(even, odd)
+    return builder.extract_element(lanes, _I32(0))
+
+
+def _by_neighbours(builder: Any, sums: list[Any]) -> Any:
+    """One sum of so many as are a power of two, in the tree of ``program.order``."""
+    while len(sums) > 1:
+        sums = [builder.fadd(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]

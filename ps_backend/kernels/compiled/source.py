@@ -16,10 +16,9 @@ from ps_backend.kernels.compiled import reductions
 from ps_backend.kernels.lowering.split import Split
 from ps_backend.program import ops
 from ps_backend.program.combination import OP as COMBINE
+from ps_backend.program.order import CHUNK
 from ps_backend.program.sweep import partial_dtypes
 from ps_backend.program.types import FLOATS
-
-_CHUNK = 512
 
 _HEADER = """\
 import math
@@ -29,15 +28,16 @@ from numba import (
 )
 from ps_backend.kernels.compiled.scalar_math import (
     _apply1, _apply2, _argmax, _argmin, _count, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
-    _int_pow, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min, _minimum,
-    _permuted, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum, _to_uint64,
-    _uniform,
+    _int_pow, _int_prod, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min,
+    _minimum, _permuted, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,
+    _to_uint64, _uniform,
 )
 """
-_LINEAR = "from distvec_linear import combine, multi_dot\n"
-
-
-_TOTALS = ("if skip:", "    totals[:] = products[:, b]", "else:", "    totals[:] = 0.0")
+_LINEAR = "from distvec_linear import combine, multi_dot, multi_dot_end\n"
+_PRODUCTS_END = (
+    f"multi_dot_end(nodes, (hi - b * size + {CHUNK - 1}) // {CHUNK}, totals)",
+    "products[:, b] = totals",
+)
 
 
 def source_of(parts: Split) -> str:
@@ -53,12 +53,12 @@ def source_of(parts: Split) -> str:
         "        lo = b * size + skip",
         "        hi = min(b * size + until, n)",
         *(f"        {line}" for k, r, t in numbered for line in reductions.start(k, r, t)),
-        *(f"        {line}" for line in (_TOTALS if parts.dots else ())),
-        f"        for c0 in range(lo, hi, {_CHUNK}):",
-        f"            c1 = min(c0 + {_CHUNK}, hi)",
+        f"        for c0 in range(lo, hi, {CHUNK}):",
+        f"            c1 = min(c0 + {CHUNK}, hi)",
         *(f"            {line}" for line in writer.chunk()),
-        *(f"        {line}" for k, r, _ in numbered for line in reductions.end(k, r)),
-        *(["        products[:, b] = totals"] if parts.dots else []),
+        *(f"        {line}" for line in reductions.descend(writer.ordered)),
+        *(f"        {line}" for k, r, t in numbered for line in reductions.end(k, r, t)),
+        *(f"        {line}" for line in (_PRODUCTS_END if parts.dots else ())),
         *(["    _settle()"] if parts.rest.outputs else []),
     ]
     header = _HEADER + (_LINEAR if parts.dots or parts.combinations else "")
@@ -81,6 +81,7 @@ class _Writer:
         self._stages = parts.stages
         at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
         self._operands = reductions.operands(sweep, at_hand)
+        self.ordered = reductions.ordered(sweep)
         # What a call goes on from lies where its result will be, unless it is of another dtype.
         self._in_place = {
             value: call.args[0]
@@ -102,6 +103,10 @@ class _Writer:
         yield from (
             (name, "int64") for name in ("b0", "b1", "size", "skip", "until", "offset", "n")
         )
+        if self._parts.dots:
+            yield "nodes", "float64[:, ::1]"
+        if self.ordered:
+            yield "tree", "float64[:, ::1]"
         yield "stream", "boolean"
         if self._parts.dots:
             yield from ((name, "int64[::1]") for name in ("firsts", "counts", "seconds"))
@@ -126,11 +131,11 @@ class _Writer:
         """Arrays of one chunk each."""
         for value in self._kept:
             dtype = self._sweep.types[value].dtype
-            yield f"t{value} = np.empty({_CHUNK}, np.{'bool_' if dtype == 'bool' else dtype})"
+            yield f"t{value} = np.empty({CHUNK}, np.{'bool_' if dtype == 'bool' else dtype})"
             if value in self._scalars:
                 yield f"t{value}[:] = v{value}"
         for _, (name, dtype, _) in self._conversions():
-            yield f"{name} = np.empty({_CHUNK}, np.{dtype})"
+            yield f"{name} = np.empty({CHUNK}, np.{dtype})"
         if self._parts.dots:
             yield "totals = np.empty(len(seconds))"
 
@@ -152,9 +157,11 @@ class _Writer:
             yield from self._loop(stage)
         for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
             yield from reductions.fold(k, r, self._sweep.types[r.args[0]], operand)
+        yield from reductions.climb(self.ordered)
         if self._parts.dots:
-            dtype = self._parts.dot_dtype
-            yield f"multi_dot({dtype}, firsts, counts, seconds, totals, c0, c1 - c0)"
+            number = f"(c0 - b * size) // {CHUNK}"
+            vectors = f"{self._parts.dot_dtype}, firsts, counts, seconds"
+            yield f"multi_dot({vectors}, nodes, {number}, c0, c1 - c0)"
         for k, value in enumerate(self._sweep.outputs):
             yield f"_put(out{k}[c0:c1], x{value}, stream)"
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ps_backend.kernels.rows.slot_lists import Listed
 from ps_backend.program import householder
+from ps_backend.program.order import OfBlock, OfRows
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
 from ps_backend.program.sweep import Reduction, Sweep
@@ -66,6 +67,24 @@ class PerBlock(_Joining):
     def _keep(self, block: Partial) -> None:
         for array, value in zip(self._arrays, block, strict=True):
             array[self._number] = value
+        self._number += 1
+
+
+class InOrder:
+    """One sum or product of floats for each block, in the order of ``program.order``."""
+
+    def __init__(self, of_rows: OfRows, reducer: Reducer, block: int, arrays: Arrays) -> None:
+        """``arrays``: of the partial results of the job, ``block``: the first one here."""
+        self._block = OfBlock(of_rows, reducer.numpy)
+        self._number, (self._array,) = block, arrays
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``."""
+        self._block.add(values[0].reshape(-1).astype(np.float64, copy=False))
+
+    def end_block(self) -> None:
+        """See ``Fold``."""
+        self._array[self._number] = self._block.end()
         self._number += 1
 
 
@@ -136,6 +155,8 @@ def _all(reducer: Reducer, wide: np.dtype[Any]) -> Of:
 
     def of(first: int, values: Any) -> Partial:
         flat = values.reshape(-1)
+        if reducer.picks and flat.dtype.kind == "f":
+            return (reduce(flat) + 0.0,)  # see ``Reducer.over_rows``
         if not (reducer.picks or reducer.truth):
             flat = flat.astype(wide, copy=False)
         return (reduce(flat),)

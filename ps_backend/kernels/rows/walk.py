@@ -14,6 +14,7 @@ from ps_backend.kernels.rows.instructions import Instruction, Recipe, constants_
 from ps_backend.kernels.rows.reductions import (
     AllRows,
     Fold,
+    InOrder,
     InTree,
     ListedRows,
     Of,
@@ -137,6 +138,8 @@ class Job:
                 return AllRows(self.arrays[k][0], self.offset)
             case "listed":
                 return ListedRows(self.arrays[k][0], self.listed[k])
+        if reducer.in_order is not None and self.arrays[k][0].dtype == np.float64:
+            return InOrder(reducer.in_order, reducer, block, self.arrays[k])
         return PerBlock(one.reduce, reducer, block, self.arrays[k])
 
     def partials(self, walks: Sequence[Walk]) -> list[npt.NDArray[Any]]:
