@@ -140,7 +140,7 @@ def inner(x: A, y: A, result: np.dtype[Any]) -> A:
     """The sum of the products of two arrays of one shape, in ``result``."""
     if result == _BOOL:
         return along(elementwise(x, "logical_and", x, y), "any", None, _BOOL)
-    (wide,) = REDUCERS["sum"].accumulators(result.name)
+    wide = REDUCERS["sum"].wide(result)
     if x.node.on_client or y.node.on_client:
         product = elementwise(x, "multiply", x.astype(wide), y.astype(wide))
         return along(product, "sum", None, result)

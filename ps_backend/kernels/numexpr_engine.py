@@ -276,7 +276,7 @@ def reduce_blocks(
 def _accumulator(reducer: Reducer, values: Array) -> Array:
     if reducer.truth:
         return np.not_equal(values, 0)
-    wide: Array = _as_dtype(values, reducer.accumulators(values.dtype.name)[0])
+    wide: Array = _as_dtype(values, reducer.wide(values.dtype))
     return wide
 
 

@@ -118,6 +118,10 @@ class Reducer:
         wide = np.dtype(self.accumulator) if self.accumulator else widest(dtype)
         return (wide, _INT) if self.locates else (wide,)
 
+    def wide(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The first of ``accumulators``, remembered: NumPy takes microseconds to name a dtype."""
+        return _first_accumulator(self.accumulator, dtype)
+
     def over_rows(self, rows: np.ndarray) -> np.ndarray:
         """Each row of a matrix reduced: to a value, or to the place of one in its row.
 
@@ -334,6 +338,11 @@ def _along_rows(row: Reducer) -> RowOp:
         return row.along_rows(rows, out)
 
     return RowOp(f"row_{row.name}", 1, result, run)
+
+
+@cache
+def _first_accumulator(named: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(named) if named else widest(dtype.name)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A Unix socket for small requests to a server on the same host: a thirtieth of a call over gRPC.
+"""A Unix socket for small requests to a server on the same host, much quicker than gRPC.
 
 A server tells who opens a session where its socket is, and hands out an *admission*; who connects
 shows that it has this and the token before anything else of it is read. The socket is no file: its

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -47,6 +46,8 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Before the server ends a connection for that, which gRPC would write about to stderr.
+    ("grpc.client_idle_timeout_ms", 40_000),
     ("grpc.enable_retries", 0),  # repeats are ours: they carry the same sequence number
     ("grpc.use_local_subchannel_pool", 1),  # a client shares no connection with another one
 )
@@ -116,8 +117,10 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:
         """Send and wait, on the calling thread. ``PSError`` if ``close`` was called."""
-        with self._unless_closed():
+        try:
             return self._call(request, payload, into)
+        except ValueError as error:
+            raise self._closed_or(error) from None
 
     def _call(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         size = _size(request, payload, into)
@@ -139,8 +142,10 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Pending:
         """Send now, wait later. ``PSError`` if ``close`` was called."""
-        with self._unless_closed():
+        try:
             return self._start(request, payload, into)
+        except ValueError as error:
+            raise self._closed_or(error) from None
 
     def _start(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Pending:
         size = _size(request, payload, into)
@@ -158,7 +163,7 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Future[Answer]:
         """As ``start``, for who looks up while it waits; no thread waits for a small answer."""
-        with self._unless_closed():
+        try:
             if _size(request, payload, into) > SMALL_BYTES:
                 return _in_thread(lambda: self.call(request, payload, into))
             data, future = _message(request, payload), Future[Answer]()
@@ -173,6 +178,8 @@ class OverGrpc:
             call = self._unary.future(data, metadata=self._metadata, timeout=_deadline(kind))
             call.add_done_callback(came)
             return future
+        except ValueError as error:
+            raise self._closed_or(error) from None
 
     def close(self) -> None:
         """End the connection. Idempotent."""
@@ -183,15 +190,11 @@ class OverGrpc:
             self._pipe.close()
         self._channel.close()
 
-    @contextmanager
-    def _unless_closed(self) -> Iterator[None]:
-        """gRPC raises ValueError for a channel that was closed, maybe by another thread."""
-        try:
-            yield
-        except ValueError:
-            if not self._closed:
-                raise
-            raise PSError(f"the connection to {self.address} was closed meanwhile") from None
+    def _closed_or(self, error: ValueError) -> Exception:
+        """What gRPC's ValueError is about a channel that was closed, maybe by another thread."""
+        if not self._closed:
+            return error
+        return PSError(f"the connection to {self.address} was closed meanwhile")
 
     def _send(self, data: bytes, kind: str | None = None) -> Callable[[], bytes]:
         """Send a small request now; what is returned waits for the reply."""

@@ -147,6 +147,8 @@ def encode_scalars(types: tuple[ValueType, ...], values: Sequence[Scalar]) -> by
 
 def decode_scalars(types: tuple[ValueType, ...], data: bytes) -> tuple[Scalar, ...]:
     """The inverse of ``encode_scalars``."""
+    if not types and not data:
+        return ()
     if len(data) != 8 * len(types):
         raise errors.InvalidProgram(
             f"{len(types)} scalars are {8 * len(types)} bytes, got {len(data)}"
@@ -210,29 +212,36 @@ def decode_array(type: ValueType, data: bytes) -> npt.NDArray[Any]:
 
 def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
     """One sweep with what it runs on; its structure goes along only if ``full``."""
-    encode = _encode_each if call.sweep.takes_rows else encode_scalars
-    return pb.SweepCall(
-        digest=call.sweep.digest,
-        sweep=encode_sweep(call.sweep) if full else None,
-        space=encode_space(call.space),
-        inputs=call.inputs,
-        scalars=encode(call.sweep.scalars, call.scalars),
-        outputs=call.outputs,
-        donors=call.donors,
-        views=[
-            pb.View(
-                input=number,
-                space=encode_space(view.space),
-                row=view.row,
-                start=view.start,
-                step=view.step,
-                spread=view.spread,
-                index=view.index,
-            )
-            for number, view in enumerate(call.views)
-            if view is not None
-        ],
-    )
+    sweep = call.sweep
+    message = pb.SweepCall(digest=sweep.digest, space=encode_space(call.space), inputs=call.inputs)
+    if full:
+        message.sweep.CopyFrom(encode_sweep(sweep))
+    if sweep.scalars or call.scalars:
+        encode = _encode_each if sweep.takes_rows else encode_scalars
+        message.scalars = encode(sweep.scalars, call.scalars)
+    if call.outputs:
+        message.outputs.extend(call.outputs)
+    if call.donors:
+        message.donors.extend(call.donors)
+    if call.views:
+        message.views.extend(_encode_views(call.views))
+    return message
+
+
+def _encode_views(views: Sequence[View | None]) -> list[pb.View]:
+    return [
+        pb.View(
+            input=number,
+            space=encode_space(view.space),
+            row=view.row,
+            start=view.start,
+            step=view.step,
+            spread=view.spread,
+            index=view.index,
+        )
+        for number, view in enumerate(views)
+        if view is not None
+    ]
 
 
 def _decode_views(messages: Sequence[pb.View], inputs: int) -> tuple[View | None, ...]:
@@ -258,18 +267,19 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
 
     Raises ``InvalidProgram`` if there are more or fewer buffers or scalars than the sweep has.
     """
-    if (len(message.inputs), len(message.outputs)) != (len(sweep.inputs), len(sweep.outputs)):
+    inputs, outputs = tuple(message.inputs), tuple(message.outputs)
+    if (len(inputs), len(outputs)) != (len(sweep.inputs), len(sweep.outputs)):
         raise errors.InvalidProgram(
             f"the sweep has {len(sweep.inputs)} inputs and {len(sweep.outputs)} outputs, but the "
-            f"call names {len(message.inputs)} and {len(message.outputs)}:\n{sweep}"
+            f"call names {len(inputs)} and {len(outputs)}:\n{sweep}"
         )
     decode = _decode_each if sweep.takes_rows else decode_scalars
     return SweepCall(
         sweep=sweep,
         space=space_of(message.space),
-        inputs=tuple(message.inputs),
+        inputs=inputs,
         scalars=decode(sweep.scalars, message.scalars),
-        outputs=tuple(message.outputs),
+        outputs=outputs,
         donors=tuple(message.donors),
-        views=_decode_views(message.views, len(message.inputs)) if message.views else (),
+        views=_decode_views(message.views, len(inputs)) if message.views else (),
     )
