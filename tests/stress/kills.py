@@ -230,10 +230,11 @@ def _over_spark(
 
             yield Work(f"{name}, {where}", bits, victims(ps), folder)
     rdd = spark.sparkContext.parallelize(range(2), 2)
-    start = np.random.default_rng(0).normal(size=_N)
+    start = ps.array(np.random.default_rng(0).normal(size=_N))
+    ps.checkpoint(start=start)
 
     def looped() -> bytes:
-        w = ps.array(start)
+        w = start.copy()
         run_loop(_train, rdd, w, every=10)
         return _read(ps, w)
 
@@ -241,12 +242,16 @@ def _over_spark(
 
 
 def _read(ps: dv.Session, result: dv.DistArray) -> bytes:
-    """What was made; a server that dies after the end of a run had it, and so has the store."""
-    try:
-        return bytes(result.numpy().tobytes())
-    except ServerLost as error:
-        ps.restore(error.resume_from)
-        return bytes(result.numpy().tobytes())
+    """What was made: a server that dies after the end of a run had it, and so has the store."""
+    deadline = time.monotonic() + _HANG_SECONDS
+    while True:
+        try:
+            return bytes(result.numpy().tobytes())
+        except ServerLost:
+            if time.monotonic() > deadline:
+                raise
+        with suppress(ServerLost):  # another one is not there yet
+            ps.restore(ps.durability.directory)
 
 
 def _train(worker: Any, w: Any) -> None:
