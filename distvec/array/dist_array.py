@@ -31,6 +31,7 @@ from distvec.array.operators import Arithmetic
 from distvec.array.shaping import diagonals, ordering, repeating, turning
 from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw
+from distvec.diagnostics.engines import engines
 from distvec.graph.expr import Buffer
 from distvec.planner.plan import Template
 
@@ -108,6 +109,7 @@ class DistArray(Arithmetic):
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.
 
+        Their sweeps, what these read and write, and which engine runs each, and why.
         ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
         command ``dot``, which must be installed for it.
         """
@@ -117,7 +119,8 @@ class DistArray(Arithmetic):
             return Explanation(draw(template or Template([], []), format))
         if template is None:
             return Explanation("nothing to run: the values were put here, not computed")
-        return Explanation(f"computed by {template}" if known else str(template))
+        text = f"computed by {template}" if known else str(template)
+        return Explanation("\n".join([text, *engines(template)]))
 
     # --- single elements ----------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 Four engines stand behind one interface, ``Kernel``:
 
 =======  =====================================================================================
-numexpr  needs no compiler: NumPy functions and numexpr's expressions, chunk by chunk; for short
-         arrays, and where numba is not installed
+numexpr  needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
+         again; for short arrays, for what is new, and where numba is not installed
 mixed    NumPy's inner loops on tiles that stay in the cache, by one compiled interpreter, beside
          compiled loops for linear combinations and inner products; all sweeps share them. For
          arrays of middle length, and for very long sweeps
@@ -13,10 +13,10 @@ rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are no
          those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
-What reduces nothing, of steps that have the same bits everywhere (``same_bits``), starts with the
-first engine that needs no compiler here and rises to the next ones (``rising``): to mixed as soon
-as its loops are loaded, to numba once it is hot, or at once if its machine code is on disk. What
-runs is then no matter of length. All else is run by one engine, chosen by length and structure.
+What has the same bits everywhere (``same_bits``) starts with the first engine that needs no
+compiler here and rises to the next ones (``rising``): to mixed as soon as its loops are loaded, to
+numba once it is hot, or at once if its machine code is on disk. All else is run by one engine,
+chosen by length and structure.
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
 what the engine has no loop for. numexpr lists instructions (``numexpr_engine``). mixed
@@ -88,6 +88,27 @@ def way_for(sweep: Sweep, length: int) -> str:
     if not importlib.util.find_spec("numba") or not has_same_bits(sweep):
         return engine
     return "rising late" if engine == "numexpr" else "rising"
+
+
+def explained(sweep: Sweep, length: int) -> str:
+    """What runs it, and why, as ``explain()`` prints it."""
+    way = way_for(sweep, length * prod(sweep.row))
+    if way == "rows":
+        return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
+    if way == "rising late":
+        return "an interpreter; other engines have the same bits, and one takes over if it gets hot"
+    if way == "rising":
+        return (
+            "an interpreter, until machine code is there, which another process compiles once the "
+            "sweep is hot: all engines have the same bits"
+        )
+    if length < RISING_FROM_LENGTH:
+        return "an interpreter: the arrays are short"
+    engines = {"numexpr": "an interpreter", "mixed": "shared loops", "numba": "machine code"}
+    return (
+        f"{engines[way]}, by its length and structure alone: functions or reductions of it differ "
+        "in the last digit between engines"
+    )
 
 
 _in_background = True

@@ -1,19 +1,17 @@
-"""The numexpr engine: a sweep run chunk by chunk, each chunk small enough for the cache.
+"""The NumPy engine: a sweep run chunk by chunk, each chunk small enough for the cache.
 
-Steps whose values nobody else needs are joined into one numexpr expression; the others, and the ops
-that numexpr computes differently from NumPy, run as NumPy functions. Nothing is compiled.
+Every step is a call of NumPy's function, which writes into memory that a value before it has left:
+a chain of any length needs two arrays of one chunk. Nothing is compiled.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numexpr
 import numpy as np
 import numpy.typing as npt
 
@@ -21,25 +19,17 @@ from ps_backend.kernels.lowering.lower import for_numexpr
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS, Reducer
-from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, partial_dtypes
+from ps_backend.program.sweep import Reduction, Scalar, Sweep, partial_dtypes
 
 _CHUNK = 1 << 15
 _LONG_WORK = 1 << 22
 """Elements computed, over all instructions, above which one chunk is worth several pauses."""
-_LEAST_JOINED = 3
-"""Fewer steps than this are faster as NumPy calls than as one numexpr call."""
-_MOST_JOINED = 15
-"""numexpr takes at most 31 arguments, and its parser some 90 nested parentheses."""
-
-# numexpr keeps the state of a running expression in globals of its module.
-_NUMEXPR_LOCK = threading.Lock()
 
 Array = npt.NDArray[np.generic]
 Partials = list[list[tuple[Array, ...]]]
 """By reduction, chunk by chunk."""
-
-_NUMEXPR_TYPES = {"float64": np.float64, "float32": float}
-"""What numexpr calls the dtypes that it is given."""
+Spare = dict[np.dtype[Any], list[Array]]
+"""By dtype, arrays of a chunk that nobody needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +40,8 @@ class Instruction:
     args: tuple[int, ...]
     apply: Callable[..., Any]
     dtype: np.dtype[Any]
+    fills: bool = False
+    """Takes ``out``, an array of the dtype."""
 
 
 class NumexprKernel:
@@ -58,8 +50,10 @@ class NumexprKernel:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep = for_numexpr(sweep)
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
-        self._instructions = _instructions(sweep)
+        first = len(sweep.inputs) + len(sweep.scalars)
+        self._instructions = [_plain(sweep, value) for value in range(first, len(sweep.types))]
         self._last_uses, self._most_alive = _lives(sweep, self._instructions)
+        self._direct = _stored_at_once(sweep)
         self._unknown = [None] * len(sweep.steps)
         self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
 
@@ -78,23 +72,28 @@ class NumexprKernel:
         first = len(sweep.inputs)
         partials: Partials = [[] for _ in sweep.reductions]
         chunk = chunk_of(block_size)
+        spare: Spare = defaultdict(list)
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"):
             typed = [self._dtypes[k].type(value) for k, value in enumerate(scalars, first)]
             for low in range(0, length, chunk):
                 high = min(low + chunk, length)
                 values = [array[low:high] for array in inputs] + typed + self._unknown
+                written = [array[low:high] for array in outputs]
                 if low:
                     pause()
-                self._compute(values, offset + low, high - low, pause)
+                own = self._compute(values, written, spare, offset + low, high - low, pause)
                 for k, reduction in enumerate(sweep.reductions):
                     operand = values[reduction.args[0]]
                     if operand.ndim == 0:
                         operand = np.broadcast_to(operand, (high - low,))
                     partials[k].append(reduce_blocks(reduction, operand, offset + low, block_size))
                 # Last, as an output may lie where an input was.
-                for array, value in zip(outputs, sweep.outputs, strict=True):
-                    array[low:high] = values[value]
+                for k, (array, value) in enumerate(zip(written, sweep.outputs, strict=True)):
+                    if k != self._direct:
+                        array[:] = values[value]
+                for value, array in own.items():
+                    spare[self._dtypes[value]].append(array)
         return joined(self._partials, [partials])
 
     def working_bytes(self, length: int, block_size: int) -> int:
@@ -103,18 +102,43 @@ class NumexprKernel:
         partials = len(self._partials) * -(-length // block_size) if self._partials else 0
         return 8 * (self._most_alive * chunk + 2 * partials)
 
-    def _compute(self, values: list[Any], index: int, length: int, pause: Pause) -> None:
+    def _compute(
+        self,
+        values: list[Any],
+        outputs: Sequence[Array],
+        spare: Spare,
+        index: int,
+        length: int,
+        pause: Pause,
+    ) -> dict[int, Array]:
+        """Compute all values of one chunk; those that are dead leave their memory in ``spare``.
+
+        Returns the memory of the others.
+        """
         often = len(self._instructions) * length > _LONG_WORK
+        own: dict[int, Array] = {}
+        last = self._instructions[-1].target if self._instructions else -1
         for instruction in self._instructions:
             if often:
                 pause()
-            if instruction.apply is _iota:
-                value = np.arange(index, index + length, dtype=np.int64)
-            else:
-                value = instruction.apply(*[values[arg] for arg in instruction.args])
-            values[instruction.target] = _as_dtype(value, instruction.dtype)
-            for dead in self._last_uses.get(instruction.target, ()):
+            target, dtype = instruction.target, instruction.dtype
+            args = [values[arg] for arg in instruction.args]
+            for dead in self._last_uses.get(target, ()):
                 values[dead] = None
+                if dead in own:
+                    spare[self._dtypes[dead]].append(own.pop(dead))
+            if instruction.apply is _iota:
+                values[target] = np.arange(index, index + length, dtype=np.int64)
+            elif not instruction.fills:
+                values[target] = _as_dtype(instruction.apply(*args), dtype)
+            elif target == last and self._direct is not None:
+                values[target] = instruction.apply(*args, out=outputs[self._direct])
+            else:
+                left = spare[dtype]
+                array = left.pop() if left else np.empty(length, dtype)
+                own[target] = array
+                values[target] = instruction.apply(*args, out=array[:length])
+        return own
 
 
 def chunk_of(block_size: int) -> int:
@@ -157,29 +181,23 @@ def _iota() -> None:
 # --- instructions ---------------------------------------------------------------------------------
 
 
-def _instructions(sweep: Sweep) -> list[Instruction]:
-    first = len(sweep.inputs) + len(sweep.scalars)
-    kept = sweep.results
-    uses = Counter(arg for step in sweep.steps for arg in step.args)
-    fusable = [isinstance(step, Step) and _fits_numexpr(sweep, step) for step in sweep.steps]
+def _stored_at_once(sweep: Sweep) -> int | None:
+    """The output that the last step may write to, though an input may lie there."""
+    last = len(sweep.types) - 1
+    are_read_later = any(value < len(sweep.inputs) for value in sweep.results)
+    if not sweep.steps or last not in sweep.outputs or are_read_later:
+        return None
+    return sweep.outputs.index(last) if _fills(sweep, last) else None
 
-    def may_join(value: int) -> bool:
-        """Whether this step's value is needed once, and numexpr computes it."""
-        return value >= first and fusable[value - first] and uses[value] == 1 and value not in kept
 
-    members: dict[int, list[int]] = {}  # by value of an instruction: the steps that it computes
-    for number, step in enumerate(sweep.steps, first):
-        members[number] = [number]
-        for arg in step.args if fusable[number - first] else ():
-            if may_join(arg) and len(members[number]) + len(members[arg]) <= _MOST_JOINED:
-                members[number] += members.pop(arg)
-    result = []
-    for some in members.values():
-        if len(some) >= _LEAST_JOINED:
-            result.append(_joined(sweep, sorted(some)))
-        else:
-            result += [_plain(sweep, member) for member in sorted(some)]
-    return result
+def _fills(sweep: Sweep, value: int) -> bool:
+    """Whether a ufunc computes ``value``, of arrays, and its result needs no cast."""
+    step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
+    function: Any = ops.TABLE[step.op].numpy
+    if value in sweep.constants or not isinstance(function, np.ufunc) or function.nout != 1:
+        return False
+    kinds = [np.dtype(sweep.types[arg].dtype) for arg in step.args]
+    return bool(function.resolve_dtypes((*kinds, None))[-1] == step.type.dtype)
 
 
 def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int, list[int]], int]:
@@ -194,47 +212,13 @@ def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int,
     for value, end in last.items():
         if value >= first and value not in kept:
             ends.setdefault(end, []).append(value)
-    alive = most = 0
+    alive: Counter[str] = Counter()
+    most: Counter[str] = Counter()  # by dtype: memory of one is of no use to another
     for instruction in instructions:
-        alive += 1
-        most = max(most, alive)
-        alive -= len(ends.get(instruction.target, ()))
-    return ends, most
-
-
-def _fits_numexpr(sweep: Sweep, step: Step) -> bool:
-    """numexpr computes the step as NumPy does: a known template on floats of one dtype."""
-    dtypes = {sweep.types[arg].dtype for arg in step.args}
-    result = step.type.dtype
-    return (
-        ops.TABLE[step.op].numexpr is not None
-        and len(dtypes) == 1
-        and dtypes <= {"float64", "float32"}
-        and (result == "bool" or {result} == dtypes)
-    )
-
-
-def _joined(sweep: Sweep, members: Sequence[int]) -> Instruction:
-    """One expression for steps that end in the last of them, through values nobody else needs."""
-    first, root = len(sweep.inputs) + len(sweep.scalars), members[-1]
-    text: dict[int, str] = {}
-    arguments: list[int] = []
-    for value in members:
-        step = sweep.steps[value - first]
-        for arg in step.args:
-            if arg not in text:
-                text[arg] = f"v{arg}"
-                arguments.append(arg)
-        template = ops.TABLE[step.op].numexpr or ""
-        text[value] = template.format(*(text[arg] for arg in step.args))
-    signature = [(f"v{arg}", _NUMEXPR_TYPES[sweep.types[arg].dtype]) for arg in arguments]
-    function = numexpr.NumExpr(text[root], signature)
-
-    def apply(*values: Any) -> Any:
-        with _NUMEXPR_LOCK:
-            return function(*values)
-
-    return Instruction(root, tuple(arguments), apply, np.dtype(sweep.types[root].dtype))
+        alive[instruction.dtype.name] += 1
+        most |= alive
+        alive.subtract(sweep.types[value].dtype for value in ends.get(instruction.target, ()))
+    return ends, most.total()
 
 
 def _plain(sweep: Sweep, number: int) -> Instruction:
@@ -246,7 +230,7 @@ def _plain(sweep: Sweep, number: int) -> Instruction:
         apply = _iota
     elif row.converts:
         apply = _convert_to(dtype)
-    return Instruction(number, step.args, apply, dtype)
+    return Instruction(number, step.args, apply, dtype, _fills(sweep, number))
 
 
 def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:

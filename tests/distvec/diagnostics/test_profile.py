@@ -33,6 +33,7 @@ def line_of(text: str) -> int:
 def test_explain_says_what_was_expanded_and_what_waits(ps: dv.Session) -> None:
     text = direction(ps).explain()
     assert "\nprogram 2, as 2 of its scalars follow from program 1\n" in text
+    assert "\nsweep 1 of program 2 runs by an interpreter: the arrays are short" in text
     assert (
         "note: 1 inner products of linear combinations follow from those of stored vectors" in text
     )

@@ -19,7 +19,7 @@ from ps_backend.kernels.numexpr_engine import NumexprKernel
 from ps_backend.kernels.rising import RisingKernel
 from ps_backend.kernels.rungs import compiled_rung, mixed_rung, shared_loops
 from ps_backend.kernels.same_bits import has_same_bits
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, vectors
 
@@ -27,21 +27,24 @@ LENGTH = 5000
 
 
 def many() -> Sweep:
-    """Operators, a comparison, a choice, a function of NumPy's, a combination, a conversion."""
+    """Operators, a comparison, a choice, a function of NumPy's, a conversion; reductions of all."""
     build = Builder(3, 1)
     value = build.step("add", build.step("multiply", 0, 1), 3)
     mask = build.step("less", value, 2, type=BOOL)
     chosen = build.step("where", mask, build.step("exp", build.step("negative", value)), 2)
     root = build.step("sqrt", build.step("abs", build.step("divide", chosen, 1)))
     single = build.step("cast", root, type=ValueType("float32"))
-    return build.sweep([root, single, mask])
+    totals = [(op, root) for op in ("sum", "prod", "max", "argmin")]
+    return build.sweep(
+        [root, single, mask], [*totals, ("any", mask), ("dot", root, 0), ("sum", single)]
+    )
 
 
 def run(kernel: Any, sweep: Sweep) -> list[bytes]:
     outputs = [np.empty(LENGTH, sweep.types[value].dtype) for value in sweep.outputs]
     with np.errstate(all="ignore"):
-        kernel(vectors(3, LENGTH), [0.25], outputs, 0, LENGTH, BLOCK)
-    return [one.tobytes() for one in outputs]
+        partials = kernel(vectors(3, LENGTH), [0.25], outputs, 0, LENGTH, BLOCK)
+    return [one.tobytes() for one in (*outputs, *partials)]
 
 
 def wait_for_thread() -> None:
@@ -133,15 +136,16 @@ def test_another_process_compiles(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
         cache_folder.cache_clear()
 
 
-def test_reductions_and_rounded_functions_stay_with_one_engine() -> None:
+def test_functions_that_engines_round_differently_stay_with_one() -> None:
     power = Sweep((FLOAT, FLOAT), (), (Step("pow", (0, 1), FLOAT),), (2,), ())
-    total = Sweep((FLOAT,), (), (), (), (Reduction("sum", (0,)),))
-    for sweep in (power, total):
-        assert not has_same_bits(sweep)
-        for length in (1, kernels.LINEAR_FROM_LENGTH, kernels.NUMBA_FROM_LENGTH):
-            assert kernels.way_for(sweep, length) == kernels.engine_for(sweep, length)
+    assert not has_same_bits(power)
+    for length in (1, kernels.LINEAR_FROM_LENGTH, kernels.NUMBA_FROM_LENGTH):
+        assert kernels.way_for(power, length) == kernels.engine_for(power, length)
     short = kernels.RISING_FROM_LENGTH
     assert kernels.way_for(many(), short - 1) == "numexpr"
+    assert "short" in kernels.explained(many(), short - 1)
+    assert "same bits" in kernels.explained(many(), kernels.NUMBA_FROM_LENGTH)
+    assert "machine code, by its length" in kernels.explained(power, kernels.NUMBA_FROM_LENGTH)
     assert kernels.way_for(many(), short) == "rising late"
     with kernels.compiled_at_once():
         assert kernels.way_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"
