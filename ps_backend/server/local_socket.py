@@ -106,22 +106,27 @@ class LocalDoor:
                 if error.errno in _NO_ROOM:
                     self._ending.wait(0.1)
                 continue
-            with self._changed:
-                room = len(self._connections) < MOST_CONNECTIONS and not self._ending.is_set()
-                if room:
-                    self._connections.add(connection)
-            if not room:
+            if self._has_room_for(connection):
+                threading.Thread(
+                    target=self._serve, args=[connection], name="distvec-local", daemon=True
+                ).start()
+            else:
                 connection.close()
-                continue
-            threading.Thread(
-                target=self._serve, args=[connection], name="distvec-local", daemon=True
-            ).start()
+
+    def _has_room_for(self, connection: socket.socket) -> bool:
+        if not is_same_user(connection):  # whoever can see the socket may connect
+            return False
+        with self._changed:
+            room = len(self._connections) < MOST_CONNECTIONS and not self._ending.is_set()
+            if room:
+                self._connections.add(connection)
+            return room
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             with suppress(OSError, DecodeError):
                 limit_silence(connection, SILENT_SECONDS, _SEND_SECONDS)
-                if is_same_user(connection) and self._is_let_in(connection):
+                if self._is_let_in(connection):
                     connection.sendall(ADMITTED)
                     self._converse(connection)
         finally:
