@@ -45,7 +45,8 @@ class Cluster:
         build = ["from pyspark.sql import SparkSession", "spark = (", "    SparkSession.builder"]
         program = "\n".join([*build, *lines, "    .getOrCreate()", ")", source, "spark.stop()"])
         words = (sys.executable, "-c", program, *arguments)
-        return self.driver.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return self.driver.start(*words, **pipes)
 
     def run(self, source: str, *arguments: str, timeout: float = 180.0) -> str:
         """What it wrote; RuntimeError with all that it wrote if it fails."""

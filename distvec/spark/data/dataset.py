@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -73,6 +74,10 @@ class Dataset:
         self._name = f"distvec-{uuid.uuid4().hex}"
         self._directories: set[str] = set()
         self._rdd: RDD[Any] | None = None
+        self._grouped_by = 0
+        """Tasks that the partitions were last shared out among, as there were fewer."""
+        self._together = False
+        """Is each group's share read as one, by one task?"""
         self._digests: list[int] | None = None
         self._has_warned = False
         self._paths: list[str] = []
@@ -99,19 +104,21 @@ class Dataset:
             weakref.finalize(self, remove, sorted(self._directories))
 
     def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
-        """One Spark job: ``task`` on each partition's descriptor; results in partition order."""
+        """One Spark job: ``task`` on each partition's descriptor; in partition order, unless groups
+        were read together."""
         return collect(self.check_usable().mapPartitions(task))
 
     def run_on_blocks(self, task: Callable[[Descriptor], T]) -> list[T]:
-        """One Spark job: ``task`` on the descriptor of each partition with rows.
+        """One Spark job: ``task`` on the descriptor of each partition with rows, in their order.
 
         Raises BlockMissing if one did.
         """
         results = self.run(functools.partial(_on_blocks, task))
-        missing = [one.path for one in results if isinstance(one, _Missing)]
+        missing = [one.path for _, one in results if isinstance(one, _Missing)]
         if missing:
             raise BlockMissing(missing[0])
-        return [one for one in results if not isinstance(one, _Missing)]
+        results.sort(key=itemgetter(0))
+        return [one for _, one in results if not isinstance(one, _Missing)]
 
     def group(self, tasks: int) -> Groups:
         """The partitions shared out among ``tasks`` tasks at most. One Spark job.
@@ -120,6 +127,7 @@ class Dataset:
         hold the slots which that takes.
         """
         rdd = self.check_usable()
+        self._grouped_by = tasks if tasks < self.partitions else 0
         if tasks < rdd.getNumPartitions():
             rdd = rdd.coalesce(tasks)
         return Groups(rdd, collect(rdd.mapPartitions(_numbers)))
@@ -135,7 +143,8 @@ class Dataset:
             raise ValueError("the data was closed; make a new objective from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        return self._rdd.mapPartitionsWithIndex(functools.partial(_numbered, self._digests))
+        number = _as_numbered if self._together else _numbered
+        return self._rdd.mapPartitionsWithIndex(functools.partial(number, self._digests))
 
     def until_found(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns, once it raises BlockMissing no more.
@@ -155,7 +164,9 @@ class Dataset:
     def rebuild(self) -> None:
         """Read the data again: a block was not where its task ran, or not the one that was known.
 
-        RuntimeError if there are other rows than before.
+        Where tasks have several partitions, Spark may give one those of several hosts. So each
+        group's are read by one task then, and stay together. RuntimeError if there are other rows
+        than before.
         """
         # Wait until the old descriptors are dropped, or they would be found again.
         self._unpersist(wait=True)
@@ -205,7 +216,12 @@ class Dataset:
             )
 
     def _materialise(self) -> list[Descriptor]:
-        self._rdd = self._source.rdd.persist(StorageLevel.MEMORY_AND_DISK)
+        self._together = self._grouped_by > 0 and not self._is_local
+        rdd: RDD[Any] = self._source.rdd
+        if self._together:
+            numbered = rdd.mapPartitionsWithIndex(functools.partial(_numbered, None))
+            rdd = numbered.coalesce(self._grouped_by)
+        self._rdd = rdd.persist(StorageLevel.MEMORY_AND_DISK)
         known = collect(self.check_usable())
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
@@ -278,13 +294,13 @@ class _Missing:
 
 def _on_blocks(
     task: Callable[[Descriptor], T], descriptors: Iterable[Descriptor]
-) -> Iterator[T | _Missing]:
+) -> Iterator[tuple[int, T | _Missing]]:
     for one in descriptors:
         if one.rows:
             try:
-                yield task(one)
+                yield one.partition, task(one)
             except BlockMissing:
-                yield _Missing(one.path)
+                yield one.partition, _Missing(one.path)
 
 
 def _numbered(
@@ -294,11 +310,18 @@ def _numbered(
 
     One whose rows are others than those known has no files, so that all is read again.
     """
-    for row in rows:
-        descriptor = Descriptor(*row)._replace(partition=partition)
-        if digests is not None and descriptor.digest != digests[partition]:
-            descriptor = descriptor._replace(path=_CHANGED, rows=1)
-        yield descriptor
+    return _as_numbered(
+        digests, 0, (Descriptor(*row)._replace(partition=partition) for row in rows)
+    )
+
+
+def _as_numbered(
+    digests: list[int] | None, _: int, rows: Iterable[Descriptor]
+) -> Iterator[Descriptor]:
+    """As ``_numbered``, of descriptors that have the numbers of their partitions."""
+    for descriptor in rows:
+        changed = digests is not None and descriptor.digest != digests[descriptor.partition]
+        yield descriptor._replace(path=_CHANGED, rows=1) if changed else descriptor
 
 
 def _numbers(group: Iterable[Descriptor]) -> list[list[int]]:

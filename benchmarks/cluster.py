@@ -1,0 +1,205 @@
+"""An iteration of L-BFGS over links like those of clusters: distvec, plain PySpark, MLlib.
+
+The hosts are network namespaces of this machine, whose cores they share: a master, two workers and
+the driver, each on its own link. A server and a task are on each worker's host; the others' two
+tasks have the same slots. Bytes are those that the interfaces of all hosts counted.
+
+The bound of an iteration is what no program beats that keeps weights and gradient on two servers
+of these hosts: elements that have to cross a link (each task needs the half that is on the other
+host, and gives back a gradient of it), one round trip for each message in sequence, the pass of a
+task over its rows, and one read of a server's half of the history, both alone and by NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from benchmarks.harness import Ratio, Report, Table, Timing, main
+from tests.cluster.hosts import why_no_latency, why_not
+from tests.cluster.links import FAST, LOSSY, SLOW, Link
+from tests.cluster.standalone import DRIVER, MASTER, WORKERS, Cluster, cluster
+
+LINKS: Mapping[str, Link] = {
+    "10 Gb/s, 0.2 ms": FAST,
+    "1 Gb/s, 1 ms": SLOW,
+    "1 Gb/s, 1 ms, loss 0.1 %": LOSSY,
+}
+OTHERS = ("plain", "mllib")
+_COLUMNS = (
+    "ms",
+    "MB in, busiest host",
+    "MB out, busiest host",
+    "MB out of the driver",
+    "messages in sequence",
+    "evaluations",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark alone."""
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--features", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--links", choices=list(LINKS), nargs="+", default=list(LINKS)[:2])
+    parser.add_argument("--others", choices=OTHERS, nargs="*", default=list(OTHERS))
+    parser.add_argument("--driver-memory", default="5g")
+    parser.add_argument("--executor-memory", default="3g")
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """All of them on each link in turn."""
+    title = "an iteration of L-BFGS over a network"
+    if reason := why_not() or why_no_latency():
+        return Report(title, [], [], {"skipped": reason})
+    rows, sizes, iterations = options.rows, options.features, options.iterations
+    if options.quick:
+        rows, sizes, iterations = 5000, [20_000], 3
+    timings: list[Timing] = []
+    ratios: list[Ratio] = []
+    tables: list[Table] = []
+    for name in options.links:
+        links = dict.fromkeys((MASTER, DRIVER, *WORKERS), LINKS[name])
+        spark = {"spark.driver.memory": options.driver_memory}
+        spark |= {"spark.driver.maxResultSize": "4g", "spark.default.parallelism": "2"}
+        for features in sizes:
+            with cluster(
+                links=links, executor_memory=options.executor_memory, options=spark
+            ) as made:
+                found = Found(LINKS[name])
+                found.take(made, rows, features, iterations, options.others)
+            what = f"{features:,} features, {name}"
+            timings += [Timing(f"{what}: {who}", run.seconds) for who, run in found.runs.items()]
+            ratios += found.ratios(what)
+            tables.append(found.table(f"an iteration, {rows:,} rows, {what}"))
+    return Report(title, timings, ratios, {}, tables)
+
+
+@dataclass
+class Run:
+    """Of one of them: the counted iterations."""
+
+    seconds: list[float]
+    evaluations: float
+    messages: float
+    received: dict[str, float]
+    sent: dict[str, float]
+
+
+@dataclass
+class Found:
+    """What was measured on one link."""
+
+    link: Link
+    runs: dict[str, Run] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
+
+    def take(
+        self, made: Cluster, rows: int, features: int, iterations: int, others: list[str]
+    ) -> None:
+        """Run the program on the driver's host, and count bytes between its marks."""
+        call = f"drive(spark, {rows}, {features}, {iterations}, {others!r})"
+        source = f"from benchmarks.cluster_driver import drive\n{call}"
+        before = {}
+        with made.begin(source) as process:
+            for message in _messages(process):
+                counts = {name: host.counts() for name, host in made.hosts.items()}
+                if "begin" in message:
+                    before = counts
+                elif "end" in message:
+                    received = {n: float(counts[n].received - before[n].received) for n in counts}
+                    sent = {n: float(counts[n].sent - before[n].sent) for n in counts}
+                    numbers = (message["evaluations"], message["messages"])
+                    self._note(
+                        message["end"], iterations, message["seconds"], *numbers, received, sent
+                    )
+                else:
+                    self.facts |= message["facts"]
+                process.stdin.write("\n")
+                process.stdin.flush()
+            errors = process.stderr.read()
+        if process.returncode:
+            raise RuntimeError(f"the driver's program failed:\n{errors}")
+
+    def _note(
+        self,
+        name: str,
+        iterations: int,
+        seconds: list[float],
+        evaluations: float,
+        messages: float,
+        received: dict[str, float],
+        sent: dict[str, float],
+    ) -> None:
+        run = Run(seconds, evaluations, messages, received, sent)
+        if name == "MLlib":  # of whose fits we know the ends alone
+            first = self.runs.pop("MLlib, first")
+            del self.runs["MLlib, warm"]
+            run.seconds = [(seconds[0] - first.seconds[0]) / iterations]
+            run.evaluations -= first.evaluations
+            run.received = {n: b - first.received[n] for n, b in received.items()}
+            run.sent = {n: b - first.sent[n] for n, b in sent.items()}
+        if name in ("distvec", "plain PySpark", "MLlib"):
+            run.evaluations /= iterations
+            run.messages /= iterations
+            run.received = {n: b / iterations for n, b in run.received.items()}
+            run.sent = {n: b / iterations for n, b in run.sent.items()}
+        self.runs[name] = run
+
+    def bound(self) -> tuple[float, dict[str, float]]:
+        """Seconds of an iteration at least, and of what they consist."""
+        own = self.runs["distvec"]
+        crossing = (
+            8.0 * self.facts["dimension"]
+        )  # into each host: half of it weights, half gradient
+        parts = {
+            "bytes": own.evaluations * crossing / self.link.bytes_per_second,
+            "messages": own.messages * self.link.round_trip,
+            "pass": own.evaluations * self.facts["pass"],
+            "vectors": self.facts["vectors"],
+        }
+        return sum(parts.values()), parts
+
+    def ratios(self, what: str) -> Iterator[Ratio]:
+        """Ours over the bound, and the others over ours."""
+        own = median(self.runs["distvec"].seconds)
+        bound, _ = self.bound()
+        yield Ratio(f"{what}: distvec over the bound", own / bound, "at most 1.3")
+        for name, run in self.runs.items():
+            if name != "distvec":
+                yield Ratio(f"{what}: speed over {name}", median(run.seconds) / own, "at least 10")
+
+    def table(self, name: str) -> Table:
+        """An iteration of each, and the bound."""
+        rows: dict[str, list[float | None]] = {}
+        for who, run in self.runs.items():
+            rows[who] = [
+                1e3 * median(run.seconds),
+                max(run.received.values()) / 1e6,
+                max(run.sent.values()) / 1e6,
+                run.sent[DRIVER] / 1e6,
+                run.messages or None,
+                run.evaluations,
+            ]
+        bound, parts = self.bound()
+        own = self.runs["distvec"]
+        crossing = own.evaluations * 8e-6 * self.facts["dimension"]
+        rows["bound"] = [1e3 * bound, crossing, crossing, 0.0, own.messages, own.evaluations]
+        for part, seconds in parts.items():
+            rows[f"  of it {part}"] = [1e3 * seconds, *[None] * (len(_COLUMNS) - 1)]
+        return Table(name, _COLUMNS, rows)
+
+
+def _messages(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    for line in process.stdout:
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, configure)

@@ -1,0 +1,159 @@
+"""What `benchmarks.cluster` runs on the host of Spark's driver: the iterations, between marks.
+
+A mark is a line of JSON, to which who counts bytes answers with a line, so that the bytes of all
+hosts between two marks are those of what ran.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from pyspark.ml.classification import LogisticRegression
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.logistic_fits import PENALTY
+from benchmarks.plain_pyspark import PlainLoss
+from benchmarks.sparse_rows import NONZEROS, synthetic, uniform_rows
+from distvec.losses.binary import Logistic
+from distvec.losses.rows import Rows
+from distvec.spark import LogisticLoss, PSContext
+from optim import LBFGS
+
+SERVERS = 2
+HISTORY = 10
+_SKIPPED = 3
+"""The first iterations are not counted: histories are short, processes start."""
+
+_UNENDING: dict[str, Any] = {
+    "history": HISTORY,
+    "gradient_tolerance": 0.0,
+    "value_tolerance": 0.0,
+}
+
+
+def drive(
+    spark: SparkSession, rows: int, features: int, iterations: int, others: list[str]
+) -> None:
+    """Ours, then each of the others, over the same rows."""
+    data = synthetic(spark, rows, features).cache()
+    data.count()
+    ours(spark, data, rows, features, iterations)
+    if "plain" in others:
+        plain(data, rows, features, iterations)
+    if "mllib" in others:
+        mllib(data, iterations)
+
+
+def ours(spark: SparkSession, data: DataFrame, rows: int, features: int, iterations: int) -> None:
+    """L-BFGS on servers, one on each worker's host, by tasks that stay."""
+    compact = rows * NONZEROS < features  # leave out what no row touches
+    with (
+        PSContext.get_or_create(spark, servers=SERVERS, timeout=120.0) as ps,
+        LogisticLoss(data, l2=PENALTY, mode="resident", compact=compact) as loss,
+    ):
+        hosts = {address.rpartition(":")[0] for address in ps.access.addresses}
+        before = [0]
+
+        def messages() -> int:
+            since, before[0] = before[0], ps.counters.messages
+            return before[0] - since
+
+        _minimize("distvec", loss, ps.zeros(loss.dimension), iterations, messages=messages)
+        pass_seconds, vector_seconds = _compute(rows, features, loss.dimension, compact)
+        _say(
+            facts={
+                "dimension": loss.dimension,
+                "hosts of servers": len(hosts),
+                "pass": pass_seconds,
+                "vectors": vector_seconds,
+            }
+        )
+
+
+def plain(data: DataFrame, rows: int, features: int, iterations: int) -> None:
+    """The same solver on NumPy in the driver: a broadcast and a tree of sums per evaluation."""
+    loss = PlainLoss(data, rows, features)
+    _minimize("plain PySpark", loss, np.zeros(features), iterations)
+    loss.blocks.unpersist()
+
+
+def mllib(data: DataFrame, iterations: int) -> None:
+    """A fit with the iterations that are counted, less one without them; the first is no use."""
+    counts = {"MLlib, warm": 1, "MLlib, first": _SKIPPED, "MLlib": _SKIPPED + iterations}
+    for name, count in counts.items():
+        _say(begin=name)
+        began = time.perf_counter()
+        fit = LogisticRegression(
+            maxIter=count,
+            regParam=PENALTY,
+            elasticNetParam=0.0,
+            standardization=False,
+            fitIntercept=False,
+            tol=0.0,
+        )
+        fit.fit(data)
+        _say(end=name, seconds=[time.perf_counter() - began], evaluations=count, messages=0)
+
+
+def _minimize(name: str, fun: Any, x0: Any, iterations: int, messages: Any = None) -> None:
+    """Marks around the last ``iterations`` of a run."""
+    evaluated = 0
+
+    def watch(state: Any) -> None:
+        nonlocal evaluated
+        if state.iteration == _SKIPPED:
+            evaluated = state.evaluations
+            if messages is not None:
+                messages()
+            _say(begin=name)
+
+    solver = LBFGS(max_iterations=_SKIPPED + iterations, **_UNENDING)
+    result = solver.minimize(fun, x0, callback=watch)
+    times = [record.seconds for record in result.history]
+    seconds = [b - a for a, b in pairwise(times)][_SKIPPED + 1 :]
+    _say(
+        end=name,
+        seconds=seconds,
+        evaluations=result.nfev - evaluated,
+        messages=0 if messages is None else messages(),
+    )
+
+
+def _compute(rows: int, features: int, dimension: int, compact: bool) -> tuple[float, float]:
+    """Seconds of a task's pass over its rows, and of one read of a server's half of the history."""
+    batches = [uniform_rows(k, 2500, features) for k in range(max(1, rows // 2500 // SERVERS))]
+    matrix = sp.vstack([batch for _, batch in batches]).tocsr()
+    if compact:
+        _, local = np.unique(matrix.indices, return_inverse=True)
+        matrix = sp.csr_array((matrix.data, local.astype(np.int32), matrix.indptr))
+    labels = 2.0 * np.concatenate([one for one, _ in batches]) - 1.0
+    weights = np.zeros(matrix.shape[1])
+    loss, block = Logistic(), Rows(sp.csr_array(matrix), labels)
+    history = np.ones((2, HISTORY, -(-dimension // SERVERS)))
+
+    def direction() -> None:
+        for step, change in zip(*history, strict=True):
+            step @ change
+
+    return (
+        min(_seconds(lambda: loss.sums(block, (weights,), intercept=False)) for _ in range(3)),
+        min(_seconds(direction) for _ in range(3)),
+    )
+
+
+def _seconds(run: Any) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def _say(**message: Any) -> None:
+    """And wait until it was heard."""
+    print(json.dumps(message), flush=True)
+    sys.stdin.readline()
