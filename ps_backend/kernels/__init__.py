@@ -57,6 +57,8 @@ LINEAR_FROM_LENGTH = 1 << 18
 of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
 RISING_FROM_LENGTH = 1 << 15
 """Shorter arrays take less time to compute on than messages take: nothing is compiled for them."""
+RISING_TO_LENGTH = 1 << 28
+"""Of longer arrays a block, which interpreters compute in one go, does not fit the cache."""
 _NEVER_COMPILED = frozenset({"float16"})
 """Dtypes that numba has no arithmetic of; NumPy has."""
 NUMBA_MOST_STEPS = 96
@@ -83,7 +85,8 @@ def way_for(sweep: Sweep, length: int) -> str:
     """How a server runs it: ``engine_for``; or ``"rising"``, from ``LINEAR_FROM_LENGTH`` on at
     once, below that (``"rising late"``) when it has proved hot."""
     engine = engine_for(sweep, length)
-    if engine == "rows" or length < RISING_FROM_LENGTH or not _in_background:
+    is_rising = RISING_FROM_LENGTH <= length <= RISING_TO_LENGTH and _in_background
+    if engine == "rows" or not is_rising:
         return engine
     if not importlib.util.find_spec("numba") or not has_same_bits(sweep):
         return engine
@@ -104,6 +107,8 @@ def explained(sweep: Sweep, length: int) -> str:
         )
     if length < RISING_FROM_LENGTH:
         return "an interpreter: the arrays are short"
+    if length > RISING_TO_LENGTH:
+        return "machine code where there can be any: the arrays are very long"
     engines = {"numexpr": "an interpreter", "mixed": "shared loops", "numba": "machine code"}
     return (
         f"{engines[way]}, by its length and structure alone: functions or reductions of it differ "

@@ -143,6 +143,7 @@ def test_functions_that_engines_round_differently_stay_with_one() -> None:
         assert kernels.way_for(power, length) == kernels.engine_for(power, length)
     short = kernels.RISING_FROM_LENGTH
     assert kernels.way_for(many(), short - 1) == "numexpr"
+    assert kernels.way_for(many(), kernels.RISING_TO_LENGTH + 1) == "numba"
     assert "short" in kernels.explained(many(), short - 1)
     assert "same bits" in kernels.explained(many(), kernels.NUMBA_FROM_LENGTH)
     assert "machine code, by its length" in kernels.explained(power, kernels.NUMBA_FROM_LENGTH)
