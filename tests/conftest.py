@@ -22,7 +22,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # "default" repeats the same examples, so that a red run can be run again; "explore" finds new ones:
 # HYPOTHESIS_PROFILE=explore make test
 _SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", _SHARED, derandomize=True)
+settings.register_profile("default", _SHARED, derandomize=True, max_examples=50)
 settings.register_profile("explore", _SHARED, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
