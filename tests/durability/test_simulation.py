@@ -14,10 +14,15 @@ from tests.durability.simulation import simulate
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_arrays_have_numpys_bits_whatever_dies(first):
-    before = threading.active_count()
+    before = _threads()
     for seed in range(first, first + 10):
         simulate(seed)
-    assert threading.active_count() == before
+    assert _threads() == before
+
+
+def _threads():
+    """Those of now, but for the one of all the process that compiles what has proved hot."""
+    return {one for one in threading.enumerate() if one.name != "distvec-compile"}
 
 
 @pytest.mark.parametrize(
