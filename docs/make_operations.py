@@ -52,6 +52,26 @@ exact value: NumPy adds float32 in float32, and float16 too. Its last bits diffe
 therefore; a sum that leaves float32 on the way, not at its end, is finite here. Sums of integers
 are those of NumPy, modulo 2^64.
 
+## The same bits
+
+For `+ - * /`, `sqrt`, comparisons, and whatever the list below does not name, an element has the
+same bits in every engine, for any number of servers and threads, and on every x86-64 processor.
+So have sums, products, inner products and norms: floats are added up in one order
+(`ps_backend/program/order.py`), and nothing is contracted to fused multiply-adds. Which of several
+NaNs a result is, is left open.
+
+Of these functions NumPy, or the C library beneath NumPy and SciPy, has versions for several
+instruction sets, which may differ in last bits:
+{varying}.
+All engines call the same version, so that they agree on one machine; between processors of
+different kinds they need not, nor does what is made of them. Products of tables, decompositions and
+`T.T @ U` have the bits of BLAS and LAPACK, which choose by the processor too. Sums along axis 0 do
+not depend on the processor, but may in last bits on what else is computed in the same sweep.
+
+`distvec status` and `ps.client.status()` show two digests of each server, of its arithmetic
+(`bits`) and of the functions above (`functions`), on known values: servers that have both alike
+compute alike. Computing them takes some ten milliseconds, when a server is first asked.
+
 float16 is rounded after each operation, integers wrap around, and a Python integer that the dtype
 of the array cannot hold is an `OverflowError`, as in NumPy 2. What has a float16 in it runs NumPy's
 own loops, never compiled ones: it takes less memory, not less time. Complex numbers are refused.
@@ -71,7 +91,12 @@ def page() -> str:
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
     made = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS, *COMPARISONS[1:])
-    rest = _REST.format(reductions=_listed(PUBLIC), statistics=_listed(made), version=VERSIONS[-1])
+    rest = _REST.format(
+        reductions=_listed(PUBLIC),
+        statistics=_listed(made),
+        varying=_listed(sorted(ops.VARYING)),
+        version=VERSIONS[-1],
+    )
     return "\n".join([*lines, "", rest])
 
 

@@ -43,6 +43,11 @@ class ServerStatus:
     """Bytes of buffers, staged contributions and requests being served."""
     peak: int
     budget: int
+    bits: str = ""
+    """A digest of arithmetic and reductions on known values: servers on which it differs give
+    different bits. It does not depend on the processor."""
+    functions: str = ""
+    """The same of functions such as ``exp``, which does (docs/operations.md)."""
     held: tuple[HeldSession, ...] = ()
 
 
@@ -59,6 +64,8 @@ def decode_status(address: str, message: pb.Status) -> ServerStatus:
         used=message.used,
         peak=message.peak,
         budget=message.budget,
+        bits=message.bits,
+        functions=message.functions,
         held=tuple(
             HeldSession(one.name, one.buffers, one.age, one.lease, one.left) for one in message.held
         ),
@@ -97,7 +104,8 @@ def server_status(
 
 def status_table(servers: Sequence[ServerStatus]) -> str:
     """An aligned table, one line per server."""
-    rows = [("server", "version", "pid", "uptime", "sessions", "buffers", "used", "peak", "budget")]
+    head = "server version pid uptime sessions buffers used peak budget bits functions"
+    rows = [tuple(head.split())]
     for server in servers:
         rows.append(
             (
@@ -110,6 +118,8 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
                 _size(server.used),
                 _size(server.peak),
                 _size(server.budget),
+                server.bits,
+                server.functions,
             )
         )
     return "\n".join((_aligned(rows), *_held_table(servers)))

@@ -164,7 +164,16 @@ _ROWS = (
     Op("remainder", 2, np.remainder, "_remainder({0}, {1})", on_int="int_remainder", costly=True),
     _of_ints("int_remainder", np.remainder),
     _loop("fmod", np.fmod),
-    Op("pow", 2, np.power, "{0} ** {1}", on_int="int_pow", costly=True, ulps=_LIBM_ULPS),
+    Op(
+        "pow",
+        2,
+        np.power,
+        "{0} ** {1}",
+        on_int="int_pow",
+        loop=True,
+        costly=True,
+        ulps=_LIBM_ULPS,
+    ),
     _of_ints("int_pow", np.power, "_int_pow({0}, {1})"),
     _loop("float_power", np.float_power),
     Op("negative", 1, np.negative, "-{0}", "(-{0})", error="sum"),
@@ -364,6 +373,17 @@ PARTS: Mapping[Any, tuple[str, ...]] = MappingProxyType(
     }
 )
 """By ufunc with several results the rows that compute these, in their order."""
+
+
+VARYING = frozenset(
+    "pow cbrt exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh "
+    "asinh acosh atanh sigmoid float_power hypot logaddexp logaddexp2 logit log_expit erf erfc "
+    "erfcx ndtr log_ndtr gammaln digamma i0 i1 xlogy xlog1py entr kl_div rel_entr "
+    "pseudo_huber".split()
+)
+"""Of floats, ops whose last bits depend on the processor: NumPy, or the C library that NumPy and
+SciPy call, has versions for several instruction sets. All engines call the same one, so between
+engines their bits are equal."""
 
 
 def specialise(name: str, dtype: str) -> str:

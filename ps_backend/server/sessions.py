@@ -13,6 +13,7 @@ from contextlib import suppress
 from ps_backend import limits
 from ps_backend.arguments import check_lease
 from ps_backend.errors import PSError, SessionExpired, SessionFenced, SessionUnknown
+from ps_backend.kernels.probe import digests
 from ps_backend.limits import check
 from ps_backend.server.lease import Lease
 from ps_backend.server.session import Host, ServerSession
@@ -84,6 +85,8 @@ class Sessions:
             uptime=time.monotonic() - self._started,
             pid=os.getpid(),
             held=[_held(session) for session in sessions],
+            bits=digests().bits,
+            functions=digests().functions,
         )
 
     def open(self, request: pb.Request) -> pb.Opened:

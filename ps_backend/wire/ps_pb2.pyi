@@ -279,7 +279,7 @@ class Close(_message.Message):
     def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held")
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +290,8 @@ class Status(_message.Message):
     UPTIME_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     buffers: int
@@ -300,7 +302,9 @@ class Status(_message.Message):
     uptime: float
     pid: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    bits: str
+    functions: str
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("name", "buffers", "age", "lease", "left")

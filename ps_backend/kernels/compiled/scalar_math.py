@@ -58,13 +58,17 @@ def _apply1(loop, x, results):  # type: ignore[no-untyped-def]
 
 
 @_inline
-def _apply2(loop, x, y, results):  # type: ignore[no-untyped-def]
-    """The same of two arguments."""
+def _apply2(loop, x, x_moves, y, y_moves, results):  # type: ignore[no-untyped-def]
+    """The same of two arguments, either of which may be its first element everywhere.
+
+    NumPy has loops of their own for that: ``x ** 0.5`` is a square root.
+    """
     table = np.empty(7, np.int64)
     table[0], table[1] = x.ctypes.data, y.ctypes.data
     table[2] = results.ctypes.data
     table[3] = len(results)
-    table[4], table[5], table[6] = x.itemsize, y.itemsize, results.itemsize
+    table[4], table[5] = x.itemsize * x_moves, y.itemsize * y_moves
+    table[6] = results.itemsize
     start = table.ctypes.data
     call_loop(loop[0], loop[1], loop[2], start, start + 24, start + 32)
     return table[3]
@@ -265,12 +269,12 @@ def _argmax(values):  # type: ignore[no-untyped-def]
 
 @_inline
 def _maximum(a, b):  # type: ignore[no-untyped-def]
-    return a if (a >= b or a != a) else b
+    return a if (a > b or a != a) else b  # of two zeros the second, as processors do
 
 
 @_inline
 def _minimum(a, b):  # type: ignore[no-untyped-def]
-    return a if (a <= b or a != a) else b
+    return a if (a < b or a != a) else b
 
 
 @_inline

@@ -173,8 +173,11 @@ class _Writer:
                 yield f"combine(loop{value}, vectors{value}, coefficients{value}, c0, x{value})"
             else:
                 args = [value] if value in self._in_place else call.args
-                names = ", ".join(f"x{arg}" for arg in args)
-                yield f"_apply{len(args)}(loop{value}, {names}, x{value})"
+                names = [f"x{arg}" for arg in args]
+                if len(args) > 1:
+                    constant = self._sweep.constants
+                    names = [f"x{arg}, {int(arg not in constant)}" for arg in args]
+                yield f"_apply{len(args)}(loop{value}, {', '.join(names)}, x{value})"
 
     def _loop(self, stage: int) -> Iterator[str]:
         """The loop over elements of one stage: loads, steps, stores."""

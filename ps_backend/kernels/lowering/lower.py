@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ps_backend.program.combination import Combination, Link
 from ps_backend.program.sweep import Reduction, Step, Sweep
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import FLOATS, ValueType
 
 LEAST_LINKS = 4
 LEAST_VECTORS = 3
@@ -19,10 +19,13 @@ LEAST_VECTORS = 3
 
 
 def for_numexpr(sweep: Sweep) -> Sweep:
-    """``sweep`` without combinations and inner products."""
+    """``sweep`` without combinations, inner products and sigmoids."""
     steps = _Steps(sweep)
     for step in sweep.steps:
-        steps.take(steps.spell_out(step) if isinstance(step, Combination) else steps.moved(step))
+        if isinstance(step, Combination):
+            steps.take(steps.spell_out(step))
+        else:
+            steps.take(steps.moved_or_sigmoid(step))
     return steps.sweep(
         [
             Reduction("sum", (steps.product(*r.args),)) if r.op == "dot" else steps.reduction(r)
@@ -32,13 +35,13 @@ def for_numexpr(sweep: Sweep) -> Sweep:
 
 
 def for_loops(sweep: Sweep) -> Sweep:
-    """``sweep`` without short combinations, and without such of numbers alone."""
+    """``sweep`` without sigmoids, short combinations, and such of numbers alone."""
     steps = _Steps(sweep)
     for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars)):
         if isinstance(step, Combination) and not (_is_long(step) and value not in sweep.constants):
             steps.take(steps.spell_out(step))
         else:
-            steps.take(steps.moved(step))
+            steps.take(steps.moved_or_sigmoid(step))
     return steps.sweep([steps.reduction(r) for r in sweep.reductions])
 
 
@@ -48,10 +51,8 @@ def for_numba(sweep: Sweep) -> Sweep:
     for step in sweep.steps:
         if isinstance(step, Combination) and not _is_long(step):
             steps.take(steps.spell_out(step))
-        elif isinstance(step, Step) and step.op == "sigmoid":
-            steps.take(steps.sigmoid(step))
         else:
-            steps.take(steps.moved(step))
+            steps.take(steps.moved_or_sigmoid(step))
     return steps.sweep([steps.reduction(r) for r in sweep.reductions])
 
 
@@ -88,7 +89,13 @@ class _Steps:
         """The same step."""
         return self._append(step.renumbered(self._number))
 
-    def sigmoid(self, step: Step) -> int:
+    def moved_or_sigmoid(self, step: Step | Combination) -> int:
+        """The same step, but sigmoids are spelled out: they have the same bits in all engines."""
+        if isinstance(step, Step) and step.op == "sigmoid" and step.type.dtype in FLOATS:
+            return self._sigmoid(step)
+        return self.moved(step)
+
+    def _sigmoid(self, step: Step) -> int:
         """From the exponential of ``-|x|``."""
         x, kind = self._number[step.args[0]], step.type
         small = self._add("negative", self._add("abs", x, kind=kind), kind=kind)
