@@ -22,7 +22,6 @@ from ps_backend.program.types import (
     NodeType,
     array_type,
     client_type,
-    widest,
 )
 
 Shape = tuple[int, ...]
@@ -89,13 +88,7 @@ def scalar_of(graph: Graph, node: Node) -> Node:
         return reshaped(graph, node, ())
     if node.op == "fill":  # not computed yet, and then that of which it is made will do
         return node.args[0]
-    accumulator = widest(node.dtype.name)
-    largest = graph.make("max", (node,), client_type(accumulator))
-    return (
-        largest
-        if accumulator == node.dtype
-        else graph.make("cast", (largest,), client_type(node.dtype))
-    )
+    return reshaped(graph, collected(graph, node), ())
 
 
 def collected(graph: Graph, node: Node) -> Node:

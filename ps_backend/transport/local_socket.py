@@ -17,6 +17,7 @@ import struct
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -133,6 +134,8 @@ class LocalSocket:
         self._free = threading.Lock()
         self._invitation: tuple[str, bytes] | None = None
         self._frames: Frames | None = None
+        self._end: Callable[[], object] = lambda: None
+        """Closes the connection."""
         self._broken, self._closed = False, False
         self._pid = os.getpid()
         self._until: float | None = None
@@ -207,6 +210,8 @@ class LocalSocket:
                 connection.sendall(proof_of(self._token, key))
                 if connection.recv(len(ADMITTED)) == ADMITTED:
                     self._frames = Frames(connection, self._most)
+                    # Also where nobody closes the client, as quietly as a channel of gRPC ends.
+                    self._end = weakref.finalize(self, connection.close)
                     return self._frames
         except BlockingIOError:  # it may be stopped: that gRPC will see
             connection.close()
@@ -234,6 +239,6 @@ class LocalSocket:
         self._free.release()
 
     def _drop(self) -> None:
-        frames, self._frames = self._frames, None
-        if frames is not None:
-            frames.connection.close()
+        if self._frames is not None:
+            self._frames = None
+            self._end()

@@ -122,7 +122,10 @@ def test_something_without_a_spark_context():
 def test_a_stopped_server_is_lost_and_replaced(ps, monkeypatch):
     monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
     x, before = ps.arange(5000, dtype=np.float64).persist(), ps.generations
-    os.kill(ps.server_pids[1], signal.SIGSTOP)
+    pid = ps.server_pids[1]
+    os.kill(pid, signal.SIGSTOP)
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.001)  # until it has stopped it may answer
     with pytest.raises(ServerLost, match=rf"{x.buffer_id} \(length 5000\)"):
         float(x.sum())
     assert float(ps.ones(3000).sum()) == 3000.0

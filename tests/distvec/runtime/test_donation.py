@@ -12,8 +12,9 @@ from hypothesis import given
 import distvec as dv
 from distvec.runtime import donation
 
-LARGE = 1 << 17
-"""Just enough for donation, and run by compiled kernels where these are asked for."""
+LARGE = 1 << 19
+"""Enough for donation, far more than an engine works with besides, and run by compiled kernels
+where these are asked for."""
 BYTES = 8 * LARGE
 
 

@@ -16,7 +16,7 @@ from ps_backend.kernels.lowering.lower import for_loops
 from ps_backend.program.sweep import Step, Sweep
 from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, kernel_of, numpy_values, vectors
 
-OPS = {"add": 2, "multiply": 2, "subtract": 2, "sqrt": 1, "exp": 1, "maximum": 2, "sigmoid": 1}
+OPS = {"add": 2, "multiply": 2, "subtract": 2, "sqrt": 1, "exp": 1, "maximum": 2, "tanh": 1}
 LENGTHS = (0, 1, TILE - 1, TILE, TILE + 1, 70_001)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import struct
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 
@@ -222,6 +224,17 @@ def test_a_child_that_closes_what_it_inherits_leaves_its_parent_alone():
         transport._local.close()
         with closing(socket.socket(fileno=kept)) as still, pytest.raises(BlockingIOError):
             still.recv(1, socket.MSG_DONTWAIT)
+        wait_for(lambda: len(server.local) == 0)
+
+
+def test_a_client_that_nobody_closes_leaves_no_connection():
+    with served() as (server,), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client = Client([OverGrpc(server.address, token=TOKEN)])
+        client.status()
+        assert len(server.local) == 1
+        del client
+        gc.collect()
         wait_for(lambda: len(server.local) == 0)
 
 
