@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -17,6 +19,7 @@ from ps_backend.in_process import InProcess, in_process_transports
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
+from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable
@@ -130,6 +133,28 @@ def losing(servers: int, faults: list[str]) -> list[Faulty]:
         Faulty(inner, lambda request: left.pop() if left and request.sequence else "ok")
         for inner in in_process(servers)
     ]
+
+
+@contextmanager
+def running_a_program(server: Server, client: Client, program: Program) -> Iterator[None]:
+    """Within it ``server`` is at work on ``program`` for ``client``, and ends after it."""
+    held, release, handle = threading.Event(), threading.Event(), server.service.handle
+
+    def hold(request: pb.Request, payload: Payload) -> Response:
+        if request.WhichOneof("body") == "run":
+            held.set()
+            assert release.wait(20)
+        return handle(request, payload)
+
+    runner = threading.Thread(target=client.run, args=[program])
+    with mock.patch.object(server.service, "handle", hold):
+        runner.start()
+        try:
+            assert held.wait(20)
+            yield
+        finally:
+            release.set()
+            runner.join(20)
 
 
 def ended(pid: int, timeout: float) -> bool:

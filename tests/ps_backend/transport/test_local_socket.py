@@ -30,7 +30,7 @@ from ps_backend.transport import OverGrpc
 from ps_backend.transport import local_socket as local
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
-from tests.ps_backend.helpers import QUICK, TOKEN, axpy, dot, put, served
+from tests.ps_backend.helpers import QUICK, TOKEN, axpy, dot, put, running_a_program, served
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -141,26 +141,12 @@ def test_where_there_is_no_way_grpc_does_it(monkeypatch, where):
             wait_for(lambda: len(server.local) == 0)
 
 
-def test_nobody_waits_for_the_program_of_another(monkeypatch):
+def test_nobody_waits_for_the_program_of_another():
     with served() as (server,), counted([server]) as (client, (transport,)):
         x = put(client, SPACE, X)
-        held, release = threading.Event(), threading.Event()
-        handle = server.service.handle
-
-        def hold(request, payload):
-            if request.WhichOneof("body") == "run":
-                held.set()
-                assert release.wait(20)
-            return handle(request, payload)
-
-        monkeypatch.setattr(server.service, "handle", hold)
-        runner = threading.Thread(target=client.run, args=[dot(SPACE, x, x)])
-        runner.start()
-        assert held.wait(20)
-        assert client.status()[0].buffers == 1
-        assert transport.remote == 1
-        release.set()
-        runner.join(20)
+        with running_a_program(server, client, dot(SPACE, x, x)):
+            assert client.status()[0].buffers == 1
+            assert transport.remote == 1
         client.status()
         assert transport.remote == 1
 

@@ -23,7 +23,7 @@ from ps_backend.server.grpc_server import Server, _Handler
 from ps_backend.server.pipes import MOST_PIPES
 from ps_backend.transport import OverGrpc
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
-from tests.ps_backend.helpers import TOKEN, axpy, dot, ended, put, served
+from tests.ps_backend.helpers import TOKEN, axpy, dot, ended, put, running_a_program, served
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -96,28 +96,14 @@ def test_many_owners_share_a_server(far):
         assert len(server.pipes) == MOST_PIPES
 
 
-def test_nobody_waits_for_the_program_of_another(monkeypatch):
+def test_nobody_waits_for_the_program_of_another():
     """While a reply is awaited on the pipe, other requests go by themselves."""
     with served() as (server,), piped([server]) as (client, (transport,)):
         x = put(client, SPACE, X)
-        held, release = threading.Event(), threading.Event()
-        handle = server.service.handle
-
-        def hold(request, payload):
-            if request.WhichOneof("body") == "run":
-                held.set()
-                assert release.wait(10)
-            return handle(request, payload)
-
-        monkeypatch.setattr(server.service, "handle", hold)
-        runner = threading.Thread(target=client.run, args=[dot(SPACE, x, x)])
-        runner.start()
-        assert held.wait(10)
-        assert transport.alone == 0
-        assert client.status()[0].buffers == 1
-        assert transport.alone == 1
-        release.set()
-        runner.join(10)
+        with running_a_program(server, client, dot(SPACE, x, x)):
+            assert transport.alone == 0
+            assert client.status()[0].buffers == 1
+            assert transport.alone == 1
         client.status()
         assert transport.alone == 1
 
