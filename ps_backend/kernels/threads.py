@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_SHARED_WORK = 1 << 21
+"""Additions for each thread from which work is shared out, half a millisecond: waking another
+thread, and taking turns with it for the interpreter lock, takes some 150 us."""
 
 
 def thread_count() -> int:
     """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores of the machine."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
     return int(setting) if setting.isdigit() and int(setting) > 0 else os.cpu_count() or 1
+
+
+def threads_for(work: int) -> int:
+    """How many threads are worth waking for the work of so many additions."""
+    return max(1, min(thread_count(), work // _SHARED_WORK))
+
+
+def together(run: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
+    """The results of ``run`` on each tuple of arguments, by as many threads, this one among them.
+
+    All have ended when it returns or raises.
+    """
+    first, *others = zip(*arguments, strict=True)
+    running = [pool().submit(run, *one) for one in others]
+    try:
+        result = run(*first)
+    finally:
+        wait(running)
+    return [result, *(one.result() for one in running)]
 
 
 @cache

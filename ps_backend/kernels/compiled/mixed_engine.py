@@ -19,6 +19,7 @@ from ps_backend.kernels.compiled.chunk_run import ChunkRun
 from ps_backend.kernels.compiled.loop_program import REGISTER
 from ps_backend.kernels.compiled.products import products_of, whole
 from ps_backend.kernels.lowering.lower import for_loops
+from ps_backend.kernels.lowering.work import work_of
 from ps_backend.kernels.numexpr_engine import (
     Partials,
     chunk_of,
@@ -27,13 +28,11 @@ from ps_backend.kernels.numexpr_engine import (
     reduce_blocks,
 )
 from ps_backend.kernels.pause import Pause, no_pause
-from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.kernels.threads import thread_count, threads_for, together
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
 _PIECE_WORK = 1 << 27
-"""Elements times steps that a thread does without a pause: some 50 ms."""
-_SHARED_WORK = 1 << 19
-"""So many for each thread, and the work is shared out: waking one takes some 50 us."""
+"""Elements times ``work_of`` that a thread does without a pause: some 50 ms."""
 
 Array = npt.NDArray[np.generic]
 
@@ -51,8 +50,7 @@ class MixedKernel:
         self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
         self._constants = constants_of(sweep)
         self._plan = plan_of(sweep)
-        self._work = sum(one.steps for one in self._plan.stages)
-        self._work += len(sweep.outputs) + len(sweep.reductions) + 1
+        self._work = work_of(sweep)
 
     def __call__(
         self,
@@ -105,7 +103,7 @@ class MixedKernel:
         self, run: Callable[[int, int], Partials], length: int, chunk: int, most: int, pause: Pause
     ) -> list[Partials]:
         """The results of all parts, in order; no thread gets more than ``most`` at a time."""
-        threads = max(1, min(thread_count(), length * self._work // _SHARED_WORK))
+        threads = threads_for(length * self._work)
         found: list[Partials] = []
         for low in range(0, length, threads * most):
             if low:
@@ -115,7 +113,7 @@ class MixedKernel:
             share = min(most, -(-share // chunk) * chunk if chunk < most else share)
             lows = range(low, high, share)
             highs = [min(at + share, high) for at in lows]
-            found += [run(low, high)] if len(lows) == 1 else pool().map(run, lows, highs)
+            found += together(run, lows, highs)
         return found
 
     def _values(self, scalars: Sequence[Scalar]) -> dict[int, Any]:

@@ -20,15 +20,16 @@ from ps_backend.kernels.compiled.tables import DotTable, LinkTable
 from ps_backend.kernels.kernel import Arrays
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
+from ps_backend.kernels.lowering.work import work_of
 from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
-from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.kernels.threads import thread_count, threads_for, together
 from ps_backend.program.combination import OP as COMBINE
 from ps_backend.program.order import CHUNK
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
 _PIECE_WORK = 1 << 26
-"""Elements times operations that a thread does without a pause: some 50 ms."""
+"""Elements times ``work_of`` that a thread does without a pause: some 50 ms."""
 
 
 class NumbaKernel:
@@ -60,8 +61,7 @@ class NumbaKernel:
         self._columns = [count for count in columns if count]
         """Of each tree over the chunks of a block."""
         self._order = self._order_of_partials(sweep)
-        links = sum(map(len, parts.combinations))
-        self._work = len(sweep.types) + links + len(sweep.outputs) + len(sweep.reductions) + 1
+        self._work = work_of(sweep)
 
     def _order_of_partials(self, sweep: Sweep) -> list[tuple[bool, int]]:
         """For each partial result of the sweep whether it is an inner product, and which one."""
@@ -99,7 +99,7 @@ class NumbaKernel:
             *outputs,
             *partials,
         ]
-        trees = self._trees(min(thread_count(), blocks), block_size)
+        trees = self._trees(min(threads_for(length * self._work), blocks), block_size)
         self._run(trees, (blocks, block_size, offset, length), arguments, pause)
         return [products[k] if is_product else partials[k] for is_product, k in self._order]
 
@@ -172,11 +172,8 @@ class NumbaKernel:
             self._function(low, high, *part, *tree, *arguments)
 
         threads = min(len(trees), last - first)
-        if threads <= 1:
-            run(first, last, trees[0])
-            return
         cuts = [first + (last - first) * k // threads for k in range(threads + 1)]
-        list(pool().map(run, cuts[:-1], cuts[1:], trees))
+        together(run, cuts[:-1], cuts[1:], trees[:threads])
 
 
 def _levels(block_size: int) -> int:

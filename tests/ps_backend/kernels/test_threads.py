@@ -1,0 +1,31 @@
+"""Work that is shared out: everybody has ended when the call does."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ps_backend.kernels.threads import together
+
+
+def test_results_come_in_order_and_this_thread_computes_the_first() -> None:
+    found = together(lambda a, b: (a + b, threading.get_ident()), (1, 2, 3), (10, 20, 30))
+    assert [total for total, _ in found] == [11, 22, 33]
+    assert found[0][1] == threading.get_ident()
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_waits_for_the_others(failing: int) -> None:
+    failed, ended = threading.Event(), threading.Event()
+
+    def run(number: int) -> None:
+        if number == failing:
+            failed.set()
+            raise ValueError(f"number {number}")
+        assert failed.wait(10)
+        ended.set()
+
+    with pytest.raises(ValueError, match=f"number {failing}"):
+        together(run, (0, 1))
+    assert ended.is_set()
