@@ -82,14 +82,19 @@ def engine_for(sweep: Sweep, length: int) -> str:
 
 
 def way_for(sweep: Sweep, length: int) -> str:
-    """How a server runs it: ``engine_for``; or ``"rising"``, from ``LINEAR_FROM_LENGTH`` on at
-    once, below that (``"rising late"``) when it has proved hot."""
+    """How a server runs it: ``engine_for``; or by several engines, one after the other.
+
+    ``"rising late"`` when it has proved hot, ``"rising"`` to shared loops at once, and
+    ``"rising far"`` to machine code past these, for what takes long enough to be compiled first.
+    """
     engine = engine_for(sweep, length)
     is_rising = RISING_FROM_LENGTH <= length <= RISING_TO_LENGTH and _in_background
     if engine == "rows" or not is_rising:
         return engine
     if not importlib.util.find_spec("numba") or not has_same_bits(sweep):
         return engine
+    if engine == "numba":
+        return "rising far"
     return "rising late" if engine == "numexpr" else "rising"
 
 
@@ -100,7 +105,7 @@ def explained(sweep: Sweep, length: int) -> str:
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
     if way == "rising late":
         return "an interpreter; other engines have the same bits, and one takes over if it gets hot"
-    if way == "rising":
+    if way in ("rising", "rising far"):
         return (
             "an interpreter, until machine code is there, which another process compiles once the "
             "sweep is hot: all engines have the same bits"
@@ -143,7 +148,7 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     verify_sweep(sweep)
     if engine.startswith("rising"):
-        return _rising(sweep, engine == "rising")
+        return _rising(sweep, engine)
     if engine == "rows":
         return RowsKernel(sweep)
     if engine == "numba":
@@ -159,9 +164,9 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     return NumexprKernel(sweep)
 
 
-def _rising(sweep: Sweep, at_once: bool) -> Kernel:
-    is_loaded = shared_loops().is_set()
-    rungs = [] if is_loaded else [mixed_rung(sweep, at_once)]
+def _rising(sweep: Sweep, way: str) -> Kernel:
+    is_loaded, at_once = shared_loops().is_set(), way != "rising late"
+    rungs = [] if is_loaded or way == "rising far" else [mixed_rung(sweep, at_once)]
     if engine_for(sweep, NUMBA_FROM_LENGTH) == "numba":
         rungs.append(compiled_rung(sweep))
     return RisingKernel(_compile(sweep, "mixed" if is_loaded else "numexpr"), rungs, at_once)

@@ -1,7 +1,7 @@
 """Kernels that start without a compiler and are replaced by faster ones as they prove hot.
 
 A run takes whichever engine there is; nothing waits for a compiler. What is compiled is compiled by
-a process of its own, one at a time and at the lowest priority, so that no request of this process
+a process of its own, one at a time and at a lower priority, so that no request of this process
 waits for the interpreter lock meanwhile; a thread loads the result. Only what has the same bits on
 all engines is run so (``same_bits``).
 """
@@ -24,7 +24,7 @@ from ps_backend.program.sweep import Scalar
 
 HOT_SECONDS = 0.3
 """A kernel that has run for so long, in this process, is worth a compilation of its own."""
-HOT_RUNS = 3
+HOT_RUNS = 2
 """And so often."""
 
 _LOG = logging.getLogger(__name__)

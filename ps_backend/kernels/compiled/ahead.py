@@ -16,12 +16,14 @@ from ps_backend.kernels.compiled.machine_code import load, marker_of, tile_loop
 from ps_backend.program.combination import Combination, Link
 from ps_backend.program.types import FLOATS, ValueType
 
-_LOWEST_PRIORITY = 19
+_NICENESS = 3
+"""Half the share of a processor that a server gets. At 19 programs that keep all of them busy wait
+for minutes, in the slower engine, for two seconds of compilation."""
 
 
 def main() -> None:
-    """Compile what is asked for, when nobody else needs the processor."""
-    os.nice(_LOWEST_PRIORITY)
+    """Compile what is asked for, while servers compute."""
+    os.nice(_NICENESS)
     source = sys.stdin.read()
     if source:
         load(source)

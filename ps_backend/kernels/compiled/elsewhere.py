@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -20,6 +21,13 @@ def compile_elsewhere(source: str = "") -> None:
     marker = marker_of(source)
     if marker is None or marker.exists():
         return
+    with marker.with_suffix(".elsewhere").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the other servers of this machine want it, too
+        if not marker.exists():
+            _compile(source)
+
+
+def _compile(source: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ps_backend.kernels.compiled.ahead"],
         input=source.encode(),

@@ -9,9 +9,9 @@ for either when it is first called with it.
 from __future__ import annotations
 
 import numpy as np
+from distvec_scalar_math import _short_dot  # type: ignore[import-not-found]
 from numba import carray, njit  # type: ignore[attr-defined]
 
-from ps_backend.kernels.compiled.scalar_math import _short_dot
 from ps_backend.kernels.compiled.simd import LINE, TOGETHER, dotter, pointer_to, scaled_adder
 from ps_backend.kernels.compiled.tables import ADD, DIVIDE, SCALE, START
 from ps_backend.program.order import CHUNK

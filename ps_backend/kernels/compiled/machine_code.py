@@ -31,6 +31,7 @@ _COMPILED = ".compiled"
 def load(source: str) -> Callable[..., None]:
     """The function ``kernel`` that ``source`` defines, compiled."""
     _raise_alias_check_limit()
+    scalar_functions()
     if "distvec_linear" in source:
         linear_loops()
     function: Callable[..., None] = _imported(_name_of(source), source).kernel
@@ -51,12 +52,19 @@ def _name_of(source: str) -> str:
 
 
 @cache
-def linear_loops() -> Any:
-    """The module ``linear.py``, imported from a copy in the cache folder.
+def scalar_functions() -> Any:
+    """The module ``scalar_math.py``, imported from a copy in the cache folder.
 
     There its machine code is renewed with that of the kernels when any helper changes, and can be
     kept even where the package itself cannot be written to.
     """
+    return _imported("scalar_math", _text_of("compiled/scalar_math"))
+
+
+@cache
+def linear_loops() -> Any:
+    """The module ``linear.py``, likewise."""
+    scalar_functions()
     return _imported("linear", _text_of("compiled/linear"))
 
 

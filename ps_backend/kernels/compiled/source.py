@@ -26,7 +26,7 @@ import numpy as np
 from numba import (
     boolean, float32, float64, int8, int16, int32, int64, njit, uint8, uint16, uint32, uint64,
 )
-from ps_backend.kernels.compiled.scalar_math import (
+from distvec_scalar_math import (
     _apply1, _apply2, _argmax, _argmin, _count, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
     _int_pow, _int_prod, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min,
     _minimum, _permuted, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,

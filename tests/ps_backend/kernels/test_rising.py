@@ -10,6 +10,7 @@ import pytest
 
 from ps_backend import kernels
 from ps_backend.kernels import rising
+from ps_backend.kernels.compiled import elsewhere
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
 from ps_backend.kernels.compiled.machine_code import marker_of
@@ -134,6 +135,42 @@ def test_another_process_compiles(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
             compile_elsewhere("raise ValueError('not a kernel')")
     finally:
         cache_folder.cache_clear()
+
+
+def test_of_several_servers_one_has_it_compiled(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker, compiled = tmp_path / "kernel.compiled", []
+
+    def compile_slowly(source: str) -> None:
+        compiled.append(source)
+        assert not marker.exists()
+        both_asked.wait(10)
+        marker.touch()
+
+    both_asked = threading.Event()
+    monkeypatch.setattr(elsewhere, "marker_of", lambda source: marker)
+    monkeypatch.setattr(elsewhere, "_compile", compile_slowly)
+    servers = [threading.Thread(target=compile_elsewhere, args=("text",)) for _ in range(2)]
+    for server in servers:
+        server.start()
+    both_asked.set()
+    for server in servers:
+        server.join()
+    assert compiled == ["text"]
+
+
+def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    shared_loops().clear()  # as in a server that has just begun
+    sweep = many()
+    assert kernels.way_for(sweep, kernels.NUMBA_FROM_LENGTH) == "rising far"
+    kernel = kernels._compile(sweep, "rising far")
+    assert isinstance(kernel, RisingKernel) and isinstance(kernel.kernel, NumexprKernel)
+    for _ in range(rising.HOT_RUNS):
+        run(kernel, sweep)
+        wait_for_thread()
+    assert isinstance(kernel.kernel, NumbaKernel) and not shared_loops().is_set()
 
 
 def test_functions_that_engines_round_differently_stay_with_one() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_backend.kernels.compiled.scalar_math import _permuted
+from ps_backend.kernels.compiled.machine_code import scalar_functions
 from ps_backend.program.permutation import permuted
 
+_permuted = scalar_functions()._permuted
 KEYS = st.integers(0, 2**63 - 1)
 
 
