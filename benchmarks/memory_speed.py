@@ -21,6 +21,9 @@ from distvec.losses import Loss, Rows
 READ, PULL, PUSH, SUM = "rows read twice", "vectors pulled", "vectors pushed", "vectors added"
 FLOOR = (READ, PULL, PUSH, SUM)
 ALONE = "sums of the loss alone"
+COPY = "32 MiB copied"
+COPIED_BYTES = 64 << 20
+"""Read or written by each process for that: more than caches hold."""
 
 Make = Callable[[int, int, int], tuple[np.ndarray, Any]]
 """Of the number of a batch, a number of rows, and one of features: labels and rows."""
@@ -74,18 +77,24 @@ def processes(count: int, work: Work) -> Iterator[Callable[[], dict[str, float]]
 def _serve(pipe: Connection, barrier: Barrier, work: Work, number: int, count: int) -> None:
     rows = _rows(work, number, count)
     memory = SharedMemory(create=True, size=8 * work.dimension)
+    far = np.ones((2, COPIED_BYTES // 16))
     try:
         pipe.send(True)
         with threadpool_limits(1, user_api="blas"):
             while pipe.recv():
-                pipe.send(_seconds(barrier, rows, work, memory, count))
+                pipe.send(_seconds(barrier, rows, work, memory, count, far))
     finally:
         memory.close()
         memory.unlink()
 
 
 def _seconds(
-    barrier: Barrier, rows: Rows, work: Work, memory: SharedMemory, count: int
+    barrier: Barrier,
+    rows: Rows,
+    work: Work,
+    memory: SharedMemory,
+    count: int,
+    far: np.ndarray,
 ) -> dict[str, float]:
     matrix, dimension = rows.matrix, work.dimension
     arrays = [matrix] if isinstance(matrix, np.ndarray) else [matrix.data, matrix.indices]
@@ -93,12 +102,14 @@ def _seconds(
     shared = np.ndarray((dimension,), buffer=memory.buf)
     own, weights = np.ones(dimension), np.zeros(rows.columns)
     shared[:] = own
+    here, there = far
     share = slice(0, -(-dimension // count))  # as many servers as tasks
     steps: dict[str, Callable[[], object]] = {
         READ: lambda: (read @ read, read @ read),
         PULL: lambda: np.copyto(own, shared),
         PUSH: lambda: np.copyto(shared, own),
         SUM: lambda: [np.add(own[share], shared[share], out=own[share]) for _ in range(count - 1)],
+        COPY: lambda: np.copyto(there, here),
         ALONE: lambda: work.loss.sums(rows, (weights,), intercept=False),
     }
     times = {}

@@ -130,8 +130,8 @@ def held(ps, scratch):
     """Looked up when all is settled; ``scratch`` is the tasks' directory."""
     settle(ps)
     for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer) and thread.finished.is_set():
-            thread.join()
+        if thread.name == "idle-residents":  # of a job that was told to end
+            thread.join(5.0)
     status = ps.client.status()
     names = [re.sub(r"\d+", "", thread.name) for thread in threading.enumerate()]
     return Held(

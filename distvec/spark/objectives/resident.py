@@ -64,7 +64,7 @@ class Residents:
     def __init__(self, ps: PSContext, data: Dataset, work: Work) -> None:
         self._ps, self._data, self._work = ps, data, work
         self._job: ResidentJob | None = None
-        self._idle: threading.Timer | None = None
+        self._ended = threading.Event()  # of that job, for who watches whether it idles
         self._used = 0.0
         self._lock = threading.RLock()
 
@@ -76,7 +76,6 @@ class Residents:
         ``RuntimeError`` if tasks get no slot or their job fails, ``ServerLost``, ``BlockMissing``.
         """
         with self._lock:
-            self._stop_timer()
             try:
                 results, gradient = self._run(request)
                 for one in results:
@@ -85,13 +84,13 @@ class Residents:
             except BaseException:
                 self.close()
                 raise
-            self._start_timer()
+            self._used = time.monotonic()
             return results, gradient
 
     def close(self) -> None:
         """End the tasks, which frees their slots; idempotent. ``run`` starts others."""
         with self._lock:
-            self._stop_timer()
+            self._ended.set()
             job, self._job = self._job, None
             if job is not None:
                 job.stop()
@@ -130,23 +129,20 @@ class Residents:
                 f"them got one within {_START_SECONDS:g} s; end other Spark jobs, give the "
                 "application more executors, or use mode='job'"
             )
+        self._ended, self._used = threading.Event(), time.monotonic()
+        watch = (job, self._ended)
+        threading.Thread(target=self._watch, args=watch, name="idle-residents", daemon=True).start()
         return job
 
-    def _start_timer(self) -> None:
-        self._used = time.monotonic()
-        self._idle = threading.Timer(_IDLE_SECONDS, self._close_if_idle)
-        self._idle.daemon = True
-        self._idle.start()
-
-    def _stop_timer(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-
-    def _close_if_idle(self) -> None:
-        with self._lock:
-            if time.monotonic() - self._used >= _IDLE_SECONDS:
-                self.close()
+    def _watch(self, job: ResidentJob, ended: threading.Event) -> None:
+        """End ``job`` once it idles: one thread for as long as it runs, as to start one for each
+        evaluation, a timer, would take longer than to evaluate a few rows."""
+        left = _IDLE_SECONDS
+        while not ended.wait(left):
+            with self._lock:  # not while it evaluates
+                left = self._used + _IDLE_SECONDS - time.monotonic()
+                if self._job is job and left <= 0.0:
+                    self.close()
 
 
 class TasksLost(Exception):
