@@ -4,7 +4,7 @@ Nobody can save the pass over the rows, or the vectors that an iteration moves. 
 the same run, in turn with iterations, by as many processes as there are tasks: the sums of the loss
 without Spark and servers, and a copy of arrays larger than the caches. The vectors are the 4m + 3
 of the direction (``benchmarks.direction``), one that its norms read along, 3 of the step, 8 of what
-the trial is worth and of the newest pair, and 2 for each of the three ways that weights and gradient
+the trial is worth and of the newest pair, and 2 for each way that weights and gradient
 take: pulled, pushed, added.
 """
 
