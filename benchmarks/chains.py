@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import distvec as dv
-from benchmarks.harness import Case, Report, Table, Timing, interleaved, main, speed_up
+from benchmarks.harness import (
+    Case,
+    Report,
+    Table,
+    Timing,
+    interleaved,
+    main,
+    nothing_compiled,
+    seconds_of,
+    speed_up,
+)
 
 SERVERS = 2
 OPERATORS = (1, 2, 4, 8, 16, 32, 64)
@@ -29,8 +36,10 @@ QUICK_LENGTHS = (10**3, 10**5, 10**6)
 SECONDS = 0.2
 """A length is repeated until NumPy has run about so long, within the bounds of ``_repeat``."""
 
-HEATING_SECONDS = 2.0
+HEATING_SECONDS = 4.0
 """So long a chain is run before it counts as steady; a kernel is compiled for it meanwhile."""
+SHORT = 10**4
+"""Up to here nothing is ever compiled."""
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -40,7 +49,8 @@ def measure(options: argparse.Namespace) -> Report:
     firsts = {n: measure_first(n) for n in lengths}
     with dv.local(servers=SERVERS) as ps:
         for n in lengths:
-            timings[n] = measure_length(ps, n, 0.2 if options.quick else HEATING_SECONDS)
+            heating = 0.2 if options.quick or n <= SHORT else HEATING_SECONDS
+            timings[n] = measure_length(ps, n, heating)
     ours = {n: [mine.median for mine, _ in row] for n, row in timings.items()}
     theirs = {n: [numpy.median for _, numpy in row] for n, row in timings.items()}
     ratios = {n: [speed_up(*pair) for pair in row] for n, row in timings.items()}
@@ -64,25 +74,15 @@ def measure_first(n: int) -> list[tuple[float, float]]:
     """Ours and NumPy's seconds of each chain when it is run for the first time, by new servers."""
     rng = np.random.default_rng(1)
     a, b = rng.random(n), rng.random(n)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.dict(os.environ, DISTVEC_CACHE=folder),
-        dv.local(servers=SERVERS) as ps,
-    ):
+    with nothing_compiled(), dv.local(servers=SERVERS) as ps:
         x, y = ps.array(a), ps.array(b)
         return [
             (
-                _seconds(partial(evaluated, x, y, count)),
-                _seconds(partial(chain, a, b, count)),
+                seconds_of(partial(evaluated, x, y, count)),
+                seconds_of(partial(chain, a, b, count)),
             )
             for count in OPERATORS
         ]
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def measure_length(ps: dv.Session, n: int, heating: float) -> list[tuple[Timing, Timing]]:

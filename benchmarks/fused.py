@@ -3,7 +3,9 @@
 Beside them two libraries that fuse as well: numexpr (the expression; its own sum of products is
 slower than NumPy's dot, which it gets instead) and dask.array, if installed, both on as many
 threads as there are servers. Bytes are counted alike for all: each input once and the output once.
-What others move more, for temporaries and for the dots, is what fusing saves.
+What others move more, for temporaries and for the dots, is what fusing saves. The first runs are
+those of servers that have just started, on a machine where nothing was compiled yet; all else is
+measured once kernels are compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +21,18 @@ import numexpr
 import numpy as np
 
 import distvec as dv
-from benchmarks.harness import Case, Ratio, Report, Timing, interleaved, main, speed_up
+from benchmarks.harness import (
+    Case,
+    Ratio,
+    Report,
+    Timing,
+    heat,
+    interleaved,
+    main,
+    nothing_compiled,
+    seconds_of,
+    speed_up,
+)
 
 SERVERS = 2
 CHUNK = 1 << 21
@@ -35,7 +48,11 @@ def measure(options: argparse.Namespace) -> Report:
     rng = np.random.default_rng(1)
     a, b, c = (rng.random(n) for _ in range(3))
     out = np.empty_like(a)
-    with dv.local(servers=SERVERS) as ps, ThreadPoolExecutor(SERVERS) as threads:
+    with (
+        nothing_compiled(),
+        dv.local(servers=SERVERS) as ps,
+        ThreadPoolExecutor(SERVERS) as threads,
+    ):
         x, y, z = (ps.array(values) for values in (a, b, c))
         with_dots = {
             "distvec": by_distvec(x, y, z),
@@ -44,11 +61,22 @@ def measure(options: argparse.Namespace) -> Report:
         }
         if importlib.util.find_spec("dask"):
             with_dots["dask.array"] = by_dask(a, b, c)
+
+        def expression() -> None:
+            (2 * x + y * z - 0.5).persist()
+
+        firsts = [
+            Timing(
+                "distvec, with two dots, first run", [heat(with_dots["distvec"], options.quick)]
+            ),
+            Timing("NumPy, with two dots, first run", [seconds_of(with_dots["NumPy"])]),
+        ]
+        heat(expression, options.quick)
         for dots in with_dots.values():  # all compute the same
             np.testing.assert_allclose(dots(), with_dots["NumPy"](), rtol=1e-12)
         timings = interleaved(
             [
-                Case("distvec, expression", lambda: (2 * x + y * z - 0.5).persist()),
+                Case("distvec, expression", expression),
                 Case("NumPy, expression", lambda: 2 * a + b * c - 0.5),
                 *(Case(f"{name}, with two dots", dots) for name, dots in with_dots.items()),
                 Case("copy, 1 thread", lambda: np.copyto(out, a)),
@@ -63,7 +91,7 @@ def measure(options: argparse.Namespace) -> Report:
     missing = set(GOALS) - set(with_dots)
     facts = dict.fromkeys(missing, "not measured: pip install 'distvec[bench]'")
     title = f"fused expression, n = {n:.0e}, float64, {SERVERS} servers"
-    return Report(title, list(sized.values()), compared(sized, with_dots), facts)
+    return Report(title, [*sized.values(), *firsts], compared(sized, with_dots), facts)
 
 
 def compared(timings: Mapping[str, Timing], peers: Iterable[str]) -> list[Ratio]:

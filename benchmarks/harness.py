@@ -7,11 +7,18 @@ import json
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from unittest import mock
+
+HEATING_SECONDS = 8.0
+"""So long what is measured is run before: kernels are compiled meanwhile, beside busy servers."""
+QUICK_HEATING_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,32 @@ class Report:
     ratios: Sequence[Ratio]
     facts: Mapping[str, object] = field(default_factory=dict)
     tables: Sequence[Table] = ()
+
+
+@contextmanager
+def nothing_compiled() -> Iterator[None]:
+    """Servers that are started within find no machine code on disk."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, DISTVEC_CACHE=folder),
+    ):
+        yield
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Of one run."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def heat(run: Callable[[], object], quick: bool = False) -> float:
+    """Repeat ``run`` until its kernels are those that stay; seconds of the first time."""
+    until = time.perf_counter() + (QUICK_HEATING_SECONDS if quick else HEATING_SECONDS)
+    first = seconds_of(run)
+    while time.perf_counter() < until:
+        run()
+    return first
 
 
 def interleaved(cases: Sequence[Case], repeat: int, warm_up: int = 1) -> dict[str, Timing]:

@@ -1,4 +1,7 @@
-"""What rows and vectors take at memory speed, by several processes at once."""
+"""What rows and vectors take at memory speed, by several processes at once.
+
+No benchmark by itself: others print it beside theirs, as the least that could be.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,14 @@ from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
 from ps_backend.kernels.rising import RisingKernel
 from ps_backend.kernels.rows.engine import RowsKernel
-from ps_backend.kernels.rungs import compiled_rung, mixed_rung, shared_loops
+from ps_backend.kernels.rungs import (
+    compiled_rung,
+    heat_of,
+    loaded,
+    mixed_rung,
+    shared_loops,
+    source_for,
+)
 from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.rules import verify_sweep
@@ -165,11 +172,18 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
 
 
 def _rising(sweep: Sweep, way: str) -> Kernel:
-    is_loaded, at_once = shared_loops().is_set(), way != "rising late"
-    rungs = [] if is_loaded or way == "rising far" else [mixed_rung(sweep, at_once)]
+    """Of the machine code where this process has it; else to rise to that from an interpreter."""
+    at_once = way != "rising late"
+    has_loops = shared_loops().is_set()
+    rungs = [] if has_loops or way == "rising far" else [mixed_rung(sweep, at_once)]
+    heat = None
     if engine_for(sweep, NUMBA_FROM_LENGTH) == "numba":
-        rungs.append(compiled_rung(sweep))
-    return RisingKernel(_compile(sweep, "mixed" if is_loaded else "numexpr"), rungs, at_once)
+        source = source_for(sweep)
+        if kernel := loaded(sweep, source):
+            return kernel
+        rungs.append(compiled_rung(sweep, source))
+        heat = heat_of(source)
+    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numexpr"), rungs, at_once, heat)
 
 
 _REMEMBERED = (

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
 
@@ -33,18 +34,34 @@ Rung = Callable[[bool], Kernel | None]
 """Makes a kernel. Told whether it may compile; None if it would have to, and may not."""
 
 
+@dataclass(slots=True)
+class Heat:
+    """How often and how long kernels have run that one compilation would serve."""
+
+    runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether that is worth the compilation."""
+        return self.runs >= HOT_RUNS and self.seconds >= HOT_SECONDS
+
+
 class RisingKernel:
     """The first of several kernels, then the next one as soon as that is there."""
 
-    def __init__(self, first: Kernel, rungs: Sequence[Rung], at_once: bool) -> None:
+    def __init__(
+        self, first: Kernel, rungs: Sequence[Rung], at_once: bool, heat: Heat | None = None
+    ) -> None:
         """``rungs`` make the others, in order, in a thread of their own.
 
-        They are asked once it is hot; and with ``at_once`` after the first run too, for what costs
-        no compilation.
+        They are asked once it is hot, alone or with others that share ``heat``; and with
+        ``at_once`` after the first run too, for what costs no compilation.
         """
         self._kernel = first
         self._rungs, self._at_once = list(rungs), at_once
-        self._runs, self._seconds = 0, 0.0
+        self._heat = heat or Heat()
+        self._is_new = True
         self._is_waiting = False
         self._was_hot = False
 
@@ -69,10 +86,11 @@ class RisingKernel:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
         partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
-        self._seconds += time.perf_counter() - start
-        self._runs += 1
-        is_hot = self._runs >= HOT_RUNS and self._seconds >= HOT_SECONDS
-        is_first = self._at_once and self._runs == 1
+        self._heat.seconds += time.perf_counter() - start
+        self._heat.runs += 1
+        is_hot = self._heat.is_enough
+        is_first = self._at_once and self._is_new
+        self._is_new = False
         if not self._is_waiting and (is_first or (is_hot and not self._was_hot)):
             self._is_waiting, self._was_hot = True, is_hot
             _queue().put(self._rise)

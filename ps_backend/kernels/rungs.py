@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from functools import cache
+from functools import cache, lru_cache
 
+from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.kernel import Kernel
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
-from ps_backend.kernels.rising import Rung
+from ps_backend.kernels.rising import Heat, Rung
 from ps_backend.program.sweep import Sweep
 
 
@@ -37,16 +39,35 @@ def mixed_rung(sweep: Sweep, at_once: bool) -> Rung:
     return make
 
 
-def compiled_rung(sweep: Sweep) -> Rung:
-    """By machine code of its own: once it is hot, or where that is on disk."""
+def source_for(sweep: Sweep) -> str:
+    """What is compiled for it, and for all others that differ in the number of vectors alone."""
+    return source_of(split(for_numba(sweep)))
+
+
+@lru_cache(maxsize=1024)
+def heat_of(source: str) -> Heat:
+    """Of all kernels of one source, in this process."""
+    return Heat()
+
+
+def loaded(sweep: Sweep, source: str) -> Kernel | None:
+    """The compiled kernel, if this process has its machine code already."""
+    if "numba" not in sys.modules:
+        return None
+    from ps_backend.kernels.compiled.machine_code import is_loaded
+    from ps_backend.kernels.compiled.numba_engine import NumbaKernel
+
+    return NumbaKernel(sweep) if is_loaded(source) else None
+
+
+def compiled_rung(sweep: Sweep, source: str) -> Rung:
+    """By machine code of its ``source``: once it is hot, or where that is on disk."""
 
     def make(is_hot: bool) -> Kernel | None:
         from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
         from ps_backend.kernels.compiled.machine_code import marker_of
         from ps_backend.kernels.compiled.numba_engine import NumbaKernel
-        from ps_backend.kernels.compiled.source import source_of
 
-        source = source_of(split(for_numba(sweep)))
         marker = marker_of(source)
         if not is_hot and (marker is None or not marker.exists()):
             return None

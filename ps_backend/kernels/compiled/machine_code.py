@@ -29,13 +29,24 @@ _COMPILED = ".compiled"
 
 
 def load(source: str) -> Callable[..., None]:
-    """The function ``kernel`` that ``source`` defines, compiled."""
-    _raise_alias_check_limit()
-    scalar_functions()
-    if "distvec_linear" in source:
-        linear_loops()
-    function: Callable[..., None] = _imported(_name_of(source), source).kernel
-    return function
+    """The function ``kernel`` that ``source`` defines, compiled; loaded once a process."""
+    place = cache_folder(_tag()), source
+    if place not in _loaded:
+        _raise_alias_check_limit()
+        scalar_functions()
+        if "distvec_linear" in source:
+            linear_loops()
+        _loaded[place] = _imported(_name_of(source), source).kernel
+    return _loaded[place]
+
+
+_loaded: dict[tuple[Path | None, str], Callable[..., None]] = {}
+"""By folder and source. Machine code that was loaded stays in memory anyway."""
+
+
+def is_loaded(source: str) -> bool:
+    """Whether ``load`` takes no time."""
+    return (cache_folder(_tag()), source) in _loaded
 
 
 def marker_of(source: str) -> Path | None:

@@ -12,7 +12,13 @@ from hypothesis import given
 
 from ps_backend import kernels
 from ps_backend.kernels import numexpr_engine
-from ps_backend.kernels.compiled import chunk_steps, mixed_engine, numba_engine, products
+from ps_backend.kernels.compiled import (
+    chunk_steps,
+    machine_code,
+    mixed_engine,
+    numba_engine,
+    products,
+)
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
@@ -258,6 +264,7 @@ def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any
     sweep = Sweep((value,), (), (Step("negative", (0,), value),), (1,), ())
     try:
         numba_engine.NumbaKernel(sweep)
+        monkeypatch.setattr(machine_code, "_loaded", {})
         again = numba_engine.NumbaKernel(sweep)
         assert sum(again._function.stats.cache_hits.values()) == 1
     finally:

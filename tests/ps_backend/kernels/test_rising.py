@@ -10,7 +10,7 @@ import pytest
 
 from ps_backend import kernels
 from ps_backend.kernels import rising
-from ps_backend.kernels.compiled import elsewhere
+from ps_backend.kernels.compiled import elsewhere, machine_code
 from ps_backend.kernels.compiled.cache_folder import cache_folder
 from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
 from ps_backend.kernels.compiled.machine_code import marker_of
@@ -18,11 +18,11 @@ from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numexpr_engine import NumexprKernel
 from ps_backend.kernels.rising import RisingKernel
-from ps_backend.kernels.rungs import compiled_rung, mixed_rung, shared_loops
+from ps_backend.kernels.rungs import compiled_rung, heat_of, mixed_rung, shared_loops, source_for
 from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
-from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, vectors
+from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, gram, vectors
 
 LENGTH = 5000
 
@@ -60,7 +60,9 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     assert has_same_bits(sweep)
     assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
     kernel = RisingKernel(
-        NumexprKernel(sweep), [mixed_rung(sweep, True), compiled_rung(sweep)], True
+        NumexprKernel(sweep),
+        [mixed_rung(sweep, True), compiled_rung(sweep, source_for(sweep))],
+        True,
     )
     seen, found = [], []
     for _ in range(2):
@@ -83,8 +85,12 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     )
     assert all(one == found[0] for one in found)
     assert shared_loops().is_set(), "so the next sweep begins with them"
-    other = kernels.compile_sweep(sweep, kernels.LINEAR_FROM_LENGTH)
-    assert isinstance(other, RisingKernel) and run(other, sweep) == found[0]
+    other = kernels._compile(sweep, "rising")
+    assert isinstance(other, NumbaKernel) and run(other, sweep) == found[0]
+    monkeypatch.setattr(machine_code, "_loaded", {})
+    other = kernels._compile(sweep, "rising")
+    assert isinstance(other, RisingKernel) and isinstance(other.kernel, MixedKernel)
+    assert run(other, sweep) == found[0]
     assert kernel.working_bytes(LENGTH, BLOCK) == NumbaKernel(sweep).working_bytes(LENGTH, BLOCK)
 
 
@@ -162,7 +168,8 @@ def test_of_several_servers_one_has_it_compiled(
 
 def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
-    shared_loops().clear()  # as in a server that has just begun
+    monkeypatch.setattr(machine_code, "_loaded", {})  # as in a server that has just begun
+    shared_loops().clear()
     sweep = many()
     assert kernels.way_for(sweep, kernels.NUMBA_FROM_LENGTH) == "rising far"
     kernel = kernels._compile(sweep, "rising far")
@@ -171,6 +178,28 @@ def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -
         run(kernel, sweep)
         wait_for_thread()
     assert isinstance(kernel.kernel, NumbaKernel) and not shared_loops().is_set()
+
+
+def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a history grows: each number of vectors is another sweep, and none runs often."""
+    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    monkeypatch.setattr(machine_code, "_loaded", {})
+    heat_of.cache_clear()
+    sweeps = [gram(count, [(0, k) for k in range(count)]) for count in range(5, 9)]
+    assert len({source_for(sweep) for sweep in sweeps}) == 1
+    first, second, *others = (kernels._compile(sweep, "rising far") for sweep in sweeps)
+    asked = []
+    for sweep, kernel in zip(sweeps, (first, second), strict=False):
+        assert isinstance(kernel, RisingKernel)
+        kernel._rungs[:] = [lambda is_hot: asked.append(is_hot)]
+        kernel([*vectors(len(sweep.inputs), LENGTH)], [], [], 0, LENGTH, BLOCK)
+        wait_for_thread()
+    assert asked == [False, True] and rising.HOT_RUNS == 2
+    NumbaKernel(sweeps[0])
+    assert all(isinstance(kernel, RisingKernel) for kernel in others), "made before"
+    assert isinstance(kernels._compile(sweeps[-1], "rising far"), NumbaKernel)
 
 
 def test_functions_that_engines_round_differently_stay_with_one() -> None:
