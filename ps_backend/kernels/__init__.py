@@ -5,9 +5,9 @@ Four engines stand behind one interface, ``Kernel``:
 =======  =====================================================================================
 numexpr  needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
          again; for short arrays, for what is new, and where numba is not installed
-mixed    NumPy's inner loops on tiles that stay in the cache, by one compiled interpreter, beside
-         compiled loops for linear combinations and inner products; all sweeps share them. For
-         arrays of middle length, and for very long sweeps
+mixed    NumPy's inner loops on tiles that stay in the cache, which are reduced there, by one
+         compiled interpreter, beside compiled loops for linear combinations and inner products;
+         all sweeps share them. For arrays of middle length, and for very long sweeps
 numba    one loop compiled for the structure, at the speed of memory; for long arrays
 rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are not flat, such as
          those with rows of several shapes, or reductions along axis 0, and for float16

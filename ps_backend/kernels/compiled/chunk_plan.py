@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ps_backend.kernels.compiled.chunk_steps import Filling, filling_of
-from ps_backend.kernels.compiled.loop_program import LoopProgram, runs_by_loop
+from ps_backend.kernels.compiled.loop_program import LoopProgram, reduces_by_loop, runs_by_loop
 from ps_backend.kernels.lowering.stages import stages_of
 from ps_backend.program.sweep import Sweep
 
@@ -37,12 +37,14 @@ class ChunkPlan:
     """By value the output that it is written to at once."""
     stores_directly: bool
     """Whether every output is one of those."""
+    reduced: frozenset[int]
+    """The reductions that the last program takes along."""
     most_alive: int
     """Arrays of a chunk that are needed at once, besides inputs and outputs."""
 
     @property
     def is_one_program(self) -> bool:
-        """Whether it needs no chunks: all that is stored is written by one program."""
+        """Whether all that is stored is written by one program."""
         return len(self.stages) == 1 and not self.stages[0].fillings and self.stores_directly
 
     @property
@@ -59,8 +61,11 @@ def plan_of(sweep: Sweep) -> ChunkPlan:
     called = {v: sweep.steps[v - first].args for v in steps if v not in by_loop}
     turns = stages_of(sweep, called)
     numbers = range(turns.last + 1)
-    reads: dict[int, int] = dict.fromkeys(sweep.results, turns.last + 1)
-    """By value the last stage that reads it; results are read when all are done."""
+    reduced = [k for k, r in enumerate(sweep.reductions) if reduces_by_loop(sweep, r)]
+    others = [r.args for k, r in enumerate(sweep.reductions) if k not in reduced]
+    reads = {sweep.reductions[k].args[0]: turns.last for k in reduced}
+    """By value the last stage that reads it; other results are read when all are done."""
+    reads |= dict.fromkeys({*sweep.outputs}.union(*others), turns.last + 1)
     for value in steps:
         for arg in sweep.steps[value - first].args:
             reads[arg] = max(reads.get(arg, 0), turns.of[value])
@@ -68,7 +73,8 @@ def plan_of(sweep: Sweep) -> ChunkPlan:
     programs: list[LoopProgram | None] = []
     for number in numbers:
         members = [v for v in steps if v in by_loop and turns.of[v] == number]
-        programs.append(LoopProgram(sweep, members, crossing) if members else None)
+        taken = reduced if number == turns.last else []
+        programs.append(LoopProgram(sweep, members, crossing, taken) if members or taken else None)
     direct = _direct(sweep, programs, reads)
     stages, alive, most = [], 0, 0
     for number, program in enumerate(programs):
@@ -79,7 +85,8 @@ def plan_of(sweep: Sweep) -> ChunkPlan:
         most = max(most, alive)
         alive -= len(mine)
         stages.append(Stage(tuple(fillings), program, tuple(made), tuple(mine)))
-    return ChunkPlan(tuple(stages), direct, len(direct) == len(sweep.outputs), most)
+    stores_directly = len(direct) == len(sweep.outputs)
+    return ChunkPlan(tuple(stages), direct, stores_directly, frozenset(reduced), most)
 
 
 def _direct(

@@ -82,8 +82,10 @@ def linear_loops() -> Any:
 @cache
 def tile_loop() -> Any:
     """The function ``run_tiles`` of ``tiles.py``, likewise; it has been run, on nothing."""
+    scalar_functions()
     function = _imported("tiles", _text_of("compiled/tiles")).run_tiles
-    function(np.empty((0, 5), np.int64), np.empty((0, 3), np.int64), 0, 0, 0, 1)  # this compiles
+    tables = [np.empty((0, columns), np.int64) for columns in (5, 3, 7)]
+    function(*tables, np.empty((0, 0)), 0, 0, 0, 1, 1, 0)  # this compiles
     return function
 
 
@@ -134,6 +136,7 @@ def _once_per_machine(path: Path) -> Iterator[None]:
 
 _HELPERS = (
     "compiled/linear",
+    "compiled/own_loops",
     "compiled/scalar_math",
     "compiled/simd",
     "compiled/tables",

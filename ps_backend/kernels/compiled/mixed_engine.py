@@ -1,9 +1,10 @@
 """The mixed engine: loops that all sweeps share, so that none needs a compilation of its own.
 
-What NumPy has inner loops for is run by them, tile by tile in the cache (``loop_program``);
-linear combinations and inner products by the compiled loops of ``linear``; what is left by NumPy's
-functions. The first kind and the others take turns (``chunk_plan``), on chunks of whole blocks.
-Threads share the chunks out, and no bit depends on who computes which.
+What there are inner loops for, NumPy's or of ``own_loops``, is run by them tile by tile in the
+cache, reductions included (``loop_program``); linear combinations and inner products by the
+compiled loops of ``linear``; what is left by NumPy's functions. The first kind and the others take
+turns (``chunk_plan``), on chunks of whole blocks. Threads share the chunks out, and no bit depends
+on who computes which.
 """
 
 from __future__ import annotations
@@ -63,13 +64,15 @@ class MixedKernel:
         pause: Pause = no_pause,
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
+        unit = block_size if self._sweep.reductions else 1
         chunk = chunk_of(block_size)
-        if self._plan.is_one_program and not self._sweep.reductions:
-            chunk = max(1, _PIECE_WORK // self._work)  # tiles are all the cutting it needs
+        if self._plan.is_one_program and len(self._plan.reduced) == len(self._sweep.reductions):
+            # Tiles are all the cutting that it needs.
+            chunk = max(1, _PIECE_WORK // (self._work * unit)) * unit
         constants = self._values(scalars)
 
         def run(low: int, high: int, pause: Pause = no_pause) -> Partials:
-            part = ChunkRun(self._plan, self._dtypes, chunk, pause)
+            part = ChunkRun(self._plan, self._dtypes, chunk, block_size, pause)
             partials: Partials = [[] for _ in self._partials]
             # NumPy warns of the special values that the client's user handles; a server has none.
             with np.errstate(all="ignore"):
@@ -77,7 +80,9 @@ class MixedKernel:
                     last = min(first + chunk, high)
                     values = constants | {k: a[first:last] for k, a in enumerate(inputs)}
                     written = [array[first:last] for array in outputs]
-                    part.compute(values, written, offset + first, last - first)
+                    reduced = part.compute(values, written, offset + first, last - first)
+                    for k, array in reduced.items():
+                        partials[k].append((array,))
                     self._reduce(values, offset + first, last - first, block_size, partials)
                     # Last, as an output may lie where an input was.
                     for k, value in enumerate(self._sweep.outputs):
@@ -89,7 +94,7 @@ class MixedKernel:
         most = max(1, _PIECE_WORK // (self._work * chunk)) * chunk  # elements of a thread
         if most * self._work > 2 * _PIECE_WORK:
             return joined(self._partials, [run(0, length, pause)])
-        return joined(self._partials, self._shared_out(run, length, chunk, most, pause))
+        return joined(self._partials, self._shared_out(run, length, unit, most, pause))
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""
@@ -100,17 +105,16 @@ class MixedKernel:
         return threads * (8 * self._plan.most_alive * chunk + registers) + 16 * partials
 
     def _shared_out(
-        self, run: Callable[[int, int], Partials], length: int, chunk: int, most: int, pause: Pause
+        self, run: Callable[[int, int], Partials], length: int, unit: int, most: int, pause: Pause
     ) -> list[Partials]:
-        """The results of all parts, in order; no thread gets more than ``most`` at a time."""
+        """The results of all parts, in order: multiples of ``unit``, at most ``most`` at once."""
         threads = threads_for(length * self._work)
         found: list[Partials] = []
         for low in range(0, length, threads * most):
             if low:
                 pause()
             high = min(low + threads * most, length)
-            share = -(-(high - low) // threads)
-            share = min(most, -(-share // chunk) * chunk if chunk < most else share)
+            share = min(most, -(-(high - low) // (threads * unit)) * unit)
             lows = range(low, high, share)
             highs = [min(at + share, high) for at in lows]
             found += together(run, lows, highs)
@@ -139,6 +143,8 @@ class MixedKernel:
         for group in self._products:
             products |= group.of(values, length, block_size)
         for k, reduction in enumerate(self._sweep.reductions):
+            if k in self._plan.reduced:
+                continue
             if k in products:
                 partials[k].append((products[k],))
             else:

@@ -174,7 +174,8 @@ def pointer_to(typing, dtype, address, index):  # type: ignore[no-untyped-def]
     """A pointer to element ``index`` of the vector of ``dtype`` at ``address``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        element = _Elements(builder, dtype.dtype).address_of(*args[1:])
+        _, address, index = args
+        element = builder.add(address, builder.mul(index, _I64(dtype.dtype.bitwidth // 8)))
         return builder.inttoptr(element, context.get_value_type(signature.return_type))
 
     pointer = types.CPointer(dtype.dtype)  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ps_backend.program.combination import Combination, Link
+from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ValueType
 
@@ -35,14 +36,16 @@ def for_numexpr(sweep: Sweep) -> Sweep:
 
 
 def for_loops(sweep: Sweep) -> Sweep:
-    """``sweep`` without sigmoids, short combinations, and such of numbers alone."""
+    """``sweep`` without sigmoids, short combinations, and such of numbers alone.
+
+    What is summed up or asked for its truth is converted before."""
     steps = _Steps(sweep)
     for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars)):
         if isinstance(step, Combination) and not (_is_long(step) and value not in sweep.constants):
             steps.take(steps.spell_out(step))
         else:
             steps.take(steps.moved_or_sigmoid(step))
-    return steps.sweep([steps.reduction(r) for r in sweep.reductions])
+    return steps.sweep([steps.converted(r) for r in sweep.reductions])
 
 
 def for_numba(sweep: Sweep) -> Sweep:
@@ -84,6 +87,19 @@ class _Steps:
     def reduction(self, old: Reduction) -> Reduction:
         """The same of the new values."""
         return old.renumbered(self._number)
+
+    def converted(self, old: Reduction) -> Reduction:
+        """The same, of floats as float64 and of truth values, where it accumulates such."""
+        value = old.args[0]
+        kind = self._old.types[value]
+        if old.op == "sum" and kind.dtype in FLOATS and kind.dtype != "float64":
+            return Reduction("sum", (self._widened(value),), old.axis)
+        if REDUCERS[old.op].truth and kind.dtype != "bool":
+            truth, false = ValueType("bool", kind.row), self._number[value]
+            for _ in range(2):
+                false = self._add("logical_not", false, kind=truth)
+            return Reduction(old.op, (false,), old.axis)
+        return self.reduction(old)
 
     def moved(self, step: Step | Combination) -> int:
         """The same step."""
