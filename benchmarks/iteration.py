@@ -53,11 +53,12 @@ def measure(options: argparse.Namespace) -> Report:
     if options.quick:
         options.rows, options.features, options.repeat = 5000, 20_000, 1
     seconds: dict[str, dict[str, list[float]]] = {}
+    layouts: dict[str, object] = {}
     spark = start_spark(2 * TASKS, parallelism=TASKS)
     try:
         with PSContext.get_or_create(spark, servers=SERVERS) as ps:
             for kind in options.kinds:
-                seconds[kind] = timed(spark, ps, kind, options)
+                seconds[kind] = timed(spark, ps, kind, options, layouts)
     finally:
         spark.stop()
     found = {
@@ -74,7 +75,7 @@ def measure(options: argparse.Namespace) -> Report:
         f"features, {TASKS} tasks, {SERVERS} servers",
         [Timing(f"{kind}: iteration", named["iteration"]) for kind, named in seconds.items()],
         ratios,
-        {"vectors moved in an iteration": f"{VECTORS}, and 6 between servers and tasks"},
+        {"vectors moved in an iteration": f"{VECTORS}, and 6 between servers and tasks"} | layouts,
         [Table("ms", list(found), rows)],
     )
 
@@ -89,14 +90,19 @@ def bound_ratio(times: dict[str, float]) -> float:
 
 
 def timed(
-    spark: SparkSession, ps: PSContext, kind: str, options: argparse.Namespace
+    spark: SparkSession,
+    ps: PSContext,
+    kind: str,
+    options: argparse.Namespace,
+    layouts: dict[str, object],
 ) -> dict[str, list[float]]:
-    """Seconds of each, in turn."""
+    """Seconds of each, in turn; ``layouts`` learns how products go over the elements."""
     data, make = _KINDS[kind]
     seconds: dict[str, list[float]] = {}
     rows = data(spark, options.rows, options.features)
     compact = kind == "texts"
     with LogisticLoss(rows, l2=PENALTY, mode="resident", compact=compact, ps=ps) as loss:
+        layouts |= {f"{kind}: partition {k}": said for k, said in loss.layouts.items()}
         work = Work(Logistic(), make, options.rows, options.features, loss.dimension)
         with memory_speed.processes(TASKS, work) as beside:
             for _ in range(options.repeat):

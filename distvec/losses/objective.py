@@ -86,6 +86,11 @@ class Objective(ObjectiveBase):
         return self.features + self.intercept
 
     @property
+    def layouts(self) -> dict[int, str]:
+        """How products go over the elements, with what was measured, under the number 0."""
+        return {0: self.data.layout}
+
+    @property
     def weight_sum(self) -> float:
         """Sum of the row weights; the number of rows if there are none."""
         return self.data.weight_sum

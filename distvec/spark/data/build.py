@@ -42,6 +42,7 @@ _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "labels": ("array<double>", pa.list_(pa.float64())),
     "error": ("string", pa.string()),
     "digest": ("long", pa.int64()),
+    "layout": ("string", pa.string()),
 }
 DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
 
@@ -50,7 +51,7 @@ class Descriptor(NamedTuple):
     """What the driver and later tasks know of a partition; ``error`` says why it has no files.
 
     ``digest`` is of its rows, in any order: equal for equal rows, and, but for one chance in 2**64,
-    for no others. Those of several partitions add up, modulo 2**64.
+    for no others. Those of several partitions add up, modulo 2**64. ``layout`` is that of ``Rows``.
     """
 
     partition: int
@@ -63,6 +64,7 @@ class Descriptor(NamedTuple):
     labels: list[float]
     error: str | None
     digest: int = 0
+    layout: str = ""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,7 @@ def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descri
         labels=sorted(collector.seen),
         error=None,
         digest=collector.digest,
+        layout=block.rows.layout,
     )
 
 

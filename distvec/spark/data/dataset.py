@@ -231,6 +231,8 @@ class Dataset:
         self._paths = [one.path for one in known if one.path]
         self.filled = sum(one.rows > 0 for one in known)
         """How many partitions have rows."""
+        self.layouts = {one.partition: one.layout for one in known if one.rows}
+        """By partition that has rows: in which order products take its elements, and why."""
 
     def _compare(self, before: list[int], known: list[Descriptor]) -> None:
         """Warn once if rows are elsewhere than before; RuntimeError if they are others."""

@@ -170,6 +170,11 @@ class Objective(ObjectiveBase):
         """ "job" or "resident"."""
         return "job" if self._evaluator.residents is None else "resident"
 
+    @property
+    def layouts(self) -> dict[int, str]:
+        """By partition that has rows: how products go over its elements, with what was measured."""
+        return dict(self.data.layouts)
+
     def minibatches(
         self, batch_size: int, *, shuffle: bool = True, replace: bool = False, seed: int = 0
     ) -> SampledObjective:

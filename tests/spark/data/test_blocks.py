@@ -69,7 +69,7 @@ def test_a_block_that_touches_most_features_has_a_column_for_each(missing, compa
 
 def test_elements_by_columns_survive_their_files(tmp_path):
     matrix = sp.csr_array(np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 4.0]]))
-    rows = Rows(matrix, np.ones(2), by_columns=by_columns(matrix, wide=1))
+    rows = Rows(matrix, np.ones(2), by_columns=by_columns(matrix))
     save(Block(np.arange(3), rows), str(tmp_path / "0"))
     loaded = load(str(tmp_path / "0")).rows
     assert loaded.by_columns.matrix is loaded.matrix

@@ -115,6 +115,7 @@ def test_any_loss_is_what_it_is_in_one_process_in_both_modes(ps, data, name):
         rows = local_rows(
             loss, x, columns, label, weighted="weight" in along, offset="offset" in along
         )
+        assert set(objective.layouts.values()) <= {"by rows: a small matrix", "dense rows"}
         rng = np.random.default_rng(1)
         arrays = [rng.normal(size=one.shape) for one in as_list(objective.start())]
         given = as_given([ps.array(one) for one in arrays], objective.loss.parameters)
