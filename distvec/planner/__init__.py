@@ -31,6 +31,7 @@ from distvec.planner.emit import emit
 from distvec.planner.free_riders import free_riders, own_products
 from distvec.planner.fuse import fuse
 from distvec.planner.linear import Expansion
+from distvec.planner.plain import plain_order
 from distvec.planner.plan import Plan, Template
 from distvec.planner.schedule import schedule
 from distvec.planner.simplify import simplify
@@ -63,10 +64,17 @@ class Planner:
         ``pending`` are nodes that a user holds as well. Those that lie on the way are stored where
         they are computed, and the latest of the others come along where that reads nothing new.
         """
-        walk = Walk()
-        walk.add(targets, partial(simplify, self._graph))
         # A view costs nothing while nobody asks for it: it reads what is there anyway.
         pending = [node for node in pending if node.op not in MOVES]
+        if not self._exact:
+            plain = plain_order(self._graph, targets, pending)
+            if plain is not None:
+                held = {id(node) for node in pending if not node.on_client}
+                known = self._templates.get(_shape(plain, {id(goal) for goal in targets}, held))
+                if known is not None:
+                    return Plan(known, plain, [])
+        walk = Walk()
+        walk.add(targets, partial(simplify, self._graph))
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
         if [node for node in walk.nodes if node.op == MOVEMENT]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from distvec.graph import moves
 from distvec.graph.expr import Node
@@ -125,11 +126,16 @@ class PlannedProgram:
     after: list[PlannedPhase] = field(default_factory=list)
     """and after them."""
 
-    @property
+    @cached_property
     def is_local(self) -> bool:
         """Whether no server asks another one for anything."""
         moves = self.before or self.after
         return not moves and not any(view for sweep in self.sweeps for view in sweep.views)
+
+    @cached_property
+    def answers(self) -> bool:
+        """Whether servers answer with more than that it ran."""
+        return any(sweep.reductions for sweep in self.sweeps)
 
     @property
     def made(self) -> list[int]:

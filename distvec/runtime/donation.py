@@ -34,6 +34,9 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     or if the plan might have to be run again.
     """
     program = plan.template.programs[-1]
+    wanted = [position for sweep in program.sweeps for position in sweep.stores]
+    if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
+        return {}
     if program.before or program.after:
         return {}  # other servers may still fail
     for position in program.scalars:
@@ -43,9 +46,6 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
     by_index = any(view.index is not None for view in views)
     if by_index or any(sweep.structure.may_fail for sweep in program.sweeps):
         return {}  # an index may be out of range, on one server only
-    wanted = [position for sweep in program.sweeps for position in sweep.stores]
-    if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
-        return {}
     # What two sweeps of the program read, the first must not write over.
     reads = Counter(position for sweep in program.sweeps for position in sweep.inputs)
     shared = {position for position, count in reads.items() if count > 1}

@@ -106,8 +106,7 @@ def _run_last(
     wait: bool,
 ) -> None:
     donors, flight = find_donors(executor.holders, plan), Flight()
-    answers = any(sweep.reductions for sweep in program.sweeps)
-    awaited = wait or answers or not program.is_local
+    awaited = wait or program.answers or not program.is_local
     try:
         _run(executor, plan, program, values, workspaces, donors, wait=awaited, ended=flight.end)
         _note(plan, program, values, limit)
@@ -171,34 +170,37 @@ def _run(
     def phases(planned: Sequence[PlannedPhase]) -> tuple[MovementCall, ...]:
         return tuple([_phase(executor, plan, one, values, workspaces) for one in planned])
 
-    before, calls = phases(program.before) if program.before else (), []
-    for sweep in program.sweeps:
-        for position in sweep.stores:
-            node = plan.nodes[position]
-            values[position] = executor.new_buffer(node.type)
-        calls.append(
-            SweepCall(
-                sweep=sweep.structure,
-                space=sweep.space,
-                inputs=tuple([values[position].id for position in sweep.inputs]),
-                scalars=tuple([_operand(values[position]) for position in sweep.scalars]),
-                outputs=tuple([values[position].id for position in sweep.stores]),
-                donors=tuple([values[donors[position]].id for position in sweep.stores if donors]),
-                views=tuple([_view(one, values) for one in sweep.views])
-                if any(sweep.views)
-                else (),
-            )
-        )
-    sent = Program(
-        tuple(calls), before=before, after=phases(program.after) if program.after else ()
-    )
-    answers = executor.client.run(sent, wait=wait, ended=ended)
+    before = phases(program.before) if program.before else ()
+    calls = tuple([_call(executor, plan, sweep, values, donors) for sweep in program.sweeps])
+    after = phases(program.after) if program.after else ()
+    answers = executor.client.run(Program(calls, (), before, after), wait=wait, ended=ended)
     if answers is not None:
         partials, kept = answers[: len(calls)], answers[len(calls) :]
         for sweep, parts in zip(program.sweeps, partials, strict=True):
             _combine_all(plan, sweep, parts, values)
         for phase, found in zip(program.before, kept, strict=True):
             _keep(plan, phase, found, values)
+
+
+def _call(
+    executor: Executor,
+    plan: Plan,
+    sweep: PlannedSweep,
+    values: list[Any],
+    donors: Mapping[int, int],
+) -> SweepCall:
+    """A sweep with the buffers of now, and new ones for what it stores."""
+    for position in sweep.stores:
+        values[position] = executor.new_buffer(plan.nodes[position].type)
+    return SweepCall(
+        sweep.structure,
+        sweep.space,
+        tuple([values[position].id for position in sweep.inputs]),
+        tuple([_operand(values[position]) for position in sweep.scalars]),
+        tuple([values[position].id for position in sweep.stores]),
+        tuple([values[donors[position]].id for position in sweep.stores]) if donors else (),
+        tuple([_view(one, values) for one in sweep.views]) if any(sweep.views) else (),
+    )
 
 
 def _phase(

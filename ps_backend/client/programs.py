@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,38 +24,46 @@ Ended = Callable[[Exception | None], None]
 """Gets the error of a request whose replies have come, None if all is well."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Who takes part in calls over some spaces. Of each call:"""
+
+    holders: Sequence[Sequence[int]]
+    """its servers, in order of the slots,"""
+    shares: Mapping[int, Sequence[int]]
+    """and of each server its calls, by their numbers."""
+
+
 class Dispatcher:
     """Runs programs over the links of one client."""
 
     def __init__(self, requests: Requests, fan_out: FanOut, counters: Counters) -> None:
         self._requests, self._fan_out, self._counters = requests, fan_out, counters
         self._servers = requests.servers
-        self._holders: dict[Space, list[int]] = {}
+        self._routes: dict[tuple[Space, ...], _Route] = {}
 
     def run(
         self, program: Program, *, wait: bool, ended: Ended | None
     ) -> list[list[np.ndarray]] | None:
         """As ``Client.run``."""
         calls = program.calls
-        shares: dict[int, list[int]] = {}
-        holders = [self._holders_of(call.space) for call in calls]
-        for number, servers in enumerate(holders):
-            for server in servers:
-                shares.setdefault(server, []).append(number)
-        for movement in (*program.before, *program.after):
-            for server in movement.servers(self._servers):
-                shares.setdefault(server, [])
-        if not shares:
+        route = self._route(tuple([call.space for call in calls]))
+        servers: Set[int] = route.shares.keys()
+        if program.before or program.after:
+            movements = (*program.before, *program.after)
+            servers = servers | {k for one in movements for k in one.servers(self._servers)}
+        if not servers:
             self._fan_out.note_frees(program.frees)
             if ended is not None:
                 ended(None)
             return [] if wait else None
         encoded = [encode_call(call, full=False) for call in calls]
-        messages = {
-            server: self._message(server, [(calls[number], encoded[number]) for number in numbers])
-            for server, numbers in shares.items()
-        }
-        after = self._after(program, shares, ended)
+        new: list[tuple[int, str]] = []
+        messages = {}
+        for server in servers:
+            given = [(calls[k], encoded[k]) for k in route.shares.get(server, ())]
+            messages[server] = self._message(server, given, new)
+        after = self._after(program, new, ended)
         viewing = bool(program.before or program.after or [call for call in calls if call.views])
         if viewing:
             self._fan_out.await_all()  # what servers fetch from one another is there, and stays
@@ -70,7 +79,7 @@ class Dispatcher:
                 self._fan_out.await_all()
             return None
         replies = self._fan_out.send(messages, after=after)
-        return _assemble(program, holders, self._servers, replies)
+        return _assemble(program, route.holders, self._servers, replies)
 
     def _add_movements(self, body: pb.Run, program: Program, server: int) -> None:
         """The phases in which a server takes part."""
@@ -79,14 +88,22 @@ class Dispatcher:
                 if server in one.servers(self._servers):
                     messages.append(encode_movement(one))
 
-    def _message(self, server: int, calls: Sequence[tuple[SweepCall, pb.SweepCall]]) -> Message:
+    def _message(
+        self,
+        server: int,
+        calls: Sequence[tuple[SweepCall, pb.SweepCall]],
+        new: list[tuple[int, str]],
+    ) -> Message:
+        """To one server. Sweeps that it has not seen go along whole, and are added to ``new``."""
         known = self._fan_out.links[server].known_sweeps
         request = self._requests.request()
         body = request.run.calls
         for call, encoded in calls:
             body.append(encoded)
-            if call.sweep.digest not in known:
+            digest = call.sweep.digest
+            if digest not in known:
                 body[-1].sweep.CopyFrom(encode_sweep(call.sweep))
+                new.append((server, digest))
 
         def complete(request: pb.Request) -> None:
             for message, (call, _) in zip(request.run.calls, calls, strict=True):
@@ -95,18 +112,16 @@ class Dispatcher:
         return Message(request, complete=complete)
 
     def _after(
-        self, program: Program, shares: Mapping[int, list[int]], ended: Ended | None
+        self, program: Program, new: Sequence[tuple[int, str]], ended: Ended | None
     ) -> After:
         """What to do when all servers have answered, or failed."""
-        calls = program.calls
 
         def after(replies: Replies, error: Exception | None) -> None:
             if ended is not None:
                 ended(error)
-            for server in replies:
-                known = self._fan_out.links[server].known_sweeps
-                for number in shares[server]:
-                    known.add(calls[number].sweep.digest)
+            for server, digest in new:
+                if server in replies:
+                    self._fan_out.links[server].known_sweeps.add(digest)
             if error is not None:
                 self._fan_out.take_back(program.made, replies)
                 return
@@ -119,12 +134,18 @@ class Dispatcher:
 
         return after
 
-    def _holders_of(self, space: Space) -> list[int]:
-        found = self._holders.get(space)
+    def _route(self, spaces: tuple[Space, ...]) -> _Route:
+        """Who takes part in calls over ``spaces``."""
+        found = self._routes.get(spaces)
         if found is None:
-            if len(self._holders) >= _MOST_REMEMBERED:
-                self._holders.clear()
-            found = self._holders[space] = space.holders(self._servers)
+            if len(self._routes) >= _MOST_REMEMBERED:
+                self._routes.clear()
+            holders = [space.holders(self._servers) for space in spaces]
+            shares: dict[int, list[int]] = {}
+            for number, servers in enumerate(holders):
+                for server in servers:
+                    shares.setdefault(server, []).append(number)
+            found = self._routes[spaces] = _Route(holders, shares)
         return found
 
 

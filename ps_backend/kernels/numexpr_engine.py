@@ -22,6 +22,9 @@ from ps_backend.program.reducers import REDUCERS, Reducer
 from ps_backend.program.sweep import Reduction, Scalar, Sweep, partial_dtypes
 
 _CHUNK = 1 << 15
+_FLOAT = np.dtype(np.float64)
+_FEW_ELEMENTS = 1 << 14
+"""Of all values together."""
 _LONG_WORK = 1 << 22
 """Elements computed, over all instructions, above which one chunk is worth several pauses."""
 
@@ -68,6 +71,8 @@ class NumexprKernel:
         pause: Pause = no_pause,
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
+        if 0 < length <= block_size and length * len(self._dtypes) <= _FEW_ELEMENTS:
+            return self._at_once(inputs, scalars, outputs, offset, length, block_size)
         sweep = self._sweep
         first = len(sweep.inputs)
         partials: Partials = [[] for _ in sweep.reductions]
@@ -95,6 +100,47 @@ class NumexprKernel:
                 for value, array in own.items():
                     spare[self._dtypes[value]].append(array)
         return joined(self._partials, [partials])
+
+    def _at_once(
+        self,
+        inputs: Sequence[Array],
+        scalars: Sequence[Scalar],
+        outputs: Sequence[Array],
+        offset: int,
+        length: int,
+        block_size: int,
+    ) -> list[Array]:
+        """The same of so few elements that to use memory again costs more than it saves."""
+        sweep = self._sweep
+        result: list[Array] = []
+        with np.errstate(all="ignore"):
+            typed = [
+                self._dtypes[k].type(value) for k, value in enumerate(scalars, len(sweep.inputs))
+            ]
+            values: list[Any] = [*inputs, *typed, *self._unknown]
+            for one in self._instructions:
+                args = [values[arg] for arg in one.args]
+                if one.apply is _iota:
+                    values[one.target] = np.arange(offset, offset + length, dtype=np.int64)
+                elif one.fills:
+                    values[one.target] = one.apply(*args)
+                else:
+                    values[one.target] = _as_dtype(one.apply(*args), one.dtype)
+            for reduction, dtypes in zip(sweep.reductions, self._partials, strict=True):
+                operand = values[reduction.args[0]]
+                in_order = REDUCERS[reduction.op].in_order
+                if in_order is not None and operand.dtype == _FLOAT and operand.ndim:
+                    result.append(in_order(operand[None, :]))
+                    continue
+                if operand.ndim == 0:
+                    operand = np.broadcast_to(operand, (length,))
+                parts = reduce_blocks(reduction, operand, offset, block_size)
+                result += [
+                    _as_dtype(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)
+                ]
+            for array, value in zip(outputs, sweep.outputs, strict=True):
+                array[:] = values[value]
+        return result
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 
 class Lease:
-    """The time that a session has left. Thread-safe.
+    """The time that a session has left; as a context, a request at work. Thread-safe.
 
     It runs while the server does, by steps that the server counts: neither a clock that is set, nor
     a machine that sleeps, nor a server that was stopped for a while uses any of it up.
@@ -27,18 +26,17 @@ class Lease:
         """Seconds until it is over."""
         return max(0.0, self.seconds - self.idle)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def __enter__(self) -> Self:
         """It does not run while a request of the session does, and is renewed by it."""
         with self._lock:
             self._at_work += 1
             self.idle = 0.0
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._at_work -= 1
-                self.idle = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._at_work -= 1
+            self.idle = 0.0
 
     def run_down(self, seconds: float) -> bool:
         """So much time has passed; whether the lease is over."""

@@ -120,7 +120,7 @@ class Service:
             raise self.life.ended()
         session.receive(request)
         try:
-            with session.lease.held():
+            with session.lease:
                 if command.repeatable:
                     return command.run(session, request, payload)
                 return Response(self._recorded(command, session, request, payload))

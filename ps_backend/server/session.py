@@ -18,6 +18,7 @@ from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
+from ps_backend.server.state.known_calls import KnownCalls
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.publications import Publications
@@ -95,6 +96,7 @@ class ServerSession:
         self.publications = Publications()
         self.files = OwnFiles()
         self.meetings = RendezvousTable(host.room, host.memory)
+        self.known_calls = KnownCalls(host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}
         """What is held for a client besides, by ``attachment``: the memory that is shared."""
@@ -223,6 +225,7 @@ class ServerSession:
         except OutOfBudget:
             self._sweeps.clear()
             self._kernels.clear()
+            self.known_calls.clear()
         else:
             _remember(self._sweeps, sweep.digest, (sweep, kept))
 
@@ -236,6 +239,7 @@ class ServerSession:
             self._members.clear()
             self._sweeps.clear()
             self._kernels.clear()
+            self.known_calls.clear()
             self._kept.clear()
             self.attached.clear()
 

@@ -130,7 +130,7 @@ class Sessions:
             raise SessionFenced(
                 f"the session has driver number {session.epoch} by now, not {body.epoch}"
             )
-        with session.lease.held():
+        with session.lease:
             number = session.join(request.client, request.key)
         if body.again and session.store.former is not None:
             session.store.former.note(body.newest)
@@ -173,7 +173,7 @@ class Sessions:
         if request.session not in self._sessions:
             return
         session = self.get(request.session)
-        with session.lease.held():
+        with session.lease:
             session.receive(request)
             session.leave(request.client)
             if request.close.session:

@@ -7,20 +7,23 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 
-from ps_backend import limits
+import numpy as np
+import numpy.typing as npt
+
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
-from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.limits import MOST_PARTIAL_BYTES
 from ps_backend.program.call_rules import verify_call, verify_sources
 from ps_backend.program.movements import MovementCall
 from ps_backend.program.partials import partial_bytes
 from ps_backend.program.sweep import SweepCall
-from ps_backend.server.checks import verify_array, verify_row, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.movements.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.peers import Neighbours, wait_for_all
+from ps_backend.server.program_bounds import program_within_bounds
 from ps_backend.server.session import ServerSession
 from ps_backend.server.staging import Staging, fetch_little, stage
+from ps_backend.server.state.known_calls import SmallCall
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
@@ -32,6 +35,12 @@ _SMALL_WORKING_BYTES = 64 << 20
 """Working memory of a program that is counted, but not refused: it may run with donors, and must
 not fail on one of several servers. Larger is that of long programs over blocks of 2^18 and more."""
 _UNCOUNTED_BYTES = 1 << 20
+_FEW_BYTES = 1 << 12
+"""A program of no more bytes has no more values than are allowed; its lengths are checked where it
+is decoded. (To look costs a tenth of what a small program does.)"""
+
+
+Array = npt.NDArray[np.generic]
 
 
 @dataclass(slots=True)
@@ -47,68 +56,7 @@ class _Ready:
     staging: Staging | None
 
 
-_MOST_DIGEST = 64
-_FEW_BYTES = 1 << 12
-"""A program of no more bytes has no more values than are allowed; its lengths are checked where it
-is decoded. (To look costs a tenth of what a small program does.)"""
-
-
-def _bounds(run: pb.Run) -> None:
-    check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
-    check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
-    check("lives of servers", len(run.lives), 0, limits.MOST_SERVERS)
-    for address in run.peers:
-        check_name("address", address)
-    check("movements of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)
-    for movement in (*run.before, *run.after):
-        _movement_bounds(movement)
-    values = held = 0
-    for call in run.calls:
-        verify_space(call.space)
-        check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
-        held += len(call.scalars)
-        check("bytes of scalars of a program", held, 0, limits.MOST_OPERAND_BYTES)
-        values += len(call.inputs) + len(call.outputs) + len(call.donors)
-        check("values of a program", values, 0, limits.MOST_VALUES)
-        for view in call.views:
-            verify_space(view.space)
-            verify_row(view.row)
-        if call.HasField("sweep"):
-            values += sum(1 + len(step.links) for step in call.sweep.steps)
-            values += len(call.sweep.reductions)
-            check("values of a program", values, 0, limits.MOST_VALUES)
-            _sweep_bounds(call.sweep)
-
-
-def _movement_bounds(movement: pb.MovementCall) -> None:
-    check_name("kind of a movement", movement.kind)
-    for name in ("inputs", "operands", "outputs"):
-        check(f"{name} of a movement", len(getattr(movement, name)), 0, limits.MOST_VALUES)
-    check("bytes of operands of a program", len(movement.values), 0, limits.MOST_OPERAND_BYTES)
-    for value in movement.operands:
-        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
-    for array in (*movement.inputs, *(one.array for one in movement.outputs)):
-        verify_array(array)
-    for one in movement.outputs:
-        verify_row(one.kept.row, limits.MOST_OPERAND_EXTENTS)
-
-
-def _sweep_bounds(sweep: pb.Sweep) -> None:
-    for name in ("inputs", "scalars", "outputs"):
-        check(f"{name} of a sweep", len(getattr(sweep, name)), 0, limits.MOST_VALUES)
-    for value in sweep.inputs:
-        verify_row(value.row)
-    for value in sweep.scalars:
-        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
-    for step in sweep.steps:
-        check("arguments of a step", len(step.args), 0, limits.MOST_ARGUMENTS)
-        check("parameters of a step", len(step.params), 0, limits.MOST_PARAMS)
-        verify_row(step.type.row)
-    for reduction in sweep.reductions:
-        check("arguments of a reduction", len(reduction.args), 0, limits.MOST_ARGUMENTS)
-
-
-@command(_bounds, small=_FEW_BYTES)
+@command(program_within_bounds, small=_FEW_BYTES)
 def run(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Run the sweeps in order; all their outputs become visible at the end, or none.
 
@@ -116,6 +64,9 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     meanwhile, ``ProgramCancelled`` if the sender wants it; but neither for a sender whose
     repeat would miss what the program was given.
     """
+    small = session.known_calls.find(request.run)
+    if small is not None:
+        return _run_small(session, small)
     calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
     movements = [
         [decode_movement(m) for m in some] for some in (request.run.before, request.run.after)
@@ -127,6 +78,44 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
         _verify_workspaces(calls, [*chain(*movements)])
     with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
         return _run(session, request, payload, calls, movements, donors, own)
+
+
+def _run_small(session: ServerSession, calls: Sequence[SmallCall]) -> Response:
+    """The same where all was verified before but the ids."""
+    store, turns = session.store, session.host.turns
+    parts: dict[int, Part] = {}
+    for call in calls:
+        for number, part in zip(call.outputs, call.known.outputs, strict=True):
+            if number in parts:
+                raise InvalidProgram(f"buffer {number} is written twice by the program")
+            parts[number] = part
+    store.refuse_taken(parts)
+    made = dict(zip(parts, store.new(parts.values(), "the program"), strict=True))
+    ready: list[tuple[SmallCall, list[Array], list[Array]]] = []
+    visible: dict[int, Buffer] = {}
+    for call in calls:
+        inputs = [
+            store.get(number, part, visible).array
+            for number, part in zip(call.inputs, call.known.inputs, strict=True)
+        ]
+        for number in call.outputs:
+            visible[number] = made[number]
+        ready.append((call, inputs, [made[number].array for number in call.outputs]))
+    partials: list[bytes] = []
+    turns.take(session.name)
+    try:
+        if turns.stopped or session.closed:
+            raise Abandoned("the server was stopped, or the session closed, before the program")
+        for call, inputs, outputs in ready:
+            known = call.known
+            low, size = known.here.low, known.here.block_size
+            reduced = known.kernel(inputs, call.scalars, outputs, low, known.length, size)
+            partials += [partial.tobytes() for partial in reduced]
+    finally:
+        turns.give()
+    if made:
+        store.put(made)
+    return Response(pb.Reply(partials=partials))
 
 
 def _run(
@@ -178,6 +167,8 @@ def _run(
         if neighbours is not None:
             neighbours.leave()
     del working
+    for call in ready:
+        session.known_calls.note(call.call, call.kernel, session.part_of)
     ran = (*before, *after)
     begun = {one.call.workspace: one.workspace for one in ran if one.begins}
     session.store.put(made, begun=begun)

@@ -83,7 +83,7 @@ def test_the_session_of_a_killed_client_is_freed_and_of_an_idle_one_is_not(serve
 def test_a_session_in_use_by_those_who_joined_lives(server):
     lease = Lease(1.0)
     assert not lease.run_down(0.9)
-    with lease.held():
+    with lease:
         assert not lease.run_down(50.0)
     assert not lease.run_down(0.9)
     assert lease.run_down(0.9)

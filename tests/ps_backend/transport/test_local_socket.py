@@ -344,3 +344,29 @@ def test_many_who_do_not_say_who_they_are_keep_nobody_waiting():
             assert client.counters.messages == 2
             assert len(server.local) <= door.MOST_CONNECTIONS
     wait_for(lambda: len(server.local) == 0)
+
+
+def test_who_was_answered_soon_looks_out_for_the_next_message():
+    """Then it need not wake up; and who hears nothing soon sleeps, as anybody does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with closing(ours), closing(theirs):
+        frames, others = local.Frames(ours, 100), local.Frames(theirs, 100)
+        silences = []
+
+        def silent(begun: bool) -> None:
+            silences.append(begun)
+            others.send(b"late")
+
+        local.limit_silence(ours, 0.05, 0.05)
+        for text in (b"one", b"two", b"three"):
+            others.send(text)
+            assert frames.receive(silent) == text
+        assert not silences
+        assert frames.receive(silent) == b"late"
+        assert silences == [False]
+        others.send(b"again")
+        assert frames.receive(silent) == b"again"
+        assert local._looking_out.acquire(blocking=False), "nobody looks out any more"
+        local._looking_out.release()
+        theirs.close()
+        assert frames.receive(silent) is None

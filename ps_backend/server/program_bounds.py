@@ -1,0 +1,66 @@
+"""Whether a program that came is within the bounds of ``limits``, asked before it is decoded."""
+
+from __future__ import annotations
+
+from ps_backend import limits
+from ps_backend.limits import check, check_name
+from ps_backend.server.checks import verify_array, verify_row, verify_space
+from ps_backend.wire import ps_pb2 as pb
+
+_MOST_DIGEST = 64
+
+
+def program_within_bounds(run: pb.Run) -> None:
+    """Raise ``ValueError`` unless the program keeps within the bounds of ``limits``."""
+    check("calls of a program", len(run.calls), 0, limits.MOST_CALLS)
+    check("servers of a session", len(run.peers), 0, limits.MOST_SERVERS)
+    check("lives of servers", len(run.lives), 0, limits.MOST_SERVERS)
+    for address in run.peers:
+        check_name("address", address)
+    check("movements of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)
+    for movement in (*run.before, *run.after):
+        _movement_bounds(movement)
+    values = held = 0
+    for call in run.calls:
+        verify_space(call.space)
+        check("characters of a digest", len(call.digest), 0, _MOST_DIGEST)
+        held += len(call.scalars)
+        check("bytes of scalars of a program", held, 0, limits.MOST_OPERAND_BYTES)
+        values += len(call.inputs) + len(call.outputs) + len(call.donors)
+        check("values of a program", values, 0, limits.MOST_VALUES)
+        for view in call.views:
+            verify_space(view.space)
+            verify_row(view.row)
+        if call.HasField("sweep"):
+            values += sum(1 + len(step.links) for step in call.sweep.steps)
+            values += len(call.sweep.reductions)
+            check("values of a program", values, 0, limits.MOST_VALUES)
+            _sweep_bounds(call.sweep)
+
+
+def _movement_bounds(movement: pb.MovementCall) -> None:
+    check_name("kind of a movement", movement.kind)
+    for name in ("inputs", "operands", "outputs"):
+        check(f"{name} of a movement", len(getattr(movement, name)), 0, limits.MOST_VALUES)
+    check("bytes of operands of a program", len(movement.values), 0, limits.MOST_OPERAND_BYTES)
+    for value in movement.operands:
+        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
+    for array in (*movement.inputs, *(one.array for one in movement.outputs)):
+        verify_array(array)
+    for one in movement.outputs:
+        verify_row(one.kept.row, limits.MOST_OPERAND_EXTENTS)
+
+
+def _sweep_bounds(sweep: pb.Sweep) -> None:
+    for name in ("inputs", "scalars", "outputs"):
+        check(f"{name} of a sweep", len(getattr(sweep, name)), 0, limits.MOST_VALUES)
+    for value in sweep.inputs:
+        verify_row(value.row)
+    for value in sweep.scalars:
+        verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
+    for step in sweep.steps:
+        check("arguments of a step", len(step.args), 0, limits.MOST_ARGUMENTS)
+        check("parameters of a step", len(step.params), 0, limits.MOST_PARAMS)
+        verify_row(step.type.row)
+    for reduction in sweep.reductions:
+        check("arguments of a reduction", len(reduction.args), 0, limits.MOST_ARGUMENTS)

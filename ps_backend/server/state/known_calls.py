@@ -1,0 +1,117 @@
+"""What does not change between the runs of a small sweep, so that it is found once.
+
+A program of a few microseconds of arithmetic must not take a hundred to be understood. Of a call
+that names its sweep by the digest everything but ids and scalars follows from sweep and space: the
+kernel, and what the buffers must be. It is noted when such a call has run the long way, which
+checks all of it; later only ids are looked up. What does not fit is left to the long way, for a
+result or for an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ps_backend.errors import OutOfBudget
+from ps_backend.kernels import Kernel
+from ps_backend.program.sweep import Scalar, SweepCall
+from ps_backend.program.types import ValueType
+from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.store import Part
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.codec import decode_scalars
+
+MOST_ELEMENTS = 1 << 17
+"""Of all values of a call on this server. They take well under a millisecond, so nobody is asked
+meanwhile whether the result is still wanted."""
+_MOST_CALLS = 1024
+_CALL_BYTES = 1024
+_SCALAR_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCall:
+    """A sweep over a space, on this server."""
+
+    scalars: tuple[ValueType, ...]
+    inputs: Sequence[Part]
+    outputs: Sequence[Part]
+    kernel: Kernel
+    here: Part
+    length: int
+    kept: Reservation
+
+
+@dataclass(slots=True)
+class SmallCall:
+    """One of them with what it runs on this time."""
+
+    known: KnownCall
+    inputs: Sequence[int]
+    scalars: Sequence[Scalar]
+    outputs: Sequence[int]
+
+
+class KnownCalls:
+    """The small calls of one session. Thread-safe."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._calls: dict[Any, KnownCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def note(self, call: SweepCall, kernel: Kernel, part_of: Callable[..., Part]) -> None:
+        """``call``, which ran by ``kernel``, may run the short way the next time, if it is small.
+
+        ``part_of``: this server's part of an array, by space, dtype and row.
+        """
+        sweep, space = call.sweep, call.space
+        here = part_of(space, "bool", sweep.row)
+        length = here.high - here.low
+        elements = length * sum(prod(value.row) for value in sweep.types)
+        has_rows = sweep.takes_rows or sweep.leaves_rows
+        if has_rows or elements > MOST_ELEMENTS:
+            return
+        if len(self._calls) >= _MOST_CALLS:
+            self._calls.clear()
+        try:
+            kept = self._memory.reserve(_CALL_BYTES, "a call")
+        except OutOfBudget:
+            return
+        self._calls[sweep.digest, space.kind, space.length, space.id, space.details] = KnownCall(
+            sweep.scalars,
+            [part_of(space, value.dtype, value.row) for value in sweep.inputs],
+            [part_of(space, value.dtype, value.row) for value in sweep.stored],
+            kernel,
+            here,
+            length,
+            kept,
+        )
+
+    def find(self, run: pb.Run) -> list[SmallCall] | None:
+        """The calls of a program if all are known, and it does nothing else; else None."""
+        if not self._calls or run.before or run.after:
+            return None
+        found = []
+        for message in run.calls:
+            space = message.space
+            key = message.digest, space.kind, space.length, space.id, space.details
+            known = self._calls.get(key)
+            if known is None or message.donors or message.views or message.HasField("sweep"):
+                return None
+            inputs, outputs, scalars = message.inputs, message.outputs, message.scalars
+            if (len(inputs), len(outputs)) != (len(known.inputs), len(known.outputs)):
+                return None
+            if len(scalars) != _SCALAR_BYTES * len(known.scalars):
+                return None
+            values = decode_scalars(known.scalars, scalars) if scalars else ()
+            found.append(SmallCall(known, inputs, values, outputs))
+        return found
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._calls.clear()
