@@ -6,8 +6,11 @@ tasks have the same slots. Bytes are those that the interfaces of all hosts coun
 
 The bound of an iteration is what no program beats that keeps weights and gradient on two servers
 of these hosts: elements that have to cross a link (each task needs the half that is on the other
-host, and gives back a gradient of it), one round trip for each message in sequence, the pass of a
-task over its rows, and one read of a server's half of the history, both alone and by NumPy.
+host, and gives back a gradient of it), one round trip for each message in sequence, and what
+``benchmarks.iteration`` counts: the passes of the tasks over their rows, and the vectors of the
+iteration at the bandwidth of copies, each alone, by as many processes at once. As the hosts share
+this machine's cores, links may be faster than its TCP: what that takes for the same bytes, over a
+bare connection between the same hosts, is shown beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from benchmarks import memory_speed
+from benchmarks.bare_tcp import exchange_seconds
 from benchmarks.harness import Ratio, Report, Table, Timing, main
+from benchmarks.iteration import VECTORS
+from benchmarks.memory_speed import Work
+from benchmarks.sparse_rows import uniform_rows
+from distvec.losses.binary import Logistic
 from tests.cluster.hosts import why_no_latency, why_not
 from tests.cluster.links import FAST, LOSSY, SLOW, Link
 from tests.cluster.standalone import DRIVER, MASTER, WORKERS, Cluster, cluster
@@ -98,6 +107,8 @@ class Found:
     link: Link
     runs: dict[str, Run] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
+    exchange: float = 0.0
+    """Seconds in which two hosts give each other half a vector over a bare connection."""
 
     def take(
         self, made: Cluster, rows: int, features: int, iterations: int, others: list[str]
@@ -123,6 +134,9 @@ class Found:
                 process.stdin.write("\n")
                 process.stdin.flush()
             errors = process.stderr.read()
+        crossing = int(4 * self.facts["dimension"])
+        self.exchange = exchange_seconds(*(made.hosts[name] for name in WORKERS), crossing)
+        self._compute(rows, features)
         if process.returncode:
             raise RuntimeError(f"the driver's program failed:\n{errors}")
 
@@ -151,6 +165,17 @@ class Found:
             run.sent = {n: b / iterations for n, b in run.sent.items()}
         self.runs[name] = run
 
+    def _compute(self, rows: int, features: int) -> None:
+        """Seconds of the passes over the rows, and of the vectors of an iteration."""
+        dimension = int(self.facts["dimension"])
+        work = Work(Logistic(), uniform_rows, rows, features, dimension)
+        with memory_speed.processes(len(WORKERS), work) as beside:
+            found = [beside() for _ in range(5)]
+        times = {name: median(one[name] for one in found) for name in found[0]}
+        per_byte = times[memory_speed.COPY] / (len(WORKERS) * memory_speed.COPIED_BYTES)
+        self.facts["pass"] = times[memory_speed.ALONE]
+        self.facts["vectors"] = 8.0 * dimension * VECTORS * per_byte
+
     def bound(self) -> tuple[float, dict[str, float]]:
         """Seconds of an iteration at least, and of what they consist."""
         own = self.runs["distvec"]
@@ -165,11 +190,17 @@ class Found:
         }
         return sum(parts.values()), parts
 
+    def _tcp_slower(self) -> float:
+        """Seconds that bare TCP takes for the bytes of an iteration, beyond those of the links."""
+        own, (_, parts) = self.runs["distvec"], self.bound()
+        return max(0.0, 2.0 * own.evaluations * self.exchange - parts["bytes"])
+
     def ratios(self, what: str) -> Iterator[Ratio]:
         """Ours over the bound, and the others over ours."""
         own = median(self.runs["distvec"].seconds)
         bound, _ = self.bound()
         yield Ratio(f"{what}: distvec over the bound", own / bound, "at most 1.3")
+        yield Ratio(f"{what}: with bytes by bare TCP", own / (bound + self._tcp_slower()))
         for name, run in self.runs.items():
             if name != "distvec":
                 yield Ratio(f"{what}: speed over {name}", median(run.seconds) / own, "at least 10")
@@ -192,6 +223,8 @@ class Found:
         rows["bound"] = [1e3 * bound, crossing, crossing, 0.0, own.messages, own.evaluations]
         for part, seconds in parts.items():
             rows[f"  of it {part}"] = [1e3 * seconds, *[None] * (len(_COLUMNS) - 1)]
+        bare = 1e3 * (parts["bytes"] + self._tcp_slower())
+        rows["bytes by bare TCP"] = [bare, *[None] * (len(_COLUMNS) - 1)]
         return Table(name, _COLUMNS, rows)
 
 

@@ -13,15 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.logistic_fits import PENALTY
 from benchmarks.plain_pyspark import PlainLoss
-from benchmarks.sparse_rows import NONZEROS, synthetic, uniform_rows
-from distvec.losses.binary import Logistic
-from distvec.losses.rows import Rows
+from benchmarks.sparse_rows import NONZEROS, synthetic
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS
 
@@ -65,15 +62,7 @@ def ours(spark: SparkSession, data: DataFrame, rows: int, features: int, iterati
             return before[0] - since
 
         _minimize("distvec", loss, ps.zeros(loss.dimension), iterations, messages=messages)
-        pass_seconds, vector_seconds = _compute(rows, features, loss.dimension, compact)
-        _say(
-            facts={
-                "dimension": loss.dimension,
-                "hosts of servers": len(hosts),
-                "pass": pass_seconds,
-                "vectors": vector_seconds,
-            }
-        )
+        _say(facts={"dimension": loss.dimension, "hosts of servers": len(hosts)})
 
 
 def plain(data: DataFrame, rows: int, features: int, iterations: int) -> None:
@@ -123,34 +112,6 @@ def _minimize(name: str, fun: Any, x0: Any, iterations: int, messages: Any = Non
         evaluations=result.nfev - evaluated,
         messages=0 if messages is None else messages(),
     )
-
-
-def _compute(rows: int, features: int, dimension: int, compact: bool) -> tuple[float, float]:
-    """Seconds of a task's pass over its rows, and of one read of a server's half of the history."""
-    batches = [uniform_rows(k, 2500, features) for k in range(max(1, rows // 2500 // SERVERS))]
-    matrix = sp.vstack([batch for _, batch in batches]).tocsr()
-    if compact:
-        _, local = np.unique(matrix.indices, return_inverse=True)
-        matrix = sp.csr_array((matrix.data, local.astype(np.int32), matrix.indptr))
-    labels = 2.0 * np.concatenate([one for one, _ in batches]) - 1.0
-    weights = np.zeros(matrix.shape[1])
-    loss, block = Logistic(), Rows(sp.csr_array(matrix), labels)
-    history = np.ones((2, HISTORY, -(-dimension // SERVERS)))
-
-    def direction() -> None:
-        for step, change in zip(*history, strict=True):
-            step @ change
-
-    return (
-        min(_seconds(lambda: loss.sums(block, (weights,), intercept=False)) for _ in range(3)),
-        min(_seconds(direction) for _ in range(3)),
-    )
-
-
-def _seconds(run: Any) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
 
 
 def _say(**message: Any) -> None:
