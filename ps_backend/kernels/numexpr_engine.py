@@ -25,6 +25,7 @@ _CHUNK = 1 << 15
 _FLOAT = np.dtype(np.float64)
 _FEW_ELEMENTS = 1 << 14
 """Of all values together."""
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _LONG_WORK = 1 << 22
 """Elements computed, over all instructions, above which one chunk is worth several pauses."""
 
@@ -45,6 +46,8 @@ class Instruction:
     dtype: np.dtype[Any]
     fills: bool = False
     """Takes ``out``, an array of the dtype."""
+    apart: bool = False
+    """And that must not lie where an argument does."""
 
 
 class NumexprKernel:
@@ -169,10 +172,15 @@ class NumexprKernel:
                 pause()
             target, dtype = instruction.target, instruction.dtype
             args = [values[arg] for arg in instruction.args]
+            if instruction.apart:
+                own[target] = _taken(spare, dtype, length)
+                values[target] = instruction.apply(*args, out=own[target][:length])
             for dead in self._last_uses.get(target, ()):
                 values[dead] = None
                 if dead in own:
                     spare[self._dtypes[dead]].append(own.pop(dead))
+            if instruction.apart:
+                continue
             if instruction.apply is _iota:
                 values[target] = np.arange(index, index + length, dtype=np.int64)
             elif not instruction.fills:
@@ -180,11 +188,14 @@ class NumexprKernel:
             elif target == last and self._direct is not None:
                 values[target] = instruction.apply(*args, out=outputs[self._direct])
             else:
-                left = spare[dtype]
-                array = left.pop() if left else np.empty(length, dtype)
-                own[target] = array
-                values[target] = instruction.apply(*args, out=array[:length])
+                own[target] = _taken(spare, dtype, length)
+                values[target] = instruction.apply(*args, out=own[target][:length])
         return own
+
+
+def _taken(spare: Spare, dtype: np.dtype[Any], length: int) -> Array:
+    left = spare[dtype]
+    return left.pop() if left else np.empty(length, dtype)
 
 
 def chunk_of(block_size: int) -> int:
@@ -276,7 +287,26 @@ def _plain(sweep: Sweep, number: int) -> Instruction:
         apply = _iota
     elif row.converts:
         apply = _convert_to(dtype)
+    elif step.op == "where" and number not in sweep.constants:
+        return Instruction(number, step.args, _select, dtype, fills=True, apart=True)
     return Instruction(number, step.args, apply, dtype, _fills(sweep, number))
+
+
+def _select(condition: Any, first: Any, second: Any, out: Array | None = None) -> Any:
+    """``numpy.where``, bit by bit into ``out``: by masks without an order twice as fast."""
+    if out is None:
+        return np.where(condition, first, second)
+    if not condition.ndim:
+        np.copyto(out, first if condition else second)
+        return out
+    word = _WORDS[out.itemsize]
+    bits = out.view(word)
+    a, b = (np.asarray(value).view(word) for value in (first, second))
+    np.copyto(bits, condition.view(np.uint8))
+    np.negative(bits, out=bits)
+    np.bitwise_and(bits, a ^ b, out=bits)
+    np.bitwise_xor(bits, b, out=bits)
+    return out
 
 
 def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
@@ -305,12 +335,21 @@ def reduce_blocks(
 
 def _accumulator(reducer: Reducer, values: Array) -> Array:
     if reducer.truth:
-        return np.not_equal(values, 0)
+        return values if values.dtype == np.bool_ else np.not_equal(values, 0)
+    if _counts(reducer, values):
+        return values
     wide: Array = _as_dtype(values, reducer.wide(values.dtype))
     return wide
 
 
+def _counts(reducer: Reducer, values: Array) -> bool:
+    """Whether it is a sum of masks, whose elements stay single bytes."""
+    return reducer.name == "sum" and values.dtype == np.bool_
+
+
 def _reduce_rows(reducer: Reducer, rows: Array, index: int) -> tuple[Array, ...]:
+    if _counts(reducer, rows):
+        return (np.array([np.count_nonzero(row) for row in rows], np.int64),)
     in_order = reducer.in_order if rows.dtype == np.float64 else None
     reduced = (in_order or reducer.over_rows)(rows)
     if not reducer.locates:
