@@ -2,7 +2,9 @@
 
 The chain is Horner's rule, ``v = v * y; v = v + x`` in turn: no operator can be folded into
 another, and values stay near x. NumPy runs the same lines. What is steady was run before for some
-seconds; what is first was never run or compiled on this machine, in servers that have just started.
+seconds, and each repetition follows another one of the same chain, as in a loop: the caches hold
+what that one left, not what the peer did. What is first was never run or compiled on this machine,
+in servers that have just started.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ def measure_length(ps: dv.Session, n: int, heating: float) -> list[tuple[Timing,
             Case("distvec", partial(evaluated, x, y, count)),
             Case("NumPy", partial(chain, a, b, count)),
         ]
-        timings = interleaved(cases, repeat=_repeat(n * count))
+        timings = interleaved(cases, repeat=_repeat(n * count), in_a_row=2)
         pairs.append((timings["distvec"], timings["NumPy"]))
     return pairs
 

@@ -101,25 +101,33 @@ def seconds_of(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def heat(run: Callable[[], object], quick: bool = False) -> float:
-    """Repeat ``run`` until its kernels are those that stay; seconds of the first time."""
-    until = time.perf_counter() + (QUICK_HEATING_SECONDS if quick else HEATING_SECONDS)
+def heat(run: Callable[[], object], quick: bool = False, seconds: float = HEATING_SECONDS) -> float:
+    """Repeat ``run`` until its kernels are those that stay; seconds of the first time.
+
+    Fewer ``seconds`` will do where they were compiled before.
+    """
+    until = time.perf_counter() + (QUICK_HEATING_SECONDS if quick else seconds)
     first = seconds_of(run)
     while time.perf_counter() < until:
         run()
     return first
 
 
-def interleaved(cases: Sequence[Case], repeat: int, warm_up: int = 1) -> dict[str, Timing]:
-    """Time the cases in turn, ``repeat`` times over, so that a slow spell hits all alike."""
+def interleaved(
+    cases: Sequence[Case], repeat: int, warm_up: int = 1, in_a_row: int = 1
+) -> dict[str, Timing]:
+    """Time the cases in turn, ``repeat`` times over, so that a slow spell hits all alike.
+
+    Each is run so often ``in_a_row``, and the last time counts: then the caches hold what it left
+    there itself, as in a loop, and not what another case did.
+    """
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     for round_ in range(warm_up + repeat):
         for case in cases:
             if case.prepare is not None:
                 case.prepare()
-            began = time.perf_counter()
-            case.run()
-            elapsed = time.perf_counter() - began
+            for _ in range(in_a_row):
+                elapsed = seconds_of(case.run)
             if round_ >= warm_up:
                 seconds[case.name].append(elapsed)
     return {
