@@ -21,7 +21,7 @@ from distvec.testing.parting import apart, parting
 from distvec.testing.rounding import MARGIN, RUNS, rounded_anew, spread
 from ps_backend import kernels
 
-ENGINES = ("numexpr", "mixed", "numba")
+ENGINES = ("numpy", "mixed", "numba")
 """What runs kernels: for short vectors, for those of middle length, and what compiles them."""
 
 _DIGITS_LOST = 4096.0
@@ -31,14 +31,15 @@ _DIGITS_LOST = 4096.0
 def engine(name: str) -> Iterator[None]:
     """Within this context servers in this process run all their kernels by ``name``.
 
-    ``"numexpr"``; ``"mixed"``, which compiles the loops of inner products and linear combinations,
-    once; or ``"numba"``, which compiles for about half a second per new structure (very long sweeps
-    remain with mixed).
+    ``"numpy"`` (its old name, ``"numexpr"``, will do); ``"mixed"``, which compiles the loops of
+    inner products and linear combinations, once; or ``"numba"``, which compiles for about half a
+    second per new structure (very long sweeps remain with mixed).
     """
+    name = "numpy" if name == "numexpr" else name
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
     numba_from = 0 if name == "numba" else 2**63
-    linear_from = 2**63 if name == "numexpr" else 0
+    linear_from = 2**63 if name == "numpy" else 0
     with (
         mock.patch.multiple(kernels, NUMBA_FROM_LENGTH=numba_from, LINEAR_FROM_LENGTH=linear_from),
         kernels.compiled_at_once(),

@@ -3,7 +3,7 @@
 Four engines stand behind one interface, ``Kernel``:
 
 =======  =====================================================================================
-numexpr  needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
+numpy    needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
          again; for short arrays, for what is new, and where numba is not installed
 mixed    NumPy's inner loops on tiles that stay in the cache, which are reduced there, by one
          compiled interpreter, beside compiled loops for linear combinations and inner products;
@@ -19,7 +19,7 @@ numba once it is hot, or at once if its machine code is on disk. All else is run
 chosen by length and structure.
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
-what the engine has no loop for. numexpr lists instructions (``numexpr_engine``). mixed
+what the engine has no loop for. numpy lists instructions (``numpy_engine``). mixed
 (``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.loop_program``), which
 ``compiled.tiles`` runs, in turns with the other steps (``compiled.chunk_plan``). For numba,
 ``lowering.split`` takes out
@@ -80,7 +80,7 @@ def engine_for(sweep: Sweep, length: int) -> str:
     if not sweep.is_flat or any(value.dtype in _NEVER_COMPILED for value in sweep.types):
         return "rows"
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
-        return "numexpr"
+        return "numpy"
     parts = split(for_numba(sweep))
     if length < NUMBA_FROM_LENGTH and (parts.steps or not (sweep.steps or parts.dots)):
         return "mixed"
@@ -102,7 +102,7 @@ def way_for(sweep: Sweep, length: int) -> str:
         return engine
     if engine == "numba":
         return "rising far"
-    return "rising late" if engine == "numexpr" else "rising"
+    return "rising late" if engine == "numpy" else "rising"
 
 
 def explained(sweep: Sweep, length: int) -> str:
@@ -121,7 +121,7 @@ def explained(sweep: Sweep, length: int) -> str:
         return "an interpreter: the arrays are short"
     if length > RISING_TO_LENGTH:
         return "machine code where there can be any: the arrays are very long"
-    engines = {"numexpr": "an interpreter", "mixed": "shared loops", "numba": "machine code"}
+    engines = {"numpy": "an interpreter", "mixed": "shared loops", "numba": "machine code"}
     return (
         f"{engines[way]}, by its length and structure alone: functions or reductions of it differ "
         "in the last digit between engines"
@@ -166,9 +166,9 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
         from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 
         return MixedKernel(sweep)
-    from ps_backend.kernels.numexpr_engine import NumexprKernel
+    from ps_backend.kernels.numpy_engine import NumpyKernel
 
-    return NumexprKernel(sweep)
+    return NumpyKernel(sweep)
 
 
 def _rising(sweep: Sweep, way: str) -> Kernel:
@@ -183,7 +183,7 @@ def _rising(sweep: Sweep, way: str) -> Kernel:
             return kernel
         rungs.append(compiled_rung(sweep, source))
         heat = heat_of(source)
-    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numexpr"), rungs, at_once, heat)
+    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numpy"), rungs, at_once, heat)
 
 
 _REMEMBERED = (

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.kernel import Kernel
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.sweep import Reduction, Step, Sweep
@@ -42,7 +42,7 @@ class Digests:
 @cache
 def digests() -> Digests:
     """Of this process, by the engine that needs no compiler: some ten milliseconds, once."""
-    return digests_of(NumexprKernel)
+    return digests_of(NumpyKernel)
 
 
 def digests_of(engine: Callable[[Sweep], Kernel]) -> Digests:

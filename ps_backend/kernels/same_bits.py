@@ -13,8 +13,8 @@ from ps_backend.program.types import FLOATS
 def has_same_bits(sweep: Sweep) -> bool:
     """Whether another engine may run ``sweep`` from one call to the next, unseen.
 
-    That is what consists of steps that are rounded as IEEE 754 says, have no rounding, or are
-    NumPy's own loop everywhere, and of reductions whose order is fixed, or does not matter.
+    That is what consists of steps whose text has NumPy's bits, or that are NumPy's own loop
+    everywhere, and of reductions whose order is fixed, or does not matter.
     """
     first = len(sweep.inputs) + len(sweep.scalars)
     return all(
@@ -35,8 +35,10 @@ def _is_exact(sweep: Sweep, value: int, step: Step) -> bool:
     taken = [sweep.types[arg].dtype for arg in step.args]
     if row.converts:  # of floats out of range C leaves it open what an integer is
         return step.type.dtype in (*FLOATS, "bool") or not {*taken} & {*FLOATS}
-    if row.numexpr is not None or step.op == "where" or step.type.dtype not in FLOATS:
+    if step.type.dtype not in FLOATS or (row.numba and not (row.loop or row.ulps)):
         return True
-    return (
-        row.loop and value not in sweep.constants and has_loop(step.op, (*taken, step.type.dtype))
-    )
+    if value in sweep.constants:
+        return False
+    if step.op == "sigmoid":  # ``lower`` makes an exponential and a text of it
+        return has_loop("exp", (step.type.dtype,) * 2)
+    return row.loop and has_loop(step.op, (*taken, step.type.dtype))

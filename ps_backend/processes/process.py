@@ -19,7 +19,6 @@ from ps_backend.errors import PSError
 
 _THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",

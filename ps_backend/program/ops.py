@@ -39,10 +39,9 @@ class Op:
     numpy: Callable[..., Any]
     """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
     numba: str = ""
-    """Scalar expression of the compiled kernel; empty where the ufunc's own loop is called, and
-    for what ``kernels/lowering/lower.py`` replaces."""
-    numexpr: str | None = None
-    """The same for numexpr, where it computes exactly what NumPy does on floats."""
+    """Scalar expression of the compiled kernel, with NumPy's bits unless ``ulps`` says otherwise;
+    empty where the ufunc's own loop is called, and for what ``kernels/lowering/lower.py``
+    replaces."""
     on_bool: str | None = None
     """The op that has this meaning on booleans, where the expression does not; they are not cast
     for it, whatever NumPy's loop works in."""
@@ -117,8 +116,7 @@ def _part(name: str, numpy: np.ufunc, part: int) -> Op:
 
 def _infix(name: str, numpy: np.ufunc, sign: str, error: str, **traits: Any) -> Op:
     """An operator between its two arguments, in every engine."""
-    text, joined = f"{{0}} {sign} {{1}}", f"({{0}} {sign} {{1}})"
-    return Op(name, 2, numpy, text, joined, error=error, **traits)
+    return Op(name, 2, numpy, f"{{0}} {sign} {{1}}", error=error, **traits)
 
 
 def _comparison(name: str, numpy: np.ufunc, sign: str) -> Op:
@@ -176,21 +174,20 @@ _ROWS = (
     ),
     _of_ints("int_pow", np.power, "_int_pow({0}, {1})"),
     _loop("float_power", np.float_power),
-    Op("negative", 1, np.negative, "-{0}", "(-{0})", error="sum"),
+    Op("negative", 1, np.negative, "-{0}", error="sum"),
     Op("positive", 1, np.positive, "{0}", error="contraction", identity=True),
     Op("conj", 1, np.conjugate, "{0}", error="contraction", identity=True),
-    Op("abs", 1, np.absolute, "abs({0})", "abs({0})", on_bool="copy", error="contraction"),
-    Op("fabs", 1, np.fabs, "abs({0})", "abs({0})"),
+    Op("abs", 1, np.absolute, "abs({0})", on_bool="copy", error="contraction"),
+    Op("fabs", 1, np.fabs, "abs({0})"),
     Op("sign", 1, np.sign, "_sign({0})", error="step"),
     Op("signbit", 1, np.signbit, on_bool="false", loop=True),
     _loop("copysign", np.copysign),
-    Op("square", 1, np.square, "{0} * {0}", "({0} * {0})", error="square"),
+    Op("square", 1, np.square, "{0} * {0}", error="square"),
     Op(
         "reciprocal",
         1,
         np.reciprocal,
         "1 / {0}",
-        "(1 / {0})",
         on_int="int_reciprocal",
         error="inverse",
     ),
@@ -215,7 +212,7 @@ _ROWS = (
     Op("trunc", 1, np.trunc, "np.trunc({0})", on_bool="copy", on_int="copy", error="step"),
     Op("round", 1, np.rint, "_rint({0})", error="step"),
     # powers, exponentials and logarithms
-    Op("sqrt", 1, np.sqrt, "math.sqrt({0})", "sqrt({0})", error="monotone"),
+    Op("sqrt", 1, np.sqrt, "math.sqrt({0})", error="monotone"),
     _loop("cbrt", np.cbrt),
     _loop("hypot", np.hypot),
     _math("exp", np.exp, "math.exp({0})"),
@@ -248,7 +245,13 @@ _ROWS = (
     # SciPy's special functions
     Op("sigmoid", 1, special.expit, costly=True, ulps=_LIBM_ULPS, error="monotone"),
     # of an x, given exp(-|x|): what sigmoid comes down to where NumPy computes the exponential
-    Op("sigmoid_of_exp", 2, _sigmoid_of_exp, "(1 if {0} >= 0 else {1}) / (1 + {1})", internal=True),
+    Op(
+        "sigmoid_of_exp",
+        2,
+        _sigmoid_of_exp,
+        "(type({1})(1) if {0} >= 0 else {1}) / (type({1})(1) + {1})",  # 1 of its own dtype
+        internal=True,
+    ),
     _loop("logit", special.logit),
     _loop("log_expit", special.log_expit),
     _loop("erf", special.erf),

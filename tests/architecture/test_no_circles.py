@@ -15,7 +15,7 @@ SPARED = (
     "pandas",
     "ps_backend.kernels.compiled",  # numba
     "ps_backend.kernels.moving.compiled_",  # numba
-    "ps_backend.kernels.numexpr_engine",
+    "ps_backend.kernels.numpy_engine",
     "ps_backend.processes.certificates",  # cryptography
     "pyarrow",
     "pyspark",

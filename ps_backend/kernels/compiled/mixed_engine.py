@@ -21,7 +21,7 @@ from ps_backend.kernels.compiled.loop_program import REGISTER
 from ps_backend.kernels.compiled.products import products_of, whole
 from ps_backend.kernels.lowering.lower import for_loops
 from ps_backend.kernels.lowering.work import work_of
-from ps_backend.kernels.numexpr_engine import (
+from ps_backend.kernels.numpy_engine import (
     Partials,
     chunk_of,
     constants_of,

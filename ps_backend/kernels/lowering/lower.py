@@ -19,7 +19,7 @@ LEAST_VECTORS = 3
 """Combinations of fewer links or vectors are compiled with the steps around them."""
 
 
-def for_numexpr(sweep: Sweep) -> Sweep:
+def for_numpy(sweep: Sweep) -> Sweep:
     """``sweep`` without combinations, inner products and sigmoids."""
     steps = _Steps(sweep)
     for step in sweep.steps:

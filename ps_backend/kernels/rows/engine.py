@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.kernel import Arrays
-from ps_backend.kernels.lowering.lower import for_numexpr
+from ps_backend.kernels.lowering.lower import for_numpy
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.kernels.rows.instructions import recipe_of
 from ps_backend.kernels.rows.reductions import reduction_of
@@ -48,7 +48,7 @@ class RowsKernel:
     """See ``kernels.Kernel`` for the call."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep = for_numexpr(sweep)
+        self._sweep = sweep = for_numpy(sweep)
         self._recipe = recipe = recipe_of(sweep)
         self._reducing = [
             Reducing(r, layout_of(r), partial_types(sweep, r), reduction_of(sweep, r))

@@ -83,7 +83,7 @@ def _by_alias(x: Any) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a value": (lambda x: x + (0 if _is_numpy(x) else 1e-9), r"1 server, numexpr: result: .* at 0"),
+    "a value": (lambda x: x + (0 if _is_numpy(x) else 1e-9), r"1 server, numpy: result: .* at 0"),
     "a dtype": (lambda x: x if _is_numpy(x) else x.astype("float32"), "result: float32 of shape"),
     "a shape": (lambda x: x if _is_numpy(x) else x.sum(), r"shape \(\) on servers, .*\(3000,\)"),
     "a key": (lambda x: {"a": x} if _is_numpy(x) else {"b": x}, "keys of"),
@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an alias": (_by_alias, "argument 0"),
     "servers": (
         lambda x: 3 if _is_numpy(x) else x.session.client.servers + 2,
-        "2 servers, numexpr: result: 4 on servers, 3 on NumPy",
+        "2 servers, numpy: result: 4 on servers, 3 on NumPy",
     ),
 }
 
@@ -106,25 +106,25 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize(("function", "text"), WRONG.values(), ids=WRONG)
 def test_what_differs_is_found_and_named(function: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(AssertionError, match=text):
-        same_on_all_backends(function, X, engines=("numexpr",))
+        same_on_all_backends(function, X, engines=("numpy",))
 
 
 def test_bits_are_compared_on_demand() -> None:
     def halves(x: Any) -> Any:
         return x / 3 if _is_numpy(x) else x * (1 / 3)
 
-    same_on_all_backends(halves, X, engines=("numexpr",))
-    same_on_all_backends(halves, X, engines=("numexpr",), rtol=0, ulps=1)
+    same_on_all_backends(halves, X, engines=("numpy",))
+    same_on_all_backends(halves, X, engines=("numpy",), rtol=0, ulps=1)
     with pytest.raises(AssertionError, match="elements are off"):
-        same_on_all_backends(halves, X, engines=("numexpr",), rtol=0)
+        same_on_all_backends(halves, X, engines=("numpy",), rtol=0)
 
 
 def test_numbers_of_servers_must_agree_to_the_bit() -> None:
     def nearly(x: Any) -> Any:
         return x if _is_numpy(x) else x * (1 + 2e-16 * (x.session.client.servers > 1))
 
-    with pytest.raises(AssertionError, match="2 servers, numexpr beside 1 server: result"):
-        same_on_all_backends(nearly, X, engines=("numexpr",))
+    with pytest.raises(AssertionError, match="2 servers, numpy beside 1 server: result"):
+        same_on_all_backends(nearly, X, engines=("numpy",))
 
 
 def test_engines(ps: dv.Session) -> None:
@@ -134,11 +134,11 @@ def test_engines(ps: dv.Session) -> None:
     before = engine_for(sweep, 4)
     with engine("numba"):
         assert engine_for(sweep, 1) == "numba"
-        with engine("numexpr"):
-            assert engine_for(sweep, 1 << 40) == "numexpr"
+        with engine("numpy"):
+            assert engine_for(sweep, 1 << 40) == "numpy"
     assert engine_for(sweep, 4) == before
     with pytest.raises(
-        ValueError, match=r"engine must be one of 'numexpr', 'mixed', 'numba', got 'gpu'"
+        ValueError, match=r"engine must be one of 'numpy', 'mixed', 'numba', got 'gpu'"
     ):
         engine("gpu").__enter__()
 
@@ -175,7 +175,7 @@ def test_problems_have_their_minima(problem: TestProblem, n: int) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 def test_problems_are_the_same_on_servers(problem: TestProblem) -> None:
-    same_on_all_backends(problem.fun, problem.start(1500), engines=("numexpr",))
+    same_on_all_backends(problem.fun, problem.start(1500), engines=("numpy",))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
@@ -207,7 +207,7 @@ def test_expressions_have_numpys_bits(
     expression: Expression, length: int, data: st.DataObject
 ) -> None:
     given = [data.draw(vectors(length)) for _ in range(2)]
-    same_on_all_backends(expression, *given, servers=(1, 3), engines=("numexpr",), rtol=0)
+    same_on_all_backends(expression, *given, servers=(1, 3), engines=("numpy",), rtol=0)
 
 
 def test_an_expression_prints_as_its_steps() -> None:

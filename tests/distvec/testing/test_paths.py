@@ -46,7 +46,7 @@ def last(fun: Fun, x: Any, step: float, iterations: int = 40) -> Any:
 
 
 def check(function: Callable[..., Any], *arguments: Any, rtol: float | None = None) -> None:
-    same_on_all_backends(function, *arguments, servers=(2,), engines=("numexpr",), rtol=rtol)
+    same_on_all_backends(function, *arguments, servers=(2,), engines=("numpy",), rtol=rtol)
 
 
 @pytest.mark.parametrize("function", [barzilai_borwein, last])

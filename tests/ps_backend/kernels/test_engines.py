@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from ps_backend import kernels
-from ps_backend.kernels import numexpr_engine
+from ps_backend.kernels import numpy_engine
 from ps_backend.kernels.compiled import (
     chunk_steps,
     machine_code,
@@ -31,7 +31,7 @@ from tests.ps_backend.sweeps import gram, two_loop
 ENGINES = {
     "numba": numba_engine.NumbaKernel,
     "mixed": mixed_engine.MixedKernel,
-    "numexpr": numexpr_engine.NumexprKernel,
+    "numpy": numpy_engine.NumpyKernel,
 }
 EXACT = {"add", "subtract", "multiply", "divide", "sqrt", "negative", "abs", "square", "maximum"}
 BLOCK = 1024
@@ -222,12 +222,12 @@ def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH) == "numba"
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH - 1) == "mixed"
     assert kernels.engine_for(long, 1 << 24) == "mixed"
-    assert kernels.engine_for(short, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
+    assert kernels.engine_for(short, kernels.LINEAR_FROM_LENGTH - 1) == "numpy"
     many = gram(4, list(itertools.combinations(range(4), 2)))
     for linear in (many, two_loop(3)):
         expected = "numba" if not split(for_numba(linear)).steps else "mixed"
         assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH) == expected
-        assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH - 1) == "numexpr"
+        assert kernels.engine_for(linear, kernels.LINEAR_FROM_LENGTH - 1) == "numpy"
     assert split(many).steps == 0 < split(for_numba(two_loop(3))).steps, "both cases were there"
 
 

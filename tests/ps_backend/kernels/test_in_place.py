@@ -9,7 +9,7 @@ import pytest
 
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Memory
@@ -42,7 +42,7 @@ def aligned(values: list[np.ndarray]) -> list[np.ndarray]:
     return copies
 
 
-@pytest.mark.parametrize("engine", [NumbaKernel, MixedKernel, NumexprKernel])
+@pytest.mark.parametrize("engine", [NumbaKernel, MixedKernel, NumpyKernel])
 @pytest.mark.parametrize("sweep", [mixed(), two_loop(4)], ids=["mixed", "two-loop"])
 @pytest.mark.parametrize("length", LENGTHS)
 def test_an_output_may_lie_where_an_input_was(engine: Any, sweep: Sweep, length: int) -> None:

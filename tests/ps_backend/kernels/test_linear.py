@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from ps_backend.kernels import numpy_loops
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.lowering.split import LEAST_DOTS, split
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program.combination import Link
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
@@ -184,7 +184,7 @@ def test_both_engines_agree(kind: ValueType) -> None:
     sweep = two_loop(6, kind)
     inputs, scalars = vectors(14, 6000, kind=kind), [0.125 * k - 0.75 for k in range(13)]
     ours = run(kernel_of(sweep), inputs, scalars, 0, 6000)
-    theirs = run(kernel_of(sweep, NumexprKernel), inputs, scalars, 0, 6000)
+    theirs = run(kernel_of(sweep, NumpyKernel), inputs, scalars, 0, 6000)
     for got, expected in zip(ours[:2], theirs[:2], strict=True):
         assert got.tobytes() == expected.tobytes()
     np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-11)

@@ -13,7 +13,7 @@ from ps_backend.kernels.compiled.chunk_plan import plan_of
 from ps_backend.kernels.compiled.loop_program import TILE
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.lowering.lower import for_loops
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
@@ -92,7 +92,7 @@ def given_arrays(length: int) -> list[np.ndarray]:
 def test_two_engines_have_the_same_bits(sweep: Sweep, length: int, block: int) -> None:
     arrays = given_arrays(length)
     found = []
-    for engine in (MixedKernel, NumexprKernel):
+    for engine in (MixedKernel, NumpyKernel):
         outputs = [np.empty(length, sweep.types[value].dtype) for value in sweep.outputs]
         partials = engine(sweep)(arrays, [0.75, 3], outputs, 0, length, block)
         found.append([*outputs, *partials])

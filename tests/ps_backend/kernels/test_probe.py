@@ -13,7 +13,8 @@ import pytest
 from ps_backend.kernels import probe
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
+from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
@@ -54,7 +55,7 @@ def exact_bits(engine: type) -> str:
 
 def described() -> str:
     """What a process says of itself: the digest of the probe, and those of the compiled engines."""
-    engines = (NumexprKernel, MixedKernel, NumbaKernel)
+    engines = (NumpyKernel, MixedKernel, NumbaKernel)
     return " ".join([probe.digests().bits, *map(exact_bits, engines)])
 
 
@@ -80,31 +81,33 @@ def test_bits_are_the_same_on_every_processor() -> None:
 
 
 def test_all_engines_but_the_compiling_one_agree_on_everything() -> None:
-    expected = list(probe.results(NumexprKernel))
+    expected = list(probe.results(NumpyKernel))
     assert {name.split()[0] for name, _ in expected} >= {*ops.VARYING, "add", "reduction"}
     for (name, one), (_, other) in zip(expected, probe.results(MixedKernel), strict=True):
         assert probe.canonical(one).tobytes() == probe.canonical(other).tobytes(), name
 
 
-def test_compiled_kernels_agree_where_they_have_a_text_of_their_own() -> None:
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_compiled_kernels_agree_where_they_have_a_text_of_their_own(dtype: str) -> None:
     """Of what they call NumPy's loops for, these: a sigmoid, and powers by a number."""
-    kind = ValueType("float64")
+    kind = ValueType(dtype)
     names = [name for name in ops.PUBLIC if ops.TABLE[name].numba and not ops.TABLE[name].loop]
-    x, y = probe._values("float64")
+    x, y = probe._values(dtype)
     steps, outputs = [], []
     for name in [*names, "sigmoid"]:
         op = ops.TABLE[name]
         if op.arity in (1, 2) and op.has_loops:
             try:
-                *_, result = op.loop_for((np.dtype(float),) * op.arity)
+                *_, result = op.loop_for((np.dtype(dtype),) * op.arity)
             except TypeError:
                 continue
             steps.append(Step(name, (0, 1)[: op.arity], ValueType(result.name)))
     steps += [Step("pow", (0, 2), kind), Step("pow", (0, 1), kind)]
     places = tuple(range(3, 3 + len(steps)))
     sweep = Sweep((kind, kind), (kind,), tuple(steps), places, ())
+    assert has_same_bits(sweep)
     found = []
-    for engine in (NumexprKernel, NumbaKernel):
+    for engine in (NumpyKernel, NumbaKernel):
         kernel = engine(sweep)
         for exponent in (0.5, -1.0, 2.0, 1.5):
             outputs = [np.empty(len(x), step.type.dtype) for step in steps]

@@ -16,10 +16,11 @@ from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
 from ps_backend.kernels.compiled.machine_code import marker_of
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.kernels.rising import RisingKernel
 from ps_backend.kernels.rungs import compiled_rung, heat_of, mixed_rung, shared_loops, source_for
 from ps_backend.kernels.same_bits import has_same_bits
+from ps_backend.program import ops
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, gram, vectors
@@ -60,7 +61,7 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     assert has_same_bits(sweep)
     assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
     kernel = RisingKernel(
-        NumexprKernel(sweep),
+        NumpyKernel(sweep),
         [mixed_rung(sweep, True), compiled_rung(sweep, source_for(sweep))],
         True,
     )
@@ -75,7 +76,7 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
         found.append(run(kernel, sweep))
         wait_for_thread()
     assert (
-        seen[0] is NumexprKernel
+        seen[0] is NumpyKernel
         and seen[-1] is NumbaKernel
         and {*seen[1:-1]}
         <= {
@@ -101,7 +102,7 @@ def test_what_is_not_hot_is_not_compiled(tmp_path: Any, monkeypatch: pytest.Monk
         asked.append(is_hot)
 
     sweep = many()
-    kernel = RisingKernel(NumexprKernel(sweep), [rung], True)
+    kernel = RisingKernel(NumpyKernel(sweep), [rung], True)
     for _ in range(rising.HOT_RUNS + 2):
         run(kernel, sweep)
         wait_for_thread()
@@ -120,7 +121,7 @@ def test_where_compiling_fails_the_slower_kernel_stays(
         raise OSError("no room for machine code")
 
     sweep = many()
-    kernel = RisingKernel(NumexprKernel(sweep), [rung], True)
+    kernel = RisingKernel(NumpyKernel(sweep), [rung], True)
     before = run(kernel, sweep)
     wait_for_thread()
     assert run(kernel, sweep) == before and "the slower one stays" in caplog.text
@@ -173,7 +174,7 @@ def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -
     sweep = many()
     assert kernels.way_for(sweep, kernels.NUMBA_FROM_LENGTH) == "rising far"
     kernel = kernels._compile(sweep, "rising far")
-    assert isinstance(kernel, RisingKernel) and isinstance(kernel.kernel, NumexprKernel)
+    assert isinstance(kernel, RisingKernel) and isinstance(kernel.kernel, NumpyKernel)
     for _ in range(rising.HOT_RUNS):
         run(kernel, sweep)
         wait_for_thread()
@@ -202,17 +203,38 @@ def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
     assert isinstance(kernels._compile(sweeps[-1], "rising far"), NumbaKernel)
 
 
+@pytest.mark.parametrize(
+    "op", ["sigmoid", "floor_divide", "remainder", "sign", "maximum", "floor", "round", "pow"]
+)
+def test_functions_with_one_implementation_rise(op: str) -> None:
+    args = (0, 1)[: ops.TABLE[op].arity]
+    assert has_same_bits(Sweep((FLOAT, FLOAT), (), (Step(op, args, FLOAT),), (2,), ()))
+
+
+def test_random_numbers_have_the_same_bits_in_all_engines() -> None:
+    whole = ValueType("int64")
+    draw = Sweep((), (whole,), (Step("iota", (), whole), Step("uniform", (0, 1), FLOAT)), (2,), ())
+    assert has_same_bits(draw)
+    found = []
+    for engine in (NumpyKernel, MixedKernel, NumbaKernel):
+        out = np.empty(LENGTH)
+        engine(draw)([], [12345], [out], 0, LENGTH, BLOCK)
+        found.append(out.tobytes())
+    assert found[0] == found[1] == found[2]
+
+
 def test_functions_that_engines_round_differently_stay_with_one() -> None:
-    sigmoid = Sweep((FLOAT,), (), (Step("sigmoid", (0,), FLOAT),), (1,), ())
-    assert not has_same_bits(sigmoid)
+    steps = (Step("exp", (1,), FLOAT), Step("multiply", (0, 2), FLOAT))  # of a number: by libm
+    scaled = Sweep((FLOAT,), (FLOAT,), steps, (3,), ())
+    assert not has_same_bits(scaled)
     for length in (1, kernels.LINEAR_FROM_LENGTH, kernels.NUMBA_FROM_LENGTH):
-        assert kernels.way_for(sigmoid, length) == kernels.engine_for(sigmoid, length)
+        assert kernels.way_for(scaled, length) == kernels.engine_for(scaled, length)
     short = kernels.RISING_FROM_LENGTH
-    assert kernels.way_for(many(), short - 1) == "numexpr"
+    assert kernels.way_for(many(), short - 1) == "numpy"
     assert kernels.way_for(many(), kernels.RISING_TO_LENGTH + 1) == "numba"
     assert "short" in kernels.explained(many(), short - 1)
     assert "same bits" in kernels.explained(many(), kernels.NUMBA_FROM_LENGTH)
-    assert "machine code, by its length" in kernels.explained(sigmoid, kernels.NUMBA_FROM_LENGTH)
+    assert "machine code, by its length" in kernels.explained(scaled, kernels.NUMBA_FROM_LENGTH)
     assert kernels.way_for(many(), short) == "rising late"
     with kernels.compiled_at_once():
         assert kernels.way_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"

@@ -14,7 +14,7 @@ from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import LEAST_DOTS, Split, split
-from ps_backend.kernels.numexpr_engine import NumexprKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import ops
 from ps_backend.program.combination import Combination, Link
 from ps_backend.program.sweep import Reduction, Step, Sweep
@@ -102,7 +102,7 @@ def test_a_long_chain_with_a_short_rest_is_compiled() -> None:
     assert kernels.engine_for(sweep, kernels.NUMBA_FROM_LENGTH) == "numba"
 
 
-@pytest.mark.parametrize("engine", [NumbaKernel, MixedKernel, NumexprKernel])
+@pytest.mark.parametrize("engine", [NumbaKernel, MixedKernel, NumpyKernel])
 def test_links_of_every_form(engine: Any) -> None:
     links = (
         Link("start", 0, 5, negative=True),

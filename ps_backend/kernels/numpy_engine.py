@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.lowering.lower import for_numexpr
+from ps_backend.kernels.lowering.lower import for_numpy
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS, Reducer
@@ -50,11 +50,11 @@ class Instruction:
     """And that must not lie where an argument does."""
 
 
-class NumexprKernel:
+class NumpyKernel:
     """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep = for_numexpr(sweep)
+        self._sweep = sweep = for_numpy(sweep)
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
         first = len(sweep.inputs) + len(sweep.scalars)
         self._instructions = [_plain(sweep, value) for value in range(first, len(sweep.types))]
