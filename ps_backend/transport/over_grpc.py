@@ -46,8 +46,9 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Before the server ends a connection for that, which gRPC would write about to stderr.
-    ("grpc.client_idle_timeout_ms", 40_000),
+    # Before the server ends a connection for that, which gRPC would write about to stderr: it is
+    # noticed after one to two such times, and the server waits a minute.
+    ("grpc.client_idle_timeout_ms", 25_000),
     ("grpc.enable_retries", 0),  # repeats are ours: they carry the same sequence number
     ("grpc.use_local_subchannel_pool", 1),  # a client shares no connection with another one
 )
