@@ -32,8 +32,9 @@ def test_the_page_runs(one_spark, capsys):
     assert error.startswith(
         "the loss broken failed in row block 0, rows 0 to 1,999: the values are NaN"
     )
-    structured, robust, bounded, scaled, rates, minibatches = rest
+    structured, robust, bounded, scaled, rates, minibatches, layouts = rest
     assert structured == "True (3, 2)"
     assert robust.endswith(" 0.  ]") and "-" not in bounded
     assert scaled == "True" and minibatches == "True"
     assert rates.startswith("[ 0.3")
+    assert layouts == "{0: 'dense rows'}"
