@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from ps_backend.errors import PSError
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
 
 
 class Unavailable(ConnectionError):
     """The server could not be reached, or went away before it answered. Repeating may help."""
+
+
+class Closed(PSError):
+    """The connection was closed here, maybe by another thread."""
 
 
 class Busy(Unavailable):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ps_backend.errors import EpochFenced, ServerLost
-from ps_backend.transport.base import Answer, Pending, Transport, Unavailable
+from ps_backend.transport.base import Answer, Closed, Pending, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
 
@@ -80,6 +80,8 @@ class Following:
         except Unavailable:
             self._follow(inner)
             raise
+        except Closed as error:
+            raise self._left(inner, error) from None
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -91,6 +93,10 @@ class Following:
         except Unavailable:
             self._follow(inner)
             raise
+        except Closed:
+            if self._closed or self._here[0] is inner:
+                raise
+            return self.start(request, payload, into)  # another thread has left it just now
 
     def close(self) -> None:
         """End the connection. Idempotent."""
@@ -115,6 +121,12 @@ class Following:
             self._here = self._make(location.address), location.life
         silent.close()
 
+    def _left(self, inner: Transport, error: Closed) -> Exception:
+        """What is raised where ``inner`` was closed: by a thread that found another server there
+        is no error, but a reason to go there, too."""
+        by_user = self._closed or self._here[0] is inner
+        return error if by_user else Unavailable(str(error))
+
     def _heard(self, answer: Answer) -> Answer:
         """The answer, unless it is of a process that is, or soon will be, no server any more."""
         if answer.reply.HasField("error") and answer.reply.error.kind == EpochFenced.__name__:
@@ -134,6 +146,8 @@ class _Started:
         except Unavailable:
             self._following._follow(self._inner)
             raise
+        except Closed as error:
+            raise self._following._left(self._inner, error) from None
 
 
 def follow_all(

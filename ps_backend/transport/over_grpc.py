@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
-from ps_backend.transport.base import BUSY, Answer, Busy, Pending, Unavailable
+from ps_backend.transport.base import BUSY, Answer, Busy, Closed, Pending, Unavailable
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS, answers
 from ps_backend.transport.local_socket import LocalSocket
 from ps_backend.transport.pipe import Pipe, PipeRefused
@@ -155,7 +155,7 @@ class OverGrpc:
             fetch = self._send(whole.data)
             return _Later(lambda: self._finish(whole, fetch, request, payload, into))
         if size > SMALL_BYTES:
-            return _in_thread(lambda: self._bulk(request, payload, into))
+            return _in_thread(lambda: self._bulk_or_closed(request, payload, into))
         data = _message(request, payload)
         fetch = self._send(data, request.WhichOneof("body"))
         return _Later(lambda: self._unpack(fetch(), len(data), into))
@@ -195,7 +195,7 @@ class OverGrpc:
         """What gRPC's ValueError is about a channel that was closed, maybe by another thread."""
         if not self._closed:
             return error
-        return PSError(f"the connection to {self.address} was closed meanwhile")
+        return Closed(f"the connection to {self.address} was closed meanwhile")
 
     def _send(self, data: bytes, kind: str | None = None) -> Callable[[], bytes]:
         """Send a small request now; what is returned waits for the reply."""
@@ -260,6 +260,14 @@ class OverGrpc:
         if answer is not None:
             return answer
         return self._in_chunks(request, payload, into)
+
+    def _bulk_or_closed(
+        self, request: pb.Request, payload: Parts, into: memoryview | None
+    ) -> Answer:
+        try:
+            return self._bulk(request, payload, into)
+        except ValueError as error:
+            raise self._closed_or(error) from None
 
     def _in_chunks(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         header = request.SerializeToString()

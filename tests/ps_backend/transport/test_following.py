@@ -312,3 +312,27 @@ def test_who_says_that_a_newer_life_has_begun_ends_the_work_of_nobody_else():
     assert service.handle(request, Payload(0)).reply.error.kind == "EpochFenced"
     assert other.error(nothing=pb.Nothing()).kind == "EpochFenced"
     assert one.read(1, len(X)).tobytes() == X.tobytes()
+
+
+@pytest.mark.parametrize("size", [SPACE.length, 200_000], ids=["small", "bulk"])
+@pytest.mark.parametrize("way", ["call", "start"])
+def test_who_speaks_to_a_server_that_another_thread_has_just_left_goes_on_with_it(
+    cluster, way, size
+):
+    """Its connection is closed between the two lines that look it up and send."""
+    space = DenseSpace(size)
+    with follow(cluster) as client:
+        following = client._fan_out.links[0 if way == "start" else 1].transport
+        server = 0 if way == "start" else 1
+        inner = following._here[0]
+        send = getattr(inner, way)
+
+        def too_late(*message):
+            cluster.replace(server)
+            following._follow(inner)
+            return send(*message)
+
+        setattr(inner, way, too_late)
+        x = put(client, space, np.ones(size))
+        np.testing.assert_array_equal(client.read(x, array_type(space, float)), np.ones(size))
+        assert following.generation == 1
