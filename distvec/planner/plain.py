@@ -1,7 +1,6 @@
-"""Graphs that no pass rewrites: one walk finds that out, and what the template is kept under.
+"""Graphs that no pass rewrites: one walk finds that out.
 
-Most evaluations are such: a few operations on stored arrays, a dot product, a step of an update.
-What is said here of other graphs is nothing at all, and all passes run.
+Many evaluations are such: a few operations on stored arrays, a dot product, a step of an update.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ def plain_order(
     products beside stored vectors, whose norms come along. Client values that are found on the way
     are settled.
     """
+    if len(targets) > _MOST:
+        return None
     for node in pending:
         if node not in targets:
             return None

@@ -81,7 +81,7 @@ class Following:
             self._follow(inner)
             raise
         except Closed as error:
-            raise self._left(inner, error) from None
+            raise self._or_left(error, inner) from None
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -94,9 +94,9 @@ class Following:
             self._follow(inner)
             raise
         except Closed:
-            if self._closed or self._here[0] is inner:
+            if not self._has_left(inner):
                 raise
-            return self.start(request, payload, into)  # another thread has left it just now
+            return self.start(request, payload, into)
 
     def close(self) -> None:
         """End the connection. Idempotent."""
@@ -121,11 +121,13 @@ class Following:
             self._here = self._make(location.address), location.life
         silent.close()
 
-    def _left(self, inner: Transport, error: Closed) -> Exception:
-        """What is raised where ``inner`` was closed: by a thread that found another server there
-        is no error, but a reason to go there, too."""
-        by_user = self._closed or self._here[0] is inner
-        return error if by_user else Unavailable(str(error))
+    def _has_left(self, inner: Transport) -> bool:
+        """Whether another thread has found another server, and closed the way to the former."""
+        return not self._closed and self._here[0] is not inner
+
+    def _or_left(self, error: Closed, inner: Transport) -> Exception:
+        """``error``, unless the connection was closed so: then the request is to be repeated."""
+        return Unavailable(str(error)) if self._has_left(inner) else error
 
     def _heard(self, answer: Answer) -> Answer:
         """The answer, unless it is of a process that is, or soon will be, no server any more."""
@@ -147,7 +149,7 @@ class _Started:
             self._following._follow(self._inner)
             raise
         except Closed as error:
-            raise self._following._left(self._inner, error) from None
+            raise self._following._or_left(error, self._inner) from None
 
 
 def follow_all(

@@ -119,7 +119,7 @@ class Frames:
         """The bytes that come soon; -1 if none do.
 
         A processor that has gone to sleep takes some 30 us to wake up, in a virtual machine, and so
-        both sides of a conversation of short messages would. It is for others as before meanwhile.
+        both sides of a conversation of short messages would. Others may have it meanwhile.
         """
         if not _looking_out.acquire(blocking=False):
             return -1
