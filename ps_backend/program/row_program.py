@@ -1,0 +1,83 @@
+"""What servers do with the rows of chosen keys: gather them, compute on them, scatter the results.
+
+Pulls, pushes, the steps of row optimizers and functions of users are all such programs. A server
+runs one over the *batch* of those keys of a message that it holds, each of them once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import ValueType
+
+SCATTERS = ("replace", "add", "min", "max")
+"""How a result is joined to the row that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Where an output of the sweep goes: into one of the arrays that the call names."""
+
+    output: int
+    array: int
+    op: str = "replace"
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """The structure of a row program. Hashable; the arrays and the values come with a call.
+
+    The slots of the ``sweep`` are the keys of the batch. Its inputs are, in order, the rows that
+    are gathered, one input for each place in ``gathers``; what comes along with the keys; and, if
+    ``with_keys``, the keys themselves, as int64. It has no reductions: these would depend on which
+    keys one server holds.
+    """
+
+    sweep: Sweep
+    gathers: tuple[int, ...] = ()
+    """For each gathered input, which of the arrays that the call names it is of."""
+    scatters: tuple[Scatter, ...] = ()
+    returns: tuple[int, ...] = ()
+    """Outputs that the answer brings, by their places among the outputs of the sweep."""
+    with_keys: bool = False
+
+    @cached_property
+    def given(self) -> tuple[ValueType, ...]:
+        """The types of what comes along, one row for each key."""
+        last = len(self.sweep.inputs) - self.with_keys
+        return self.sweep.inputs[len(self.gathers) : last]
+
+    @cached_property
+    def returned(self) -> tuple[ValueType, ...]:
+        """The types of what the answer brings, one row for each key."""
+        return tuple(self.sweep.stored[output] for output in self.returns)
+
+    @cached_property
+    def changes(self) -> bool:
+        """Whether it writes anything, and so inserts the keys that are missing."""
+        return bool(self.scatters)
+
+    def verify(self) -> None:
+        """Raise ``InvalidProgram`` unless its parts fit together; the sweep is verified apart."""
+        sweep = self.sweep
+        if sweep.reductions:
+            raise InvalidProgram("a row program has no reductions, but what is computed row by row")
+        if len(self.gathers) + self.with_keys > len(sweep.inputs):
+            raise InvalidProgram(f"{len(self.gathers)} gathered inputs of {len(sweep.inputs)}")
+        if self.with_keys and sweep.inputs[-1] != ValueType("int64"):
+            raise InvalidProgram(f"keys are int64, and not {sweep.inputs[-1]}")
+        outputs = range(len(sweep.outputs))
+        for scatter in self.scatters:
+            if scatter.op not in SCATTERS:
+                raise InvalidProgram(f"no scatter {scatter.op!r}, but {', '.join(SCATTERS)}")
+        used = [*(scatter.output for scatter in self.scatters), *self.returns]
+        if any(output not in outputs for output in used):
+            raise InvalidProgram(f"outputs {used} are used, and there are {len(outputs)}")
+        written = [scatter.array for scatter in self.scatters]
+        if len(set(written)) < len(written):
+            raise InvalidProgram("a row program writes an array once")
+        if min((*self.gathers, *written), default=0) < 0:
+            raise InvalidProgram("arrays are counted from 0")
