@@ -19,6 +19,7 @@ class InProcess:
 
     generation = 0
     is_replaced = False
+    bulk_way = "copied within the process"
 
     def __init__(self, service: Service, address: str) -> None:
         self.service = service

@@ -48,6 +48,11 @@ class _Lossy:
         return self._inner.address
 
     @property
+    def bulk_way(self) -> str:
+        """How bulk data went to it last."""
+        return self._inner.bulk_way
+
+    @property
     def generation(self) -> int:
         """How often the server was replaced."""
         return self._inner.generation

@@ -132,7 +132,9 @@ class Connection:
     def status(self) -> list[ServerStatus]:
         """What each server holds. One message a server."""
         replies = self._send(self._requests.to_all("status"), recorded=False)
-        return [decode_status(self.addresses[k], replies[k].status) for k in range(self.servers)]
+        ways = [transport.bulk_way for transport in self._transports]
+        statuses = [replies[k].status for k in range(self.servers)]
+        return list(map(decode_status, self.addresses, statuses, ways))
 
     def wait(self) -> None:
         """Wait for programs that were run with ``wait=False``; raises their first error."""

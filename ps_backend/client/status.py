@@ -48,11 +48,14 @@ class ServerStatus:
     different bits. It does not depend on the processor."""
     functions: str = ""
     """The same of functions such as ``exp``, which does (docs/operations.md)."""
+    bulk: str = ""
+    """How large arrays went to it from here: "shared memory", "port ..." of its host, or "gRPC",
+    with the reason; empty before any did."""
     held: tuple[HeldSession, ...] = ()
 
 
-def decode_status(address: str, message: pb.Status) -> ServerStatus:
-    """The status that the server at ``address`` sent."""
+def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
+    """The status that the server at ``address`` sent, which large arrays reach by ``bulk``."""
     return ServerStatus(
         address=address,
         version=message.version,
@@ -66,6 +69,7 @@ def decode_status(address: str, message: pb.Status) -> ServerStatus:
         budget=message.budget,
         bits=message.bits,
         functions=message.functions,
+        bulk=bulk,
         held=tuple(
             HeldSession(one.name, one.buffers, one.age, one.lease, one.left) for one in message.held
         ),
@@ -81,7 +85,9 @@ def server_status(
     tls_key: str | Path | None = None,
     timeout: float = 5.0,
 ) -> list[ServerStatus]:
-    """What running servers hold, without a session. One message each.
+    """What running servers hold, without a session, and whether bulk data would reach them.
+
+    One message each, and one more that asks for the port of bulk data.
 
     ``tls``, ``tls_cert`` and ``tls_key`` as of ``Client.connect``. Raises ``ServerLost`` if one
     cannot be reached in ``timeout`` seconds, or is reached and does not answer for five.
@@ -96,7 +102,9 @@ def server_status(
     try:
         messages = Requests("", "", len(addresses)).to_all("status")
         replies = FanOut(links, counters).send(messages, recorded=False)
-        return [decode_status(address, replies[k].status) for k, address in enumerate(addresses)]
+        ways = [transport.find_bulk_way() for transport in transports]
+        statuses = [replies[k].status for k in range(len(addresses))]
+        return list(map(decode_status, addresses, statuses, ways))
     finally:
         for transport in transports:
             transport.close()
@@ -104,7 +112,7 @@ def server_status(
 
 def status_table(servers: Sequence[ServerStatus]) -> str:
     """An aligned table, one line per server."""
-    head = "server version pid uptime sessions buffers used peak budget bits functions"
+    head = "server version pid uptime sessions buffers used peak budget bits functions bulk"
     rows = [tuple(head.split())]
     for server in servers:
         rows.append(
@@ -120,6 +128,7 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
                 _size(server.budget),
                 server.bits,
                 server.functions,
+                server.bulk,
             )
         )
     return "\n".join((_aligned(rows), *_held_table(servers)))

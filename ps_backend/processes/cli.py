@@ -69,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     serve.add_argument("--port", type=int, default=7070, help="0: any free one (%(default)s)")
     serve.add_argument(
+        "--bulk-port",
+        type=int,
+        default=0,
+        help="where large arrays come from other hosts, past gRPC, which moves them where it "
+        "cannot be reached; 0: any free one (%(default)s)",
+    )
+    serve.add_argument(
         "--memory", type=_size, help="most memory for arrays, as 2g (80%% of the machine's)"
     )
     serve.add_argument(
@@ -147,6 +154,7 @@ def _serve(options: argparse.Namespace) -> int:
             ),
             host=options.host,
             port=options.port,
+            bulk_port=options.bulk_port,
             token=token,
             identity=_identity(options) if supervised is None else supervised.identity,
         )

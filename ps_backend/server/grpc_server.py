@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from ps_backend.arguments import is_loopback
 from ps_backend.server import door
+from ps_backend.server.bulk_door import BulkDoor
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.counted_pool import CountedPool
 from ps_backend.server.door import MOST_SILENT, Door, Patience
@@ -52,15 +53,17 @@ class Server:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        bulk_port: int = 0,
         token: str | None,
         identity: Identity | None = None,
     ) -> None:
         """Bind; ``start`` serves.
 
-        ``port`` 0 lets the system choose. ``token`` None serves anybody and is refused off the
-        loopback. ``identity`` None serves without TLS. Other servers of a session are reached with
-        the same token, and with TLS if this one has it. Raises ``ValueError`` for such options,
-        ``OSError`` if the address cannot be had.
+        ``port`` 0 lets the system choose; so does ``bulk_port``, where bulk data comes past gRPC.
+        ``token`` None serves anybody and is refused off the loopback. ``identity`` None serves
+        without TLS. Other servers of a session are reached with the same token, and with TLS if
+        this one has it. Raises ``ValueError`` for such options, ``OSError`` if an address cannot be
+        had.
         """
         if not token and not is_loopback(host):
             raise ValueError(
@@ -69,9 +72,10 @@ class Server:
             )
         check_token(token)
         self.service = service
-        handler = _Handler(service, token)
+        context = None if identity is None else identity.context
+        handler = _Handler(service, token, BulkDoor(service, token, context))
         self.pipes, self._patience = handler.pipes, handler.patience
-        self.local, self._segments = handler.local, handler.segments
+        self.local, self.bulk, self._segments = handler.local, handler.bulk, handler.segments
         service.peers.reach_by(
             lambda address: OverGrpc(
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
@@ -83,11 +87,13 @@ class Server:
         self._server.add_generic_rpc_handlers((self._door,))
         credentials = None if identity is None else identity.credentials()
         self.port = _bind(self._server, host, port, credentials)
+        self.bulk.bind(host, bulk_port)
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def start(self) -> None:
         """Begin to serve; returns at once."""
         self.local.start()
+        self.bulk.start()
         self._server.start()
         threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
 
@@ -99,6 +105,7 @@ class Server:
         self.service.end_waits()
         self.pipes.end()
         self.local.end(deadline)
+        self.bulk.end(deadline)
         stopped.wait()
         self._door.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -117,8 +124,8 @@ class Server:
 class _Handler:
     """The methods of the gRPC service, on raw bytes."""
 
-    def __init__(self, service: Service, token: str | None) -> None:
-        self._service = service
+    def __init__(self, service: Service, token: str | None, bulk: BulkDoor) -> None:
+        self._service, self.bulk = service, bulk
         self.pipes = Pipes(self._answer)
         self.local = LocalDoor(token, self._answer_nearby)
         self.patience = Patience()
@@ -127,7 +134,7 @@ class _Handler:
     def table(self, token: str | None, pool: CountedPool) -> Door:
         """What gRPC calls for each method."""
         return Door(
-            {"Call": self._call},
+            {"Call": self._call, "Invite": self._invite},
             {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
             token,
             pool,
@@ -135,6 +142,10 @@ class _Handler:
 
     def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         return self._answer(next(self.patience.each(requests, context), b""), context)
+
+    def _invite(self, _: Iterator[bytes], __: grpc.ServicerContext) -> bytes:
+        invitation: bytes = self.bulk.invite().SerializeToString()
+        return invitation
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         yield from self.pipes.serve(requests, context)

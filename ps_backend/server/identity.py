@@ -10,7 +10,7 @@ from typing import Protocol
 
 import grpc
 
-from ps_backend.transport.tls import Tls, tls_of
+from ps_backend.transport.tls import Tls, load_pair, tls_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,6 +20,9 @@ class Identity(Protocol):
 
     def credentials(self) -> grpc.ServerCredentials:
         """For the port. Raises ``OSError`` or ``ValueError``."""
+
+    def context(self) -> ssl.SSLContext:
+        """For a connection to a socket now. Raises ``OSError`` or ``ValueError``."""
 
     def reach(self) -> Tls | None:
         """How other servers of a session are reached now. Raises ``OSError``."""
@@ -37,6 +40,12 @@ class HeldIdentity:
     def credentials(self) -> grpc.ServerCredentials:
         """As ``Identity``."""
         return grpc.ssl_server_credentials([(self.key, self.chain)])
+
+    def context(self) -> ssl.SSLContext:
+        """As ``Identity``."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(context, self.chain, self.key)
+        return context
 
     def reach(self) -> Tls:
         """As ``Identity``."""
@@ -64,6 +73,10 @@ class IdentityFiles:
             require_client_authentication=self.clients is not None,
         )
 
+    def context(self) -> ssl.SSLContext:
+        """As ``Identity``; of what is there now."""
+        return self._check()
+
     def reach(self) -> Tls | None:
         """As ``Identity``; where servers ask clients for certificates, this one shows its own."""
         own = (self.certificate, self.key) if self.clients is not None else (None, None)
@@ -82,7 +95,7 @@ class IdentityFiles:
         clients = None if self.clients is None else self.clients.read_bytes()
         return grpc.ssl_server_certificate_configuration([pair], clients)
 
-    def _check(self) -> None:
+    def _check(self) -> ssl.SSLContext:
         """gRPC would say nothing but that handshakes fail."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
@@ -97,6 +110,9 @@ class IdentityFiles:
                 context.load_verify_locations(self.clients)
             except ssl.SSLError as error:
                 raise ValueError(f"{self.clients} holds no certificate: {error}") from None
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
 
 class _Renewal:

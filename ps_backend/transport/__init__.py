@@ -3,7 +3,8 @@
 
 Over gRPC there are two ways each for small requests (a call each, or a *pipe* that stays open) and
 for bulk (a stream of chunks, or *shared* memory on one host); the first of each always works. On
-one host small requests go past gRPC, over a *local socket*, as long as that works.
+one host small requests go past gRPC, over a *local socket*, as long as that works; between hosts
+bulk does, over *bulk sockets*.
 Around them, ``Following`` goes to another address when a server was replaced, and ``Restarting``
 to the one that is started at the same address.
 """

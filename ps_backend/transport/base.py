@@ -55,6 +55,10 @@ class Transport(Protocol):
         """Where the server is, for people."""
 
     @property
+    def bulk_way(self) -> str:
+        """How bulk data went to it last, for people; empty before it was needed."""
+
+    @property
     def generation(self) -> int:
         """How often the server was replaced by an empty one; 0 where none can be."""
 

@@ -66,6 +66,11 @@ class Following:
         return self._location.address
 
     @property
+    def bulk_way(self) -> str:
+        """How bulk data went to it last."""
+        return self._here[0].bulk_way
+
+    @property
     def generation(self) -> int:
         """How often the server was replaced."""
         return self._location.generation

@@ -26,7 +26,6 @@ from ps_backend.transport.base import Unavailable
 from ps_backend.transport.liveness import PING_ANSWER_SECONDS, PING_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 
-PROOF_BYTES = 32
 ADMITTED = b"\1"
 """What the server says to a proof that is right; it ends the connection if it is not."""
 

@@ -16,6 +16,7 @@ import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
 from ps_backend.transport.base import BUSY, Answer, Busy, Closed, Pending, Unavailable
+from ps_backend.transport.bulk_sockets import BulkSockets
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS, answers
 from ps_backend.transport.local_socket import LocalSocket
 from ps_backend.transport.pipe import Pipe, PipeRefused
@@ -108,11 +109,22 @@ class OverGrpc:
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
         runs = partial(answers, address, tls=tls)
+        self._invite: Any = self._channel.unary_unary(f"{methods}Invite", None, None)
+        self._sockets = BulkSockets(address, token, tls, self._invitation, runs, MOST_REPLY_BYTES)
         self._local = LocalSocket(token, runs, MOST_REPLY_BYTES) if near else None
 
     def begin_anew(self, generation: int) -> bool:
         """No: nobody else has its place."""
         return False
+
+    @property
+    def bulk_way(self) -> str:
+        """How bulk data went last, for people; empty before it was needed."""
+        return "shared memory" if self._shared.is_there else self._sockets.way
+
+    def find_bulk_way(self) -> str:
+        """How bulk data goes to another host, found out now."""
+        return self._sockets.reach()
 
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -189,6 +201,7 @@ class OverGrpc:
             self._local.close()
         if self._pipe is not None:
             self._pipe.close()
+        self._sockets.close()
         self._channel.close()
 
     def _closed_or(self, error: ValueError) -> Exception:
@@ -220,7 +233,7 @@ class OverGrpc:
         into: memoryview | None,
     ) -> Answer:
         answer = whole.finish(fetch)
-        return self._in_chunks(request, payload, into) if answer is None else answer
+        return self._between_hosts(request, payload, into) if answer is None else answer
 
     def _by_itself(self, data: bytes, deadline: float | None = None) -> bytes:
         try:
@@ -259,7 +272,7 @@ class OverGrpc:
             raise self._failure(error) from None
         if answer is not None:
             return answer
-        return self._in_chunks(request, payload, into)
+        return self._between_hosts(request, payload, into)
 
     def _bulk_or_closed(
         self, request: pb.Request, payload: Parts, into: memoryview | None
@@ -268,6 +281,20 @@ class OverGrpc:
             return self._bulk(request, payload, into)
         except ValueError as error:
             raise self._closed_or(error) from None
+
+    def _between_hosts(
+        self, request: pb.Request, payload: Parts, into: memoryview | None
+    ) -> Answer:
+        answer = self._sockets.transfer(request, payload, into, MOST_REQUEST_BYTES)
+        return self._in_chunks(request, payload, into) if answer is None else answer
+
+    def _invitation(self) -> pb.Invitation:
+        """How bulk data may come past gRPC, which the server says at once."""
+        try:
+            data = self._invite(b"", metadata=self._metadata, timeout=SHORT_SECONDS)
+            return pb.Invitation.FromString(data)
+        except grpc.RpcError as error:
+            raise self._failure(error) from None
 
     def _in_chunks(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
         header = request.SerializeToString()

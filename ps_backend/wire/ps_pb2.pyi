@@ -6,6 +6,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Invitation(_message.Message):
+    __slots__ = ("port", "admission")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    admission: bytes
+    def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
+
 class Request(_message.Message):
     __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -91,6 +91,10 @@ class Faulty:
         return self.inner.address
 
     @property
+    def bulk_way(self) -> str:
+        return self.inner.bulk_way
+
+    @property
     def is_replaced(self):
         return self.inner.is_replaced
 

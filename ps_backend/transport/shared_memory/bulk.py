@@ -42,6 +42,11 @@ class SharedBulk:
         self._free = threading.Lock()  # stays taken where no memory can be shared
         self._segment: Segment | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the last transfer came about."""
+        return self._segment is not None
+
     def begin(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Whole | None:
         """A transfer that fits into the segment as a whole; None if it has to go another way."""
         if max(request.payload, 0 if into is None else len(into)) > WHOLE_BYTES:

@@ -49,15 +49,15 @@ X = np.random.default_rng(0).random(SPACE.length)
 
 
 class Counting(OverGrpc):
-    """Counts the bulk transfers that went over gRPC."""
+    """Counts the bulk transfers that went another way."""
 
     def __init__(self, address: str, **options) -> None:
         super().__init__(address, token=TOKEN, **options)
         self.streamed = 0
 
-    def _in_chunks(self, *arguments):
+    def _between_hosts(self, *arguments):
         self.streamed += 1
-        return super()._in_chunks(*arguments)
+        return super()._between_hosts(*arguments)
 
 
 @pytest.fixture

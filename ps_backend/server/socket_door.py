@@ -1,0 +1,136 @@
+"""Takes the connections of a listening socket, each with a thread of its own."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import logging
+import socket
+import threading
+import time
+from contextlib import suppress
+
+from google.protobuf.message import DecodeError
+
+_LOG = logging.getLogger(__name__)
+
+SILENT_SECONDS = 5.0
+"""So long who has connected may take to show who it is, or to go on with a message; so often an
+idle connection is looked at."""
+
+SEND_SECONDS = 30.0
+"""So long a client may leave a reply where it is."""
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class SocketDoor:
+    """What the doors have in common. Thread-safe."""
+
+    _thread_name = "distvec-door"
+
+    def __init__(self) -> None:
+        self._listener: socket.socket | None = None
+        self._connections: dict[socket.socket, None] = {}
+        """Oldest first."""
+        self._ending = threading.Event()
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    @property
+    def is_open(self) -> bool:
+        """Does it take connections?"""
+        return self._listener is not None and not self._ending.is_set()
+
+    def end(self, deadline: float) -> None:
+        """Take no more, let what is at work answer until ``deadline`` (``time.monotonic``)."""
+        self._ending.set()
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        with self._changed:
+            for connection in self._connections:
+                shut_down(connection, socket.SHUT_RD)  # its thread reads the end
+            self._changed.wait_for(lambda: not self._connections, deadline - time.monotonic())
+
+    def _listen_on(self, listener: socket.socket) -> None:
+        self._listener = listener
+        threading.Thread(
+            target=self._accept, args=[listener], name=self._thread_name, daemon=True
+        ).start()
+
+    def _has_room_for(self, connection: socket.socket) -> bool:
+        """Whether who has connected is heard at all."""
+        raise NotImplementedError
+
+    def _speak(self, connection: socket.socket) -> None:
+        """See who it is, and answer it until it leaves.
+
+        ``OSError`` and ``DecodeError`` end the connection.
+        """
+        raise NotImplementedError
+
+    def _dress(self, connection: socket.socket) -> socket.socket:
+        """What is spoken over, without waiting for anything."""
+        return connection
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:
+                if self._ending.is_set():
+                    return
+                if error.errno in _NO_ROOM:
+                    self._ending.wait(0.1)
+                continue
+            try:
+                spoken = self._dress(connection)
+            except (OSError, ValueError) as error:  # of a certificate; or it has left again
+                _LOG.debug("a connection was closed: %s", error)
+                connection.close()
+                continue
+            if self._takes(spoken):
+                threading.Thread(
+                    target=self._serve, args=[spoken], name=self._thread_name, daemon=True
+                ).start()
+            else:
+                spoken.close()
+
+    def _takes(self, connection: socket.socket) -> bool:
+        with self._changed:
+            taken = not self._ending.is_set() and self._has_room_for(connection)
+            if taken:
+                self._connections[connection] = None
+            return taken
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with suppress(OSError, DecodeError):
+                self._speak(connection)
+        finally:
+            with self._changed:
+                self._connections.pop(connection, None)
+                self._changed.notify_all()
+            connection.close()
+
+
+def shut_down(connection: socket.socket, how: int = socket.SHUT_RDWR) -> None:
+    """End a connection for the thread that waits on it."""
+    with suppress(OSError):  # it may have ended already
+        # Also under TLS, whose own way would let that thread go on reading without it.
+        socket.socket.shutdown(connection, how)
+
+
+def shows(connection: socket.socket, proof: bytes) -> bool:
+    """Whether the first of what comes is ``proof``."""
+    came, until = b"", time.monotonic() + SILENT_SECONDS
+    while len(came) < len(proof) and time.monotonic() < until:
+        piece = connection.recv(len(proof) - len(came))
+        if not piece:
+            return False
+        came += piece
+    return hmac.compare_digest(came, proof)

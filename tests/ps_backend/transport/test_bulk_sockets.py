@@ -1,0 +1,535 @@
+"""Bulk data of processes that share no memory goes over sockets, and means what it means anyway."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distvec import connect
+from ps_backend.client import Client
+from ps_backend.client.status import server_status
+from ps_backend.errors import OutOfBudget, ServerLost
+from ps_backend.processes.certificates import Authority, held_identity, new_key
+from ps_backend.processes.launcher import launch_local
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.server import bulk_door, socket_door
+from ps_backend.server.grpc_server import Server
+from ps_backend.server.identity import IdentityFiles
+from ps_backend.transport import OverGrpc, bulk_sockets, tls_of
+from ps_backend.transport.bulk_frames import BulkFrames
+from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.wire import ps_pb2 as pb
+from tests.ps_backend.authorities import TestAuthority
+from tests.ps_backend.helpers import QUICK, TOKEN, put, served
+
+SPACE = DenseSpace(100_000)  # more than what goes in a message
+FLOATS = array_type(SPACE, float)
+X = np.random.default_rng(0).random(SPACE.length)
+
+
+class FarAway(OverGrpc):
+    """Shares no memory with the server; counts the transfers that went over gRPC."""
+
+    def __init__(self, address: str, **options) -> None:
+        super().__init__(address, **{"token": TOKEN, **options})
+        self._shared._free.acquire()
+        self.streamed = 0
+
+    def _in_chunks(self, *arguments):
+        self.streamed += 1
+        return super()._in_chunks(*arguments)
+
+
+@contextmanager
+def far_away(servers: list[Server], **options) -> Iterator[tuple[Client, list[FarAway]]]:
+    transports = [FarAway(server.address, **options) for server in servers]
+    with Client(transports, retry=QUICK) as client:
+        yield client, transports
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bool:
+    return client.read(buffer, array_type(space, float)).tobytes() == values.tobytes()
+
+
+@pytest.fixture
+def server():
+    with served() as (running,):
+        yield running
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("length", [33_000, 100_000, 3_000_001])
+def test_arrays_of_any_length_arrive_and_each_is_one_message(servers, length):
+    space, values = DenseSpace(length), np.random.default_rng(0).random(length)
+    with served(servers) as running, far_away(running) as (client, transports):
+        client.counters.reset()
+        x = put(client, space, values)
+        assert same(client, x, space, values)
+        assert client.counters.messages == 2
+        assert client.counters.bytes_sent > values.nbytes
+        assert client.counters.bytes_received > values.nbytes
+        assert [transport.streamed for transport in transports] == [0] * servers
+
+
+def test_what_is_sparse_arrives(server):
+    with far_away([server]) as (client, (transport,)):
+        indices = np.random.default_rng(1).permutation(SPACE.length)
+        x = put(client, SPACE, X)
+        assert client.gather(x, FLOATS, indices).tobytes() == X[indices].tobytes()
+        y = client.new_id()
+        client.scatter_add(x, y, FLOATS, indices, X[indices], donate=False)
+        assert same(client, y, values=X + X)
+        client.stage("r", 0, 0, SPACE, indices, X[indices])
+        client.commit("r", [(0, 0)], FLOATS, total := client.new_id())
+        assert same(client, total)
+        assert transport.streamed == 0
+        assert len(server.bulk) == 1
+
+
+def test_servers_fetch_from_each_other_so(monkeypatch):
+    ways = []
+    transfer = bulk_sockets.BulkSockets.transfer
+
+    def noted(self, request, *arguments):
+        answer = transfer(self, request, *arguments)
+        ways.append((request.WhichOneof("body"), self.way.split()[0]))
+        return answer
+
+    monkeypatch.setattr(bulk_sockets.BulkSockets, "transfer", noted)
+    monkeypatch.setattr("ps_backend.transport.over_grpc.SharedBulk._take", lambda _: None)
+    n = 200_001
+    values = np.random.default_rng(0).random(n)
+    with served(2) as servers:
+        addresses = [server.address for server in servers]
+        with connect(addresses, token=TOKEN) as session:
+            x = session.array(values)
+            assert (x[::-1].numpy() == values[::-1]).all()
+    assert ("fetch", "port") in ways
+    assert {way for _, way in ways} == {"port"}
+
+
+@pytest.mark.parametrize("kind", ["in memory", "in files", "of the client, too"])
+def test_with_tls_where_the_server_has_it(tmp_path, kind):
+    if kind == "in memory":
+        authority, (key, request) = Authority(), new_key()
+        identity = held_identity(key, authority.sign(request), authority.signer.authority)
+        tls, other = authority.tls, Authority().tls
+    else:
+        signer = TestAuthority(tmp_path, "authority")
+        both = kind == "of the client, too"
+        identity = IdentityFiles(*signer.issue("s"), signer.file, signer.file if both else None)
+        own = signer.issue("c") if both else (None, None)
+        tls = tls_of(signer.file, *own)
+        other = tls_of(TestAuthority(tmp_path, "other").file, *own)
+    with served(identity=identity) as (server,), far_away([server], tls=tls) as (client, (one,)):
+        assert same(client, put(client, SPACE, X))
+        assert one.streamed == 0
+        with connected(server) as plain:  # nothing is answered without
+            plain.sendall(bulk_sockets.proofs_of(TOKEN, server.bulk._admission)[0])
+            assert ends(plain)
+        one._sockets._tls = other  # as if another server listened there
+        one._sockets._idle.pop().end()
+        one._sockets._made = 0
+        assert same(client, put(client, SPACE, X))
+        assert one.streamed == 2
+        assert "certificate verify failed" in one.bulk_way
+
+
+# --- where there is no way ------------------------------------------------------------------------
+
+
+def test_where_the_port_cannot_be_reached_grpc_does_it_and_says_so_once(server, caplog):
+    server.bulk.end(time.monotonic())
+    server.bulk._ending.clear()  # it goes on to tell of a port at which nobody is
+    with far_away([server]) as (client, (transport,)), caplog.at_level(logging.WARNING):
+        assert client.status()[0].bulk == ""
+        assert same(client, put(client, SPACE, X))
+        assert transport.streamed == 2
+        assert client.status()[0].bulk.startswith(f"gRPC (port {server.bulk.port} of 127.0.0.1")
+    assert len(caplog.records) == 1
+    assert "cannot be reached" in caplog.text
+
+
+def test_a_port_that_was_not_reached_is_tried_again_later(server, monkeypatch):
+    monkeypatch.setattr(bulk_sockets, "_FIRST_PAUSE", 0.0)
+    with far_away([server]) as (client, (transport,)):
+        transport._sockets._pause, port, server.bulk.port = 0.0, server.bulk.port, 1
+        x = put(client, SPACE, X)
+        assert transport.streamed == 1
+        server.bulk.port = port
+        assert same(client, x)
+        assert transport.streamed == 1
+        assert client.status()[0].bulk == f"port {port}"
+
+
+def test_a_server_without_a_port_serves_by_grpc(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no port is free")
+
+    monkeypatch.setattr(bulk_door.socket, "create_server", refuse)
+    with pytest.raises(OSError, match="choose another with --bulk-port"), served(bulk_port=7):
+        pass
+    with served() as (server,), far_away([server]) as (client, (transport,)):
+        assert same(client, put(client, SPACE, X))
+        assert transport.streamed == 2
+        assert "no other port" in transport.bulk_way
+
+
+def test_status_says_who_would_be_reached(server):
+    assert server_status([server.address], token=TOKEN)[0].bulk == f"port {server.bulk.port}"
+    with Client([OverGrpc(server.address, token=TOKEN)]) as near:
+        put(near, SPACE, X)
+        assert near.status()[0].bulk == "shared memory"
+
+
+def test_who_finds_no_place_stays_with_grpc(server, monkeypatch):
+    monkeypatch.setattr(bulk_door, "MOST_CONNECTIONS", 1)
+    with far_away([server]) as (one, (first,)), far_away([server]) as (other, (second,)):
+        assert same(one, put(one, SPACE, X))
+        assert same(other, put(other, SPACE, X))
+        assert [first.streamed, second.streamed] == [0, 2]
+
+
+def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
+    handle, count = server.service.handle, bulk_sockets.MOST_SOCKETS + 2
+    together = threading.Barrier(count)
+
+    def handle_at_once(request, payload):
+        if request.WhichOneof("body") == "read":
+            together.wait(20)
+        return handle(request, payload)
+
+    with far_away([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        monkeypatch.setattr(server.service, "handle", handle_at_once)
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(same(client, x))) for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert found == [True] * count
+        assert transport.streamed == 2
+        assert len(server.bulk) == bulk_sockets.MOST_SOCKETS
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before the request", "before the answer"])
+def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, when):
+    with far_away([server]) as (client, (transport,)):
+        x, handle, runs = put(client, SPACE, X), server.service.handle, []
+
+        def cut() -> None:
+            for connection in server.bulk._connections:
+                connection.shutdown(socket.SHUT_RDWR)
+
+        def handle_and_cut(request, payload):
+            response = handle(request, payload)
+            if request.WhichOneof("body") == "scatter_add":
+                runs.append(request.sequence)
+                if when == "before the answer" and len(runs) % 2:
+                    cut()
+            return response
+
+        monkeypatch.setattr(server.service, "handle", handle_and_cut)
+        indices, expected = np.arange(50_000), X.copy()
+        expected[:50_000] += 3.0
+        for _ in range(3):
+            if when == "before the request":
+                cut()
+            y = client.new_id()
+            client.scatter_add(x, y, FLOATS, indices, np.ones(50_000), donate=True)
+            x = y
+        np.testing.assert_allclose(client.read(x, FLOATS), expected)
+        assert len(runs) == (3 if when == "before the request" else 6)
+        assert transport.streamed == 0
+        wait_for(lambda: len(server.bulk) == 1)
+
+
+def test_a_payload_that_is_not_read_is_no_part_of_the_next_request(server, monkeypatch):
+    with far_away([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        monkeypatch.setattr(server.service.memory, "budget", 1 << 20)
+        large = DenseSpace(1 << 20)
+        with pytest.raises(OutOfBudget):
+            put(client, large, np.zeros(large.length))
+        assert same(client, x)
+        assert transport.streamed == 0
+        assert len(server.bulk) == 1
+
+
+def test_an_interrupted_wait_does_not_shift_the_replies(server, monkeypatch):
+    with far_away([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        message = client._requests.to_all("status")[0].request
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BulkFrames, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                transport._sockets.transfer(message, (), None, 1 << 20)
+        for _ in range(3):
+            assert same(client, x)
+        assert transport.streamed == 0
+
+
+def test_closing_ends_a_transfer_that_another_thread_waits_for(server, monkeypatch):
+    handle, begun, go_on = server.service.handle, threading.Event(), threading.Event()
+
+    def slow(request, payload):
+        if request.WhichOneof("body") == "read":
+            begun.set()
+            go_on.wait(20)
+        return handle(request, payload)
+
+    monkeypatch.setattr(server.service, "handle", slow)
+    with far_away([server]) as (client, (transport,)):
+        x, failures = put(client, SPACE, X), []
+
+        def read() -> None:
+            try:
+                client.read(x, FLOATS)
+            except Exception as error:  # noqa: BLE001 - to be looked at
+                failures.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert begun.wait(20)
+        transport.close()
+        reader.join(20)
+        go_on.set()
+        assert "closed" in str(failures[0])
+        client._fan_out.links[0].lost = True  # so that closing does not ask for long
+
+
+def test_a_killed_server_is_lost():
+    with launch_local(1, memory=1 << 28) as servers:
+        transport = FarAway(servers.addresses[0], token=servers.token)
+        with Client([transport], retry=QUICK) as client:
+            x = put(client, SPACE, X)
+            assert transport.streamed == 0
+            os.kill(servers.pids[0], signal.SIGKILL)
+            with pytest.raises(ServerLost):
+                client.read(x, FLOATS)
+
+
+def test_a_stopped_server_is_noticed(monkeypatch):
+    monkeypatch.setattr(bulk_sockets, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(bulk_sockets, "PING_ANSWER_SECONDS", 0.1)
+    with launch_local(1, memory=1 << 28) as servers:
+        transport = FarAway(servers.addresses[0], token=servers.token)
+        with Client([transport], retry=QUICK) as client:
+            x = put(client, SPACE, X)
+            sockets = transport._sockets
+            os.kill(servers.pids[0], signal.SIGSTOP)
+            try:
+                request = client._requests.to_all("status")[0].request
+                with pytest.raises(bulk_sockets.Unavailable, match="no sign of life"):
+                    sockets.transfer(request, (), None, 1 << 20)
+            finally:
+                os.kill(servers.pids[0], signal.SIGCONT)
+            assert same(client, x)
+
+
+def test_a_client_that_nobody_closes_leaves_no_connection(server):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client = Client([FarAway(server.address)])
+        put(client, SPACE, X)
+        assert len(server.bulk) == 1
+        del client
+        gc.collect()
+        wait_for(lambda: len(server.bulk) == 0)
+
+
+# --- strangers ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def connected(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
+    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), 20)) as made:
+        if admitted:
+            ours, theirs = bulk_sockets.proofs_of(TOKEN, server.bulk._admission)
+            made.sendall(ours)
+            assert made.recv(32, socket.MSG_WAITALL) == theirs
+        yield made
+
+
+def ends(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1)
+    except ConnectionResetError:
+        return True
+
+
+def framed(request: pb.Request, size: int) -> bytes:
+    data = request.SerializeToString()
+    return struct.pack("<IQ", len(data), size) + data
+
+
+@pytest.mark.parametrize("what", ["a wrong token", "no token", "another admission", "garbage"])
+def test_strangers_are_sent_away_before_anything_is_read(server, monkeypatch, what):
+    asked = []
+    monkeypatch.setattr(server.service, "handle", lambda *given: asked.append(given))
+    proof = {
+        "a wrong token": bulk_sockets.proofs_of("wrong", server.bulk._admission)[0],
+        "no token": bulk_sockets.proofs_of(None, server.bulk._admission)[0],
+        "another admission": bulk_sockets.proofs_of(TOKEN, bytes(32))[0],
+        "garbage": bytes(range(32)),
+    }[what]
+    with connected(server) as stranger:
+        stranger.sendall(proof + framed(pb.Request(status={}), 0))
+        assert ends(stranger)
+    assert not asked
+
+
+def test_who_is_not_the_server_gets_nothing(server):
+    """Whoever listens there instead is sent a proof that is of no use elsewhere, and no more."""
+    with socket.create_server(("127.0.0.1", 0)) as other, far_away([server]) as (client, (one,)):
+        server.bulk.port = other.getsockname()[1]
+        came = []
+
+        def pretend() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.settimeout(20)
+                connection.sendall(bytes(32))
+                while data := connection.recv(1 << 16):
+                    came.append(data)
+
+        thread = threading.Thread(target=pretend)
+        thread.start()
+        x = put(client, SPACE, X)
+        thread.join(20)
+        assert sum(map(len, came)) == 32
+        assert "not the server" in one.bulk_way
+        assert same(client, x)
+
+
+@given(st.data())
+def test_garbage_ends_a_connection_and_no_other(one_server, data):
+    server, client, x = one_server
+    garbage = data.draw(st.binary(min_size=1, max_size=200))
+    size = data.draw(st.sampled_from((0, 1, 1 << 40, (1 << 64) - 1)))
+    with connected(server, admitted=True) as known:
+        known.sendall(data.draw(st.sampled_from((b"", struct.pack("<IQ", len(garbage), size)))))
+        known.sendall(garbage)
+        known.shutdown(socket.SHUT_WR)
+        while not ends(known):  # what looks like a request may be answered with an error
+            pass
+    assert same(client, x)
+
+
+@pytest.fixture(scope="module")
+def one_server():
+    with served() as (server,), far_away([server]) as (client, _):
+        yield server, client, put(client, SPACE, X)
+
+
+def test_those_who_stop_in_the_middle_are_sent_away(server, monkeypatch):
+    monkeypatch.setattr(socket_door, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(bulk_door, "SILENT_SECONDS", 0.2)
+    with far_away([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        with connected(server) as silent, connected(server) as half:
+            half.sendall(bytes(7))
+            assert ends(silent)
+            assert ends(half)
+        write = client._requests.to_all("nothing")[0].request
+        write.payload = 8 * SPACE.length
+        for begun in (bytes(3), bytes(11), framed(write, write.payload) + bytes(1000)):
+            with connected(server, admitted=True) as known:
+                known.sendall(begun)
+                assert ends(known)
+        assert same(client, x)  # idle for longer than that, and still there
+        assert transport.streamed == 0
+        wait_for(lambda: len(server.bulk) == 1)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        struct.pack("<IQ", MOST_REQUEST_BYTES + 1, 0) + bytes(100),
+        b"\xff" * 100,
+        struct.pack("<IQ", 50, 0) + b"\xff" * 50,
+        framed(pb.Request(status={}, payload=5), 6),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(server, what):
+    with connected(server, admitted=True) as known:
+        known.sendall(what)
+        assert ends(known)
+
+
+def test_strangers_who_say_nothing_keep_nobody_out(server):
+    with ExitStack() as stack:
+        first = stack.enter_context(connected(server))
+        for _ in range(bulk_door.MOST_STRANGERS):
+            stack.enter_context(connected(server))
+        assert ends(first)
+        with far_away([server]) as (client, (transport,)):
+            assert same(client, put(client, SPACE, X))
+            assert transport.streamed == 0
+        assert len(server.bulk._strangers) <= bulk_door.MOST_STRANGERS
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=50), st.lists(st.binary(max_size=300_000), max_size=70), st.booleans())
+def test_what_is_sent_is_what_comes(message, parts, slowly):
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        sender, receiver = (BulkFrames(one, 0.01 if slowly else 20.0, 50) for one in (ours, theirs))
+        views = [memoryview(part) for part in parts]
+        silences = []
+        thread = threading.Thread(target=sender.send, args=(message, views, silences.append))
+        thread.start()
+        came, size = receiver.receive(silences.append)
+        assert came == message
+        assert size == sum(map(len, parts))
+        into = memoryview(bytearray(size))
+        for low in range(0, size, 100_000):
+            receiver.take(into[low : low + 100_000], silences.append)
+        thread.join(20)
+        assert into == b"".join(parts)
+        ours.shutdown(socket.SHUT_WR)
+        assert receiver.receive(silences.append) is None
+
+
+@pytest.mark.parametrize("count", [1, 11, 12, 40])
+def test_an_end_in_the_middle_is_an_error(count):
+    ours, theirs = socket.socketpair()
+    with closing(theirs):
+        with closing(ours):
+            ours.sendall((struct.pack("<IQ", 30, 100) + bytes(30))[:count])
+        with pytest.raises(ConnectionResetError, match="in the middle"):
+            BulkFrames(theirs, 20.0, 50).receive(lambda _: None)
