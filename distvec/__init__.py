@@ -48,6 +48,7 @@ from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save
 from distvec.opening import attach, connect, local
+from distvec.rows.face import rows
 from distvec.session import Session
 from ps_backend.errors import (
     AuthenticationError,
@@ -126,6 +127,7 @@ __all__ = [
     "outer",
     "profile",
     "ptp",
+    "rows",
     "save",
     "softmax",
     "std",

@@ -22,3 +22,8 @@ def call_site() -> str:
             return f"{code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown line"
+
+
+def is_from_outside() -> bool:
+    """Whether the caller's own caller is outside this package: a method that users call as well."""
+    return not sys._getframe(2).f_code.co_filename.startswith(_PACKAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     kinds: tuple[Any, ...] = ()
     for operand in operands:
         kinds += (operand.dtype if isinstance(operand, Node) else type(operand),)
+    weak = bool(graph.weak) and any(operand in graph.weak for operand in operands)
+    if weak:
+        kinds = tuple(map(partial(_weakened, graph), operands, kinds))
     if ops.TABLE[name].compares:
         operands, kinds = _clamp_out_of_range(list(operands), kinds)
     op, resolved = dtypes.resolve(name, kinds)
@@ -34,7 +38,17 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
         elif operand.dtype is not dtype:
             operand = cast(graph, operand, dtype)
         args.append(operand)
-    return apply(graph, op, args, resolved[-1])
+    made = apply(graph, op, args, resolved[-1])
+    if weak and made.value is None and all(isinstance(kind, type) for kind in kinds):
+        graph.weak.add(made)
+    return made
+
+
+def _weakened(graph: Graph, operand: Node | int | float, kind: Any) -> Any:
+    """The kind of an operand; of a node that stands for Python numbers ``int`` or ``float``."""
+    if operand not in graph.weak or kind.kind not in "if":
+        return kind
+    return int if kind.kind == "i" else float
 
 
 def apply(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtype[Any]) -> Node:

@@ -129,6 +129,8 @@ class Graph:
         self._serials = itertools.count(1)
         self.still: weakref.WeakSet[Node] = weakref.WeakSet()
         """What derivatives take as constant: the result does not change with it."""
+        self.weak: set[Node] = set()
+        """What stands for Python numbers, and takes the dtype of what it meets, as these do."""
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from distvec.graph.expr import Node, topological
 from distvec.graph.moves import GATHER, MOVEMENT, MOVES, params_of, phases_of
@@ -31,7 +31,7 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
     stored: set[int] = set()
     programs = []
     for stage in schedule.stages:
-        sweeps = [_sweep(traversal, stored, position) for traversal in stage.traversals]
+        sweeps = [sweep_of(traversal, stored, position) for traversal in stage.traversals]
         phases = [[_phase(one, position) for one in some] for some in (stage.before, stage.after)]
         scalars = [position[id(node)] for node in stage.scalars]
         programs.append(PlannedProgram(sweeps, scalars, *phases))
@@ -61,8 +61,12 @@ def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:
     )
 
 
-def _sweep(traversal: Traversal, stored: set[int], position: dict[int, int]) -> PlannedSweep:
-    """Number its values: inputs, then scalars, then steps, each in order of first use."""
+def sweep_of(traversal: Traversal, stored: Set[int], position: Mapping[int, int]) -> PlannedSweep:
+    """Number its values: inputs, then scalars, then steps, each in order of first use.
+
+    ``stored`` are ids of nodes without a value yet that it finds stored all the same, ``position``
+    says by what number the plan calls a node.
+    """
 
     def is_input(node: Node) -> bool:
         is_there = node.known or node.op in _THERE or id(node) in stored
@@ -136,6 +140,8 @@ def _scalar_slots(
     return scalars, slot
 
 
-def _factors(reduction: Node, position: dict[int, int], stored: set[int]) -> tuple[int, int] | None:
+def _factors(
+    reduction: Node, position: Mapping[int, int], stored: Set[int]
+) -> tuple[int, int] | None:
     factors = product_of(reduction, stored)
     return None if factors is None else (position[id(factors[0])], position[id(factors[1])])

@@ -1,0 +1,40 @@
+"""``dv.rows``: a decorator, and beside it what row functions and tables of rows take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distvec.rows import updates
+from distvec.rows.function import RowFunction
+from distvec.rows.kinds import Number, PerKey, RowsOf
+
+
+class Rows:
+    """As a decorator it makes a function one of rows, which servers run on those of chosen keys.
+
+        @dv.rows
+        def adagrad(w, squares, gradient, step_size):
+            squares = squares + gradient * gradient
+            return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+
+    The function is written with NumPy's operations, of the rows of ``n`` keys: ``(n,)`` or
+    ``(n, k)``. It runs here, once for each signature, on what only stands for them. It returns new
+    rows by the name of the argument that they are of (or ``dv.rows.add(...)``, ``min``, ``max`` of
+    what is joined to the rows there), or values per key, or ``(updates, values)``. An argument
+    called ``keys`` gets these.
+    """
+
+    RowsOf, PerKey, Number = RowsOf, PerKey, Number
+    replace, add = staticmethod(updates.replace), staticmethod(updates.add)
+    min, max = staticmethod(updates.min), staticmethod(updates.max)
+
+    def __call__(self, function: Callable[..., Any]) -> RowFunction:
+        """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""
+        return RowFunction(function)
+
+    def __repr__(self) -> str:
+        return "<dv.rows: @dv.rows makes a function one of rows>"
+
+
+rows = Rows()
