@@ -14,9 +14,11 @@ SPARED = (
     "matplotlib",
     "pandas",
     "ps_backend.kernels.compiled",  # numba
+    "ps_backend.kernels.keyed.compiled_",  # numba
     "ps_backend.kernels.moving.compiled_",  # numba
     "ps_backend.kernels.numpy_engine",
     "ps_backend.processes.certificates",  # cryptography
+    "ps_backend.program.compiled_",  # numba
     "pyarrow",
     "pyspark",
     "torch",

@@ -1,0 +1,99 @@
+"""Random initial values, compiled: operation for operation those of ``program.initial``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ps_backend.kernels.keyed.memory import load_64, store_double
+from ps_backend.program import philox
+from ps_backend.program.initial import (
+    CENTRAL,
+    CENTRE,
+    FAR,
+    LOG_2,
+    LOG_TERMS,
+    MIDDLE,
+    OUTER,
+    SMALLEST,
+)
+
+_M0, _M1 = (np.uint64(one) for one in philox.MULTIPLIERS)
+_W0, _W1 = (np.uint64(one) for one in philox.WEYL)
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_21, _11, _0 = np.uint64(21), np.uint64(11), np.uint64(0)
+_ROUNDS, _TO_UNIT = philox.ROUNDS, philox.TO_UNIT
+_WORD = 8
+
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_compiled
+def fill(
+    keys: Any,
+    count: Any,
+    columns: Any,
+    seed: Any,
+    is_normal: Any,
+    offset: Any,
+    scale: Any,
+    numbers: Any,
+) -> None:
+    """``offset + scale * x`` of each key and column, float64, at the address ``numbers``."""
+    k0, k1 = np.uint64(seed) & _LOW, np.uint64(seed) >> _32
+    for i in range(count):
+        key = load_64(keys + i * _WORD)
+        out = numbers + i * columns * _WORD
+        for column in range(0, columns, 2):
+            first, second = _uniforms(key, np.uint64(column // 2), k0, k1)
+            if is_normal:
+                first = _normal(first)
+            store_double(out + column * _WORD, first * scale + offset)
+            if column + 1 < columns:
+                if is_normal:
+                    second = _normal(second)
+                store_double(out + (column + 1) * _WORD, second * scale + offset)
+
+
+@_compiled
+def _uniforms(key: Any, half: Any, k0: Any, k1: Any) -> Any:
+    c0, c1, c2, c3 = key & _LOW, key >> _32, half & _LOW, _0
+    for _ in range(_ROUNDS):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    first, second = (c0 << _21) ^ (c1 >> _11), (c2 << _21) ^ (c3 >> _11)
+    return np.float64(first) * _TO_UNIT, np.float64(second) * _TO_UNIT
+
+
+@_compiled
+def _normal(u: Any) -> Any:
+    q = u - 0.5
+    if abs(q) <= CENTRE:
+        x = CENTRE * CENTRE - q * q
+        return q * (_polynomial(CENTRAL[0], x) / _polynomial(CENTRAL[1], x))
+    p = u if q < 0.0 else 1.0 - u
+    r = math.sqrt(-_log(max(p, SMALLEST)))
+    if r <= FAR:
+        tail = _polynomial(MIDDLE[0], r - 1.6) / _polynomial(MIDDLE[1], r - 1.6)
+    else:
+        tail = _polynomial(OUTER[0], r - FAR) / _polynomial(OUTER[1], r - FAR)
+    return -tail if q < 0.0 else tail
+
+
+@_compiled
+def _polynomial(coefficients: Any, x: Any) -> Any:
+    value = coefficients[0]
+    for k in range(1, len(coefficients)):
+        value = value * x + coefficients[k]
+    return value
+
+
+@_compiled
+def _log(x: Any) -> Any:
+    mantissa, exponent = math.frexp(x)
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    return exponent * LOG_2 + z * _polynomial(LOG_TERMS, z * z)

@@ -1,0 +1,193 @@
+"""The rows of one array of a keyed space: a block of memory for each bucket, rows in it by slot."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.compiled.tables import address_of
+from ps_backend.kernels.keyed.index import KeyIndex
+from ps_backend.kernels.keyed.initial import Constant, Fill, evaluate
+from ps_backend.program.keys import BUCKETS
+from ps_backend.program.row_program import SCATTERS
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+_JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_SPARE = 8
+"""A block that grows has room for one slot in so many more than it needs."""
+
+
+class RowStore:
+    """What an array of a keyed space has in its slots, those of a ``KeyIndex``.
+
+    An array of dtype ``dtype`` with elements of shape ``row``; where nobody has written, values
+    are those of the rule ``fill``. Blocks have room for an eighth more rows than there are.
+    """
+
+    def __init__(self, dtype: Any, row: tuple[int, ...], fill: Fill) -> None:
+        self.dtype, self.row, self.fill = np.dtype(dtype), row, fill
+        self.counts = np.zeros(BUCKETS, np.int64)
+        """Rows of each bucket; the caller does not write to it."""
+        self._size: int = prod(row) * self.dtype.itemsize
+        self._blocks: list[Array | None] = [None] * BUCKETS
+        self._addresses = np.zeros(BUCKETS, np.int64)
+        self._room = np.zeros(BUCKETS, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks."""
+        rows = int(self._room.sum())
+        return rows * self._size
+
+    def bytes_for(self, missing: Integers) -> int:
+        """Bytes that ``grow`` takes at most for so many more rows of each bucket."""
+        room = self._room_for(self.counts + missing)
+        moved = self._room[room > self._room].max(initial=0)
+        rows = int((room - self._room).sum() + moved)
+        return rows * self._size
+
+    def grow(self, index: KeyIndex, old_counts: Integers) -> None:
+        """Make room for the slots that were given since ``old_counts``, and initial values there.
+
+        ``old_counts`` are how many keys buckets had before: ``self.counts``.
+        """
+        if not np.array_equal(old_counts, self.counts):
+            raise ValueError("an array has other slots than its index had")
+        counts = index.counts.copy()
+        self._make_room(counts)
+        if not self._size:
+            self.counts = counts
+            return
+        if isinstance(self.fill, Constant):
+            self._fill(self.counts, counts)
+            self.counts = counts
+            return
+        keys, locations = index.added_since(old_counts)
+        self.counts = counts
+        self._run("replace", locations, evaluate(self.fill, keys, self.row, self.dtype))
+
+    def gather(self, locations: Integers, keys: Integers, out: Array) -> None:
+        """Write the row at each location into contiguous ``out``, of shape ``(n, *row)``.
+
+        Where a location is -1, the initial value of its key, which inserting it would give.
+        """
+        if self._size and len(locations):
+            self._run("gather", locations, out)
+            absent = np.flatnonzero(locations < 0)
+            if len(absent):
+                out[absent] = evaluate(self.fill, keys[absent], self.row, self.dtype)
+
+    def scatter(self, locations: Integers, values: Array, op: str) -> None:
+        """Join each of ``values``, of shape ``(n, *row)``, to the row at its location.
+
+        ``op`` is one of ``SCATTERS``, and means what NumPy's function does. Locations are all
+        different; at -1 nothing is done. Takes as much memory again as ``values``, but to replace,
+        and to add numbers of 64 bits or of float32.
+        """
+        if op not in SCATTERS:
+            raise ValueError(f"no scatter {op!r}, but {', '.join(SCATTERS)}")
+        if not self._size or not len(locations):
+            return
+        values = np.ascontiguousarray(values, self.dtype)
+        kernel = "replace" if op == "replace" else self._adder() if op == "add" else None
+        if kernel is not None:
+            self._run(kernel, locations, values)
+            return
+        there = np.empty_like(values)
+        self._run("gather", locations, there)
+        if (locations < 0).any():
+            there[locations < 0] = values[locations < 0]  # any values
+        self._run("replace", locations, _JOINS[op](there, values, out=there))
+
+    def keep(self, mask: npt.NDArray[np.bool_], counts: Integers) -> None:
+        """Forget the rows that ``mask``, in the order of buckets and slots, does not name.
+
+        ``counts`` are the rows of each bucket before. The others keep their order.
+        """
+        if not np.array_equal(counts, self.counts) or len(mask) != counts.sum():
+            raise ValueError(f"a mask of {len(mask)} for {self.counts.sum()} rows")
+        starts = np.cumsum(counts) - counts
+        left = counts.copy()
+        for bucket in np.flatnonzero(counts).tolist():
+            low = starts[bucket]
+            chosen = mask[low : low + counts[bucket]]
+            left[bucket] = np.count_nonzero(chosen)
+            if left[bucket] < counts[bucket]:
+                rows = self._rows(bucket)[chosen]
+                self._resize(bucket, _spacious(int(left[bucket])))
+                if len(rows):
+                    self._rows(bucket, len(rows))[...] = rows
+        self.counts = left
+
+    def copy_to(self, out: Array) -> None:
+        """Copy all rows into ``out``, of shape ``(len(index), *row)``, by bucket and slot."""
+        low = 0
+        for bucket in np.flatnonzero(self.counts).tolist():
+            rows = self._rows(bucket)
+            out[low : low + len(rows)] = rows
+            low += len(rows)
+
+    def copy_from(self, values: Array) -> None:
+        """Replace all rows by ``values``, which are in the order of ``copy_to``."""
+        low = 0
+        for bucket in np.flatnonzero(self.counts).tolist():
+            rows = self._rows(bucket)
+            rows[...] = values[low : low + len(rows)]
+            low += len(rows)
+
+    def _run(self, kernel: str, locations: Integers, rows: Array) -> None:
+        from ps_backend.kernels.keyed import compiled_rows
+
+        where = address_of(self._addresses), address_of(locations), len(locations)
+        getattr(compiled_rows, kernel)(*where, self._size, address_of(rows))
+
+    def _adder(self) -> str | None:
+        if self.dtype == np.float64:
+            return "add_double"
+        if self.dtype == np.float32:
+            return "add_single"
+        return "add_integer" if self.dtype.kind in "iu" and self.dtype.itemsize == 8 else None
+
+    def _fill(self, first: Integers, counts: Integers) -> None:
+        from ps_backend.kernels.keyed import compiled_rows
+
+        row = np.ascontiguousarray(evaluate(self.fill, np.zeros(1, np.int64), self.row, self.dtype))
+        tables = [address_of(one) for one in (self._addresses, first, counts, row)]
+        fill: Any = compiled_rows.fill
+        fill(*tables, BUCKETS, self._size)
+
+    def _rows(self, bucket: int, count: int | None = None) -> Array:
+        """The rows of a bucket, as an array that shares memory with its block."""
+        count = int(self.counts[bucket]) if count is None else count
+        block = self._blocks[bucket]
+        if block is None or not count:
+            return np.empty((count, *self.row), self.dtype)
+        rows: Array = block[: count * self._size].view(self.dtype).reshape(count, *self.row)
+        return rows
+
+    def _room_for(self, counts: Any) -> Any:
+        """Slots that blocks have room for, when they have so many rows: never fewer than now."""
+        return np.where(counts > self._room, _spacious(counts), self._room)
+
+    def _make_room(self, counts: Integers) -> None:
+        for bucket in np.flatnonzero(counts > self._room).tolist():
+            self._resize(bucket, _spacious(int(counts[bucket])))
+
+    def _resize(self, bucket: int, room: int) -> None:
+        """Make the block of a bucket one of so many rows; those that fit stay."""
+        block = self._blocks[bucket]
+        if block is None:
+            block = self._blocks[bucket] = np.empty(room * self._size, np.uint8)
+        else:
+            block.resize(room * self._size, refcheck=False)
+        self._addresses[bucket] = address_of(block)
+        self._room[bucket] = room
+
+
+def _spacious(count: Any) -> Any:
+    return count + count // _SPARE
