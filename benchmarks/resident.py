@@ -46,7 +46,7 @@ def measure(options: argparse.Namespace) -> Report:
     finally:
         spark.stop()
     overhead = _each(timings["tiny data, resident"])
-    ratios = [Ratio("overhead of a resident evaluation, ms", overhead * 1e3, "less than 5")]
+    ratios = [Ratio("overhead of a resident evaluation, ms", overhead * 1e3, "less than 3")]
     for name in ("tiny", "large"):
         resident, by_job = timings[f"{name} data, resident"], timings[f"{name} data, job"]
         ratios.append(Ratio(f"job over resident, {name} data", _each(by_job) / _each(resident)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -142,6 +143,19 @@ def test_many_tasks_wait_for_a_lost_server_once(monkeypatch):
         with pytest.raises(ServerLost, match=r"server 127\.0\.0\.1:1 does not answer"):
             join(access)
     assert time.monotonic() - began < 0.5
+
+
+def test_what_a_process_of_spark_has_loaded_is_left_out_of_its_collections(spark, ps):
+    access = ps.access
+
+    def frozen(_: object) -> list[int]:
+        join(access)
+        return [gc.get_freeze_count()]
+
+    before = gc.get_freeze_count()
+    assert min(spark.sparkContext.parallelize(range(2), 2).mapPartitions(frozen).collect()) > 10_000
+    ps.zeros(3).persist()
+    assert gc.get_freeze_count() == before  # the driver's is the user's
 
 
 def test_a_lost_server_is_server_lost(spark, ps, problem, kill):
