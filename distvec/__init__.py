@@ -47,6 +47,9 @@ from distvec.derivatives.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save
+from distvec.keyed.array import KeyedArray
+from distvec.keyed.initial import normal, uniform
+from distvec.keyed.space import KeyedSpace
 from distvec.opening import attach, connect, local
 from distvec.rows.face import rows
 from distvec.session import Session
@@ -56,6 +59,7 @@ from ps_backend.errors import (
     CheckpointIncomplete,
     Corrupted,
     InvalidProgram,
+    LayoutChanged,
     NotDurable,
     OutOfBudget,
     PSError,
@@ -78,6 +82,9 @@ __all__ = [
     "Corrupted",
     "DistArray",
     "InvalidProgram",
+    "KeyedArray",
+    "KeyedSpace",
+    "LayoutChanged",
     "NotDurable",
     "OutOfBudget",
     "PSError",
@@ -123,6 +130,7 @@ __all__ = [
     "nansum",
     "nanvar",
     "norm",
+    "normal",
     "ones_like",
     "outer",
     "profile",
@@ -133,6 +141,7 @@ __all__ = [
     "std",
     "tensordot",
     "top_k",
+    "uniform",
     "value_and_grad",
     "var",
     "vdot",

@@ -34,6 +34,7 @@ from distvec.durability.load import Loaded, load
 from distvec.durability.names import Names
 from distvec.durability.save import save
 from distvec.graph.dtypes import check_dtype
+from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
 from ps_backend.errors import CheckpointIncomplete, PSError
 
@@ -123,6 +124,22 @@ class Session(Home):
         if split not in ("rows", "columns"):
             raise ValueError(f"split={split!r}; allowed are 'rows' and 'columns'")
         return ColumnSplit(self, n) if split == "columns" else RowSplit(self, n)
+
+    def keys(
+        self, *, admit: int = 1, sketch: int | None = None, most_bytes: int | None = None
+    ) -> KeyedSpace:
+        """A keyed space: what makes vectors and tables over int64 keys that nobody numbered.
+
+            space = ps.keys()
+            w = space.zeros()
+            w.push([17, -3, 2**40], [1.0, 2.0, 3.0])
+
+        ``admit``: with how many changes a key is inserted, up to 255: before, they are dropped, and
+        counted exactly, or in ``sketch`` bytes, which takes some keys for others. ``most_bytes``:
+        what it may take on all servers; what would exceed this raises ``OutOfBudget``. One message
+        a server.
+        """
+        return KeyedSpace(self, admit=admit, sketch=sketch, most_bytes=most_bytes)
 
     def select(self, values: DistArray, mask: DistArray) -> Selection:
         """As ``Home.select``."""

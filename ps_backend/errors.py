@@ -50,6 +50,10 @@ class ProgramCancelled(PSError):
     """A program was ended at its client's wish, as by Ctrl-C; it has changed nothing."""
 
 
+class LayoutChanged(PSError):
+    """Keys of a space were inserted or removed while somebody worked with it as it was."""
+
+
 class RoundClosed(PSError):
     """A contribution came for a round that was committed or dropped."""
 

@@ -7,22 +7,30 @@ from ps_backend.client.arrays import Change, SharedArray, StoredArray
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
+from ps_backend.client.key_batch import KeyBatch
+from ps_backend.client.keyed import KEYS, KeySpace
 from ps_backend.client.loop import Loop, Pulled
 from ps_backend.client.loop_rank import LoopRank
 from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
+from ps_backend.client.row_call import KeyView
 from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.transport import Location, Tls, tls_of
+from ps_backend.wire.keyed import SpaceState
 from ps_backend.wire.rounds import OPERATIONS, Total, Winner
 
 __all__ = [
+    "KEYS",
     "OPERATIONS",
     "Change",
     "Client",
     "Counters",
     "Ended",
     "Indices",
+    "KeyBatch",
+    "KeySpace",
+    "KeyView",
     "Location",
     "Loop",
     "LoopRank",
@@ -31,6 +39,7 @@ __all__ = [
     "Question",
     "RetryPolicy",
     "SharedArray",
+    "SpaceState",
     "StoredArray",
     "Tls",
     "Total",

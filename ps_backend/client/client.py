@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.keyed import KeySpace
 from ps_backend.client.loop import Loop
 from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
@@ -183,6 +184,10 @@ class Client(PublishedArrays):
     def loop(self, name: str) -> Loop:
         """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
         return Loop(name, self._requests, self._send)
+
+    def key_space(self, number: int) -> KeySpace:
+        """The keyed space of that number, a new one or one that is there. No message."""
+        return KeySpace(number, self._requests, self._send)
 
     # --- commands that a program registered with the servers --------------------------------------
 

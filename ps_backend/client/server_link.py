@@ -15,7 +15,7 @@ from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.liveness import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import GoneBefore, UnknownSweep, decode_error
+from ps_backend.wire.errors import GoneBefore, UnknownSweep, UnknownView, decode_error
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""
@@ -57,8 +57,10 @@ class Message:
     request: pb.Request
     payload: Parts = ()
     into: memoryview | None = None
-    complete: Callable[[pb.Request], None] | None = None
-    """Puts the full structures into a request whose sweeps the server does not know."""
+    complete: Callable[[pb.Request], Parts | None] | None = None
+    """Puts in full what a request only names and the server does not know: sweeps, and keys.
+
+    Returns the payload that goes along then, if it is another one."""
 
 
 class Exchange:
@@ -95,10 +97,12 @@ class Exchange:
                         raise
                     link.reopen(error, self._opened)
                     reopened = True
-                except UnknownSweep:
+                except (UnknownSweep, UnknownView):
                     if self._complete is None:
                         raise
-                    self._complete(self.request)
+                    payload = self._complete(self.request)
+                    if payload is not None:
+                        self._payload = payload
                     self._complete, reopened = None, False
         except Exception:
             link.settle(self.request)

@@ -24,7 +24,7 @@ from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.rendezvous import WaitingRoom
 from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, encode_error
+from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, UnknownView, encode_error
 
 _LOG = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Service:
                 session.rounds.settle()
             try:
                 return command.run(session, request, payload).reply, True
-            except (UnknownSweep, PayloadBroken, Abandoned) as error:
+            except (UnknownSweep, UnknownView, PayloadBroken, Abandoned) as error:
                 return _encoded(error), False  # the client will repeat it, in full
             except Exception as error:  # noqa: BLE001 - as in handle
                 return _failure(error), True

@@ -18,6 +18,7 @@ from ps_backend.program.types import Row, array_type, dtype_of
 from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
+from ps_backend.server.state.keyed.spaces import KeyedSpaces
 from ps_backend.server.state.known_calls import KnownCalls
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.own_files import OwnFiles
@@ -92,6 +93,7 @@ class ServerSession:
         self.lease = lease
         self.host = host
         self.store = Store(host.memory)
+        self.keyed = KeyedSpaces(self.store)
         self.rounds = Rounds(host.memory)
         self.publications = Publications()
         self.files = OwnFiles()
@@ -173,6 +175,8 @@ class ServerSession:
         self.admit(request.client, request.key)
         if request.frees:
             self.store.free(request.frees)
+            if self.keyed.by_number:
+                self.keyed.free(request.frees)
 
     def reply_log(self, client: str) -> ReplyLog:
         """What ``client`` was answered lately; ``SessionUnknown`` if it never joined here."""
@@ -205,7 +209,7 @@ class ServerSession:
             _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))
         return kernel
 
-    def sweep(self, message: pb.SweepCall) -> Sweep:
+    def sweep(self, message: pb.SweepCall | pb.RowCall) -> Sweep:
         """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
         if message.HasField("sweep"):
             sweep = decode_sweep(message.sweep)
@@ -234,6 +238,7 @@ class ServerSession:
         self.closed = True
         self.meetings.close_all()
         self.store.clear()
+        self.keyed.clear()
         self.rounds.clear()
         with self._lock:
             self._members.clear()

@@ -210,6 +210,18 @@ def decode_array(type: ValueType, data: bytes) -> npt.NDArray[Any]:
     return np.frombuffer(data, type.dtype).reshape(type.row)
 
 
+def encode_values(sweep: Sweep, scalars: Sequence[Scalar]) -> bytes:
+    """The scalars of a call of ``sweep``, one after the other."""
+    encode = _encode_each if sweep.takes_rows else encode_scalars
+    return encode(sweep.scalars, scalars)
+
+
+def decode_values(sweep: Sweep, data: bytes) -> tuple[Scalar, ...]:
+    """The inverse of ``encode_values``."""
+    decode = _decode_each if sweep.takes_rows else decode_scalars
+    return decode(sweep.scalars, data)
+
+
 def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
     """One sweep with what it runs on; its structure goes along only if ``full``."""
     sweep = call.sweep
@@ -217,8 +229,7 @@ def encode_call(call: SweepCall, *, full: bool) -> pb.SweepCall:
     if full:
         message.sweep.CopyFrom(encode_sweep(sweep))
     if sweep.scalars or call.scalars:
-        encode = _encode_each if sweep.takes_rows else encode_scalars
-        message.scalars = encode(sweep.scalars, call.scalars)
+        message.scalars = encode_values(sweep, call.scalars)
     if call.outputs:
         message.outputs.extend(call.outputs)
     if call.donors:
@@ -273,12 +284,11 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
             f"the sweep has {len(sweep.inputs)} inputs and {len(sweep.outputs)} outputs, but the "
             f"call names {len(inputs)} and {len(outputs)}:\n{sweep}"
         )
-    decode = _decode_each if sweep.takes_rows else decode_scalars
     return SweepCall(
         sweep=sweep,
         space=space_of(message.space),
         inputs=inputs,
-        scalars=decode(sweep.scalars, message.scalars),
+        scalars=decode_values(sweep, message.scalars),
         outputs=outputs,
         donors=tuple(message.donors),
         views=_decode_views(message.views, len(inputs)) if message.views else (),

@@ -37,6 +37,10 @@ class TooEarly(errors.PSError):
     """What a request waits for has not happened in time; the client then asks again."""
 
 
+class UnknownView(errors.PSError):
+    """A request names keys by a view that is not here; the client then sends the keys."""
+
+
 class NotAlong(errors.PSError):
     """A question is not about an array of the type that was to come along with it."""
 
@@ -53,6 +57,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.AuthenticationError,
         errors.InvalidProgram,
         errors.ProgramCancelled,
+        errors.LayoutChanged,
         errors.RoundClosed,
         errors.StaleRequest,
         errors.MailboxClosed,
@@ -71,6 +76,7 @@ _KINDS: dict[str, type[Exception]] = {
         NotAlong,
         NothingShared,
         UnknownSweep,
+        UnknownView,
         GoneBefore,
         Abandoned,
         PayloadBroken,

@@ -15,7 +15,7 @@ class Invitation(_message.Message):
     def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,16 @@ class Request(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    MAKE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    MAKE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LOOK_UP_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    READ_KEYS_FIELD_NUMBER: _ClassVar[int]
+    FREEZE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    THAW_ROWS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ROWS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -110,14 +120,24 @@ class Request(_message.Message):
     load: Load
     publish: Publish
     published: Nothing
+    make_keys: MakeKeys
+    make_rows: MakeRows
+    look_up: RowCall
+    change_rows: RowCall
+    remove_keys: RemoveKeys
+    layout: Layout
+    read_keys: ReadKeys
+    freeze_rows: FreezeRows
+    thaw_rows: ThawRows
+    keep_rows: KeepRows
     chunk: bytes
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +153,7 @@ class Reply(_message.Message):
     PINNED_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    KEYED_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     error: Error
     partials: _containers.RepeatedScalarFieldContainer[bytes]
@@ -149,8 +170,9 @@ class Reply(_message.Message):
     pinned: Pinned
     saved: _containers.RepeatedCompositeFieldContainer[Piece]
     publications: _containers.RepeatedCompositeFieldContainer[Publication]
+    keyed: KeyedState
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., peer_messages: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., pinned: _Optional[_Union[Pinned, _Mapping]] = ..., saved: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., peer_messages: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., pinned: _Optional[_Union[Pinned, _Mapping]] = ..., saved: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ..., keyed: _Optional[_Union[KeyedState, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
@@ -906,3 +928,151 @@ class Clocks(_message.Message):
     clocks: _containers.RepeatedScalarFieldContainer[int]
     out: bool
     def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: bool = ...) -> None: ...
+
+class MakeKeys(_message.Message):
+    __slots__ = ("space", "most_bytes", "admit", "sketch")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ADMIT_FIELD_NUMBER: _ClassVar[int]
+    SKETCH_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    most_bytes: int
+    admit: int
+    sketch: int
+    def __init__(self, space: _Optional[int] = ..., most_bytes: _Optional[int] = ..., admit: _Optional[int] = ..., sketch: _Optional[int] = ...) -> None: ...
+
+class MakeRows(_message.Message):
+    __slots__ = ("space", "array", "type", "fill", "params", "seed")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    FILL_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    array: int
+    type: ValueType
+    fill: str
+    params: _containers.RepeatedScalarFieldContainer[float]
+    seed: int
+    def __init__(self, space: _Optional[int] = ..., array: _Optional[int] = ..., type: _Optional[_Union[ValueType, _Mapping]] = ..., fill: _Optional[str] = ..., params: _Optional[_Iterable[float]] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class Keys(_message.Message):
+    __slots__ = ("space", "count", "bytes", "view")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    count: int
+    bytes: int
+    view: int
+    def __init__(self, space: _Optional[int] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., view: _Optional[int] = ...) -> None: ...
+
+class RowCall(_message.Message):
+    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SWEEP_FIELD_NUMBER: _ClassVar[int]
+    SCALARS_FIELD_NUMBER: _ClassVar[int]
+    GATHERS_FIELD_NUMBER: _ClassVar[int]
+    SCATTERS_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
+    WITH_KEYS_FIELD_NUMBER: _ClassVar[int]
+    FIND_FIELD_NUMBER: _ClassVar[int]
+    keys: Keys
+    arrays: _containers.RepeatedScalarFieldContainer[int]
+    digest: str
+    sweep: Sweep
+    scalars: bytes
+    gathers: _containers.RepeatedScalarFieldContainer[int]
+    scatters: _containers.RepeatedCompositeFieldContainer[Scatter]
+    returns: _containers.RepeatedScalarFieldContainer[int]
+    with_keys: bool
+    find: bool
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ...) -> None: ...
+
+class Scatter(_message.Message):
+    __slots__ = ("output", "array", "op")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    output: int
+    array: int
+    op: str
+    def __init__(self, output: _Optional[int] = ..., array: _Optional[int] = ..., op: _Optional[str] = ...) -> None: ...
+
+class RemoveKeys(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: Keys
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ...) -> None: ...
+
+class Layout(_message.Message):
+    __slots__ = ("space",)
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    def __init__(self, space: _Optional[int] = ...) -> None: ...
+
+class KeyedState(_message.Message):
+    __slots__ = ("keys", "version", "bytes", "evicted", "refused", "waiting")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    keys: int
+    version: int
+    bytes: int
+    evicted: int
+    refused: int
+    waiting: int
+    def __init__(self, keys: _Optional[int] = ..., version: _Optional[int] = ..., bytes: _Optional[int] = ..., evicted: _Optional[int] = ..., refused: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
+
+class ReadKeys(_message.Message):
+    __slots__ = ("space", "version", "first", "count")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    version: int
+    first: int
+    count: int
+    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class FreezeRows(_message.Message):
+    __slots__ = ("space", "version", "sources", "targets")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    version: int
+    sources: _containers.RepeatedScalarFieldContainer[int]
+    targets: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., targets: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+
+class ThawRows(_message.Message):
+    __slots__ = ("space", "version", "sources", "targets")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    version: int
+    sources: _containers.RepeatedCompositeFieldContainer[Array]
+    targets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KeepRows(_message.Message):
+    __slots__ = ("space", "version", "mask")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    version: int
+    mask: Array
+    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., mask: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...

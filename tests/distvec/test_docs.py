@@ -68,6 +68,18 @@ def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "call site" in out and "\ntotal" in out
 
 
+def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("keyed.md")
+    assert capsys.readouterr().out.splitlines() == [
+        "[5. 2. 0.] 3",
+        "(1, 16) [False]",
+        "[4.95] 2.96875",
+        "4.0",
+        "5",
+        "0 1",
+    ]
+
+
 def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("threads.md")
     assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "100.0", "refused: True"]

@@ -125,7 +125,7 @@ class Store:
                     f"array {number} is shared: it changes in place, so neither a program nor what "
                     f"reads a buffer may name it; take a snapshot of it, which is a buffer"
                 )
-            raise self._lost(number)
+            raise self.lost(number)
         if buffer.part is not part and buffer.part != part:
             raise _other_type(number, buffer.part, part)
         return buffer
@@ -138,7 +138,7 @@ class Store:
                 raise InvalidProgram(
                     f"buffer {number} never changes; share it, which makes a copy that does"
                 )
-            raise self._lost(number)
+            raise self.lost(number)
         if array.part != part:
             raise _other_type(number, array.part, part)
         return array
@@ -147,7 +147,7 @@ class Store:
         """That of a movement under way; ``BufferLost`` if it is not there."""
         found = self._workspaces.get(number)
         if found is None:
-            raise self._lost(number, "what a movement left in workspace")
+            raise self.lost(number, "what a movement left in workspace")
         return found
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
@@ -178,7 +178,7 @@ class Store:
         with self._lock:
             for number in numbers:
                 if number not in self._buffers:
-                    raise self._lost(number)
+                    raise self.lost(number)
             for number in numbers:
                 del self._buffers[number]
 
@@ -251,7 +251,7 @@ class Store:
             self.refuse_taken(targets.values())
             for number in targets:
                 if number not in self._shared:
-                    raise self._lost(number)
+                    raise self.lost(number)
             for number, target in targets.items():
                 self._buffers[target] = self._shared.pop(number).end()
             if self.former is not None:
@@ -285,7 +285,8 @@ class Store:
             self._workspaces.clear()
         self.pins.clear()
 
-    def _lost(self, number: int, what: str = "buffer") -> BufferLost:
+    def lost(self, number: int, what: str = "buffer") -> BufferLost:
+        """The error of who names something that is not here."""
         if self.former is not None and number in self.former:
             return GoneBefore(f"{what} {number} was lost with the server that had it")
         return BufferLost(f"{what} {number} is not here: it was freed, or never made")

@@ -1,0 +1,1 @@
+"""Vectors and tables over keys that nobody numbered before."""

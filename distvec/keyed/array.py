@@ -1,0 +1,237 @@
+"""One array of a keyed space: rows of chosen keys, and all of it as a plain array."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.dist_array import DistArray
+from distvec.array.handle import Home as Session
+from distvec.diagnostics.profile import measured
+from distvec.keyed.applied import applied
+from distvec.keyed.key_lists import as_keys
+from distvec.rows.function import RowFunction
+from ps_backend.client import KeyBatch, KeySpace, KeyView
+from ps_backend.program.initial import Fill
+from ps_backend.program.row_program import RowProgram, Scatter
+from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import ValueType
+
+Missing = Literal["init", "raise"] | float
+_MOST_NAMED = 5
+
+
+class Home(Protocol):
+    """A keyed space, as its arrays know it."""
+
+    session: Session
+    remote: KeySpace
+
+    def __len__(self) -> int: ...
+
+    def frozen(self, *arrays: KeyedArray | None) -> list[DistArray]:
+        """Arrays as they are at one moment, as plain ones."""
+
+    def assign(self, array: KeyedArray, values: Any) -> None:
+        """Let ``array`` have ``values`` for all keys."""
+
+
+class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A vector, or a table, over the keys of a space. Made by the methods of that.
+
+        w.push(keys, -0.1 * gradients)      # add to rows; keys that are new begin with their init
+        rows = t.pull(keys)
+
+    In expressions it stands for ``values``, which is read when the expression is built:
+    ``float(w @ w)``, ``w.assign(w - lr * g / np.sqrt(s))``.
+    """
+
+    def __init__(self, space: Home, number: int, type: ValueType, init: Fill) -> None:
+        self.space = space
+        self.number = number
+        self.type = type
+        """Dtype and shape of a row."""
+        self.init = init
+        """What a key begins with."""
+        self._free = weakref.finalize(self, space.session.client.free, [number])
+        self._free.atexit = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return np.dtype(self.type.dtype)
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of one row: ``()`` of a vector, ``(k,)`` of a table."""
+        return self.type.row
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    # --- rows of keys -----------------------------------------------------------------------------
+
+    def pull(self, keys: Any, *, missing: Missing = "init", return_found: bool = False) -> Any:
+        """The rows of ``keys``, shape ``(n, *row)``; keys may repeat. One message to each holder.
+
+        ``missing``: what a key that is not there reads as: "init", the value it would begin with;
+        a number, everywhere in its row; or "raise", a ``KeyError`` that names some of them. With
+        ``return_found`` also booleans of shape ``(n,)``: was it there?
+        """
+        return self._pull(KeyBatch.of(as_keys(keys)), None, missing, return_found)
+
+    def push(self, keys: Any, values: Any) -> None:
+        """Add ``values`` to the rows of ``keys``. One message to each holder.
+
+        ``values``: shape ``(n, *row)``, or what broadcasts to that. Those of a key that repeats are
+        added up first, in their order. Keys that are not there begin with their initial values.
+        Raises ``OutOfBudget``, and changes nothing on a server that has no room for new keys.
+        """
+        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "add")
+
+    def assign(self, *given: Any) -> None:
+        """``assign(keys, values)``: let the rows of ``keys`` be ``values``, as of ``push``.
+
+        Of a key that repeats the last one counts.
+
+        ``assign(values)``: let all rows be those of an expression over arrays of the space. One
+        message that computes it, one that writes it.
+        """
+        if len(given) == 1:
+            self.space.assign(self, given[0])
+        else:
+            keys, values = given
+            self._scatter(KeyBatch.of(as_keys(keys)), None, values, "replace")
+
+    def minimum(self, keys: Any, values: Any) -> None:
+        """Let rows be the smaller of what they are and of ``values``, as of ``push``."""
+        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "min")
+
+    def maximum(self, keys: Any, values: Any) -> None:
+        """Let rows be the larger of what they are and of ``values``, as of ``push``."""
+        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "max")
+
+    def at(self, keys: Any) -> RowView:
+        """The rows of ``keys``, to work with again and again: these are sent once only.
+
+        view = t.at(keys)
+        view.push(update(view.pull()))
+        """
+        return RowView(self, KeyBatch.of(as_keys(keys)))
+
+    def _pull(
+        self, batch: KeyBatch, view: KeyView | None, missing: Missing, return_found: bool
+    ) -> Any:
+        if isinstance(missing, str) and missing not in ("init", "raise"):
+            raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
+        program = RowProgram(Sweep((self.type,), (), (), (0,), ()), gathers=(0,), returns=(0,))
+        find = return_found or missing != "init"
+        space = self.space
+        with measured(space.session.counters):
+            (rows,), found = space.remote.run(program, [self.number], batch, find=find, view=view)
+        if found is not None and missing != "init":
+            absent = ~found
+            if missing == "raise" and absent.any():
+                some = batch.keys[absent][:_MOST_NAMED].tolist()
+                raise KeyError(f"{np.count_nonzero(absent)} keys are not there, such as {some}")
+            if missing != "raise":
+                rows[absent] = missing
+        rows = batch.expanded(rows)
+        return (rows, batch.expanded(found)) if return_found and found is not None else rows
+
+    def _scatter(self, batch: KeyBatch, view: KeyView | None, values: Any, op: str) -> None:
+        shape = (batch.count, *self.row)
+        try:
+            rows = np.broadcast_to(np.asarray(values, self.dtype), shape)
+        except ValueError as error:
+            raise ValueError(
+                f"{batch.count} keys need values of shape {shape}, got {np.shape(values)}"
+            ) from error
+        program = RowProgram(Sweep((self.type,), (), (), (0,), ()), scatters=(Scatter(0, 0, op),))
+        space = self.space
+        with measured(space.session.counters):
+            space.remote.run(program, [self.number], batch, [batch.combined(rows, op)], view=view)
+
+    # --- all of it --------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> DistArray:
+        """All rows as they are now, a plain array in the order of ``space.keys()``.
+
+        Arrays of one space are aligned to each other, as long as no key is inserted or removed.
+        Two messages a server, one where none was since the last time.
+        """
+        (found,) = self.space.frozen(self)
+        return found
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        given = _as_plain((*inputs, *options.values()))
+        plain = [given.get(id(one), one) for one in inputs]
+        options = {name: given.get(id(one), one) for name, one in options.items()}
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> Any:
+        given = _as_plain((*args, *options.values()))
+        plain = [given.get(id(one), one) for one in args]
+        return function(*plain, **{name: given.get(id(one), one) for name, one in options.items()})
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(self.values, dtype)
+
+    def __repr__(self) -> str:
+        row = f", row={self.row}" if self.row else ""
+        return f"<keyed array of {self.dtype}{row}, init={self.init}>"
+
+
+class RowView:
+    """Rows of a keyed array at keys that the servers know already. Made by ``KeyedArray.at``."""
+
+    def __init__(self, array: KeyedArray, batch: KeyBatch) -> None:
+        client = array.space.session.client
+        self.array = array
+        self._batch = batch
+        self._view = KeyView(client.new_id(), batch)
+        self._free = weakref.finalize(self, client.free, [self._view.number])
+        self._free.atexit = False
+
+    def __len__(self) -> int:
+        return self._batch.count
+
+    def pull(self, *, missing: Missing = "init", return_found: bool = False) -> Any:
+        """As of ``KeyedArray.pull``."""
+        return self.array._pull(self._batch, self._view, missing, return_found)
+
+    def push(self, values: Any) -> None:
+        """As of ``KeyedArray.push``."""
+        self.array._scatter(self._batch, self._view, values, "add")
+
+    def assign(self, values: Any) -> None:
+        """As of ``KeyedArray.assign``."""
+        self.array._scatter(self._batch, self._view, values, "replace")
+
+    def apply(self, function: RowFunction, *args: Any, combine: str = "add", **named: Any) -> Any:
+        """As of ``KeyedSpace.apply``, on the rows of these keys."""
+        space = self.array.space
+        return applied(space, function, self._batch, self._view, combine, args, named)
+
+
+def _as_plain(given: Iterable[Any]) -> dict[int, DistArray]:
+    """The values of the keyed arrays among ``given``, each read once; by their ids."""
+    arrays = {id(one): one for one in given if isinstance(one, KeyedArray)}
+    by_space: dict[int, list[KeyedArray]] = {}
+    for one in arrays.values():
+        by_space.setdefault(id(one.space), []).append(one)
+    found: dict[int, DistArray] = {}
+    for some in by_space.values():
+        found |= zip(map(id, some), some[0].space.frozen(*some), strict=True)
+    return found

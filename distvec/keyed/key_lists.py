@@ -1,0 +1,39 @@
+"""Keys as users have them: integers, strings, tuples, arrays on the servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.handle import Handle
+from ps_backend.program.keys import check_keys, hash_texts, hash_tuples
+
+Keys = npt.NDArray[np.int64]
+
+
+def as_keys(given: Any) -> Keys:
+    """The int64 keys that ``given`` are, in its order; shape ``(n,)``.
+
+    Integers are keys themselves: an array, a list, a pandas or Arrow column, an array on the
+    servers, which is read (one message). Strings, and tuples of strings and integers, become 64-bit
+    hashes. ``TypeError`` for anything else, ``ValueError`` for what is not one list.
+    """
+    if isinstance(given, Handle):
+        given = np.asarray(given)
+    if isinstance(given, str | bytes | int):
+        raise TypeError(f"keys must be a list or an array, got {given!r}; write [{given!r}]")
+    first = _first(given)
+    if isinstance(first, str):
+        return hash_texts(given)
+    if isinstance(first, tuple):
+        return hash_tuples(given)
+    return check_keys(given)
+
+
+def _first(given: Any) -> Any:
+    """The first key of a list of any objects; None of an array of numbers."""
+    if isinstance(given, np.ndarray) and given.dtype.kind != "O":
+        return given.item(0) if given.dtype.kind == "U" and given.size else None
+    return next(iter(given), None) if hasattr(given, "__iter__") else None

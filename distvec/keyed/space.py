@@ -1,0 +1,323 @@
+"""A keyed space: keys, the arrays over them, and what is done to all of these at once."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.dist_array import DistArray
+from distvec.array.functions import zeros_like
+from distvec.array.handle import Home
+from distvec.diagnostics.profile import measured
+from distvec.graph import moves
+from distvec.graph.dtypes import check_dtype
+from distvec.graph.expr import Buffer
+from distvec.keyed.applied import applied
+from distvec.keyed.array import KeyedArray
+from distvec.keyed.initial import rule_of
+from distvec.keyed.key_lists import as_keys
+from distvec.keyed.layout import Layout
+from distvec.rows.function import RowFunction
+from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
+from ps_backend.errors import LayoutChanged
+from ps_backend.program.initial import Constant, Fill
+from ps_backend.program.row_program import RowProgram
+from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import Row, ValueType, array_type
+
+Keys = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+
+_MOST_TRIES = 20
+"""So often is asked again for a layout that tasks change meanwhile."""
+_FOUND = RowProgram(Sweep((), (), (), (), ()))
+"""Asks nothing of the arrays, only where keys are."""
+
+
+class KeyedSpace:
+    """Keys, and vectors and tables over them that grow together.
+
+        space = ps.keys()
+        w, counts = space.zeros(), space.zeros(dtype="int64")
+        t = space.table(16, init=dv.uniform(-0.05, 0.05), seed=7)
+
+    A key is any int64; which server has it follows from its hash. A key that was never written has
+    the initial value of each array, and takes no memory; reading it inserts nothing. Writing to one
+    array inserts it into all, so the arrays stay aligned: they may be used in one expression, and
+    are evicted together.
+
+    Each method that asks servers says how many messages that takes. All raise ``ServerLost``.
+    """
+
+    def __init__(
+        self,
+        session: Home,
+        *,
+        admit: int = 1,
+        sketch: int | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
+        """As of ``Session.keys``."""
+        if not 1 <= operator.index(admit) <= 255:
+            raise ValueError(f"admit must be 1 .. 255, got {admit}")
+        if sketch is not None and admit == 1:
+            raise ValueError("sketch counts keys that are not admitted yet; give admit= as well")
+        self.session = session
+        client = session.client
+        self.remote: KeySpace = client.key_space(client.new_id())
+        self._layout: Layout | None = None
+        with measured(session.counters):
+            self.remote.make(admit=admit, sketch=sketch or 0, most_bytes=most_bytes or 0)
+        self._free = weakref.finalize(self, client.free, [self.remote.number])
+        self._free.atexit = False
+
+    # --- arrays -----------------------------------------------------------------------------------
+
+    def zeros(self, dtype: Any = np.float64) -> KeyedArray:
+        """A vector whose keys begin with 0. One message a server."""
+        return self.array((), Constant(0), dtype)
+
+    def full(self, fill_value: float, dtype: Any = None) -> KeyedArray:
+        """A vector whose keys begin with ``fill_value``. One message a server."""
+        kind = np.result_type(fill_value) if dtype is None else dtype
+        return self.array((), Constant(fill_value), kind)
+
+    def table(
+        self, columns: int, *, init: Any = 0.0, seed: int | None = None, dtype: Any = np.float32
+    ) -> KeyedArray:
+        """A table with rows of so many elements. One message a server.
+
+        ``init``: a number, or how rows begin: ``dv.uniform(low, high, seed=)``, ``dv.normal(mean,
+        scale, seed=)``; ``seed``: in place of the one there. What a key begins with depends on
+        seed, key and column alone.
+        """
+        count = operator.index(columns)
+        if count < 1:
+            raise ValueError(f"columns must be 1 or more, got {columns}")
+        return self.array((count,), rule_of(init, seed), dtype)
+
+    def array(self, row: Row, fill: Fill, dtype: Any) -> KeyedArray:
+        """An array with rows of this shape, ``()`` or ``(k,)``. One message a server."""
+        kind = check_dtype(dtype)
+        number = self.session.client.new_id()
+        type = ValueType(kind.name, row)
+        with measured(self.session.counters):
+            self.remote.add_array(number, type, fill)
+        return KeyedArray(self, number, type, fill)
+
+    # --- keys -------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.state().keys
+
+    def state(self) -> SpaceState:
+        """How many keys and bytes there are, and how many keys were evicted, or refused for want
+        of memory, and how many changes were dropped as their keys were not admitted yet.
+
+        One message a server.
+        """
+        with measured(self.session.counters):
+            states = self.remote.layout()
+        return SpaceState(*map(sum, zip(*states, strict=True)))
+
+    def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
+        """Whether each of ``keys`` is there, shape ``(n,)``. One message to each holder."""
+        batch = KeyBatch.of(as_keys(keys))
+        with measured(self.session.counters):
+            _, found = self.remote.run(_FOUND, (), batch, find=True)
+        assert found is not None
+        return np.asarray(batch.expanded(found), np.bool_)
+
+    def __contains__(self, key: Any) -> bool:
+        return bool(self.contains([key])[0])
+
+    def keys(self) -> Keys:
+        """All keys, shape ``(n,)``, by bucket, then as inserted. Two messages a server."""
+        return self.retried(lambda layout: np.concatenate([*self._pieces(layout)]))
+
+    def _pieces(self, layout: Layout) -> Iterator[Keys]:
+        with measured(self.session.counters):
+            for server, count in enumerate(layout.counts):
+                yield self.remote.read_keys(server, layout.versions[server], 0, count)
+
+    def items(self, *arrays: KeyedArray, batch: int = 1 << 16) -> Iterator[tuple[Any, ...]]:
+        """Keys and their rows, ``(keys, rows, ...)``, at most ``batch`` at once, in the order of
+        ``keys()``.
+
+            for keys, weights, rows in space.items(w, t): ...
+
+        Two messages a batch. Rows are those of when the batch is read. Raises ``LayoutChanged``
+        if keys are inserted or removed meanwhile.
+        """
+        size = operator.index(batch)
+        if size < 1:
+            raise ValueError(f"batch must be 1 or more, got {batch}")
+        layout = self.layout(fresh=True)
+        for server, count in enumerate(layout.counts):
+            for first in range(0, count, size):
+                some = min(size, count - first)
+                with measured(self.session.counters):
+                    version = layout.versions[server]
+                    keys = self.remote.read_keys(server, version, first, some)
+                yield keys, *(array.pull(keys) for array in arrays)
+
+    def remove(self, keys: Any) -> None:
+        """Remove keys from all arrays; those that are not there are none. One message a holder.
+
+        Written to again, they begin anew with their initial values.
+        """
+        with measured(self.session.counters):
+            self.remote.remove(KeyBatch.of(as_keys(keys)))
+
+    # --- row functions ---------------------------------------------------------------------------
+
+    def apply(
+        self, function: RowFunction, keys: Any, *args: Any, combine: str = "add", **named: Any
+    ) -> Any:
+        """Run a row function on the servers, on the rows of ``keys``: one message to each holder.
+
+            @dv.rows
+            def step(w, squares, gradient, step_size):
+                squares = squares + gradient * gradient
+                return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+
+            space.apply(step, keys, w, squares, gradients, 0.1)
+
+        Arguments are arrays of this space, of which the function gets the rows; NumPy arrays with
+        a row for each of ``keys``; and what is the same for all keys, numbers and small arrays.
+        Returns what the function returns per key, for each of ``keys`` as they were given. A
+        function that writes inserts the keys that are not there. Of a key that repeats, the rows
+        that are given are joined first, in their order: by ``combine``, "add", "min", "max", or
+        "replace" for the last one. Raises ``OutOfBudget`` as ``KeyedArray.push``.
+        """
+        return applied(self, function, KeyBatch.of(as_keys(keys)), None, combine, args, named)
+
+    # --- eviction ---------------------------------------------------------------------------------
+
+    def evict(self, mask: Any) -> int:
+        """Remove the keys where ``mask`` is true; returns how many.
+
+            space.evict(now - last_seen > ttl)
+
+        ``mask``: of booleans, of an expression over arrays of this space. Raises ``LayoutChanged``
+        if keys were inserted or removed since these were read. One message that computes it, one
+        that counts, one that evicts.
+        """
+        chosen = self._aligned(mask, np.dtype(np.bool_), "mask")
+        count = int(np.count_nonzero(chosen))
+        if count:
+            layout, mask = self._stored(~chosen)
+            with measured(self.session.counters):
+                self.remote.keep(layout.versions, StoredArray(mask.id, mask.type))
+            self._layout = None
+        return count
+
+    def keep(self, count: int, *, by: Any) -> int:
+        """Keep the ``count`` keys with the largest ``by``, and evict all others: how many.
+
+        ``by``: an array of this space, or an expression over some. Of equal ones those stay that
+        come first in ``keys()``; NaN counts as the largest.
+        """
+        most = operator.index(count)
+        if most < 0:
+            raise ValueError(f"count must be 0 or more, got {count}")
+        score = by.values if isinstance(by, KeyedArray) else by
+        surplus = len(score) - most
+        if surplus <= 0:
+            return 0
+        mask = zeros_like(score, dtype=bool)
+        worst = np.argsort(score[::-1], kind="stable")[:surplus]
+        mask[len(score) - 1 - worst] = True
+        return self.evict(mask)
+
+    # --- as plain arrays --------------------------------------------------------------------------
+
+    def frozen(self, *arrays: KeyedArray | None) -> list[DistArray]:
+        """Arrays as they are at one moment, None for the keys: plain ones, aligned to each other.
+
+        In the order of ``keys()``. Two messages a server, one where no key was inserted or removed
+        since the last time.
+        """
+        return self.retried(lambda layout: self._freeze(layout, arrays))
+
+    def _freeze(self, layout: Layout, arrays: Sequence[KeyedArray | None]) -> list[DistArray]:
+        session = self.session
+        kinds = [ValueType("int64") if one is None else one.type for one in arrays]
+        if not layout.length:
+            return [session.array(np.zeros((0, *kind.row), kind.dtype)) for kind in kinds]
+        sources = [KEYS if one is None else one.number for one in arrays]
+        types = [array_type(layout.held, kind.dtype, kind.row) for kind in kinds]
+        buffers = [session.new_buffer(type) for type in types]
+        targets = [StoredArray(one.id, type) for one, type in zip(buffers, types, strict=True)]
+        with measured(session.counters):
+            self.remote.freeze(layout.versions, sources, targets)
+        graph = session.graph
+        leaves = [graph.leaf(buffer) for buffer in buffers]
+        views = [moves.view(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
+        return [DistArray(session, view) for view in views]
+
+    def assign(self, array: KeyedArray, values: Any) -> None:
+        """Let ``array`` have ``values``, an expression over arrays of this space, for all keys."""
+        layout, given = self._stored(self._aligned(values, array.dtype, "values"))
+        with measured(self.session.counters):
+            source = StoredArray(given.id, given.type)
+            self.remote.thaw(layout.versions, [source], [array.number])
+
+    def _stored(self, values: DistArray) -> tuple[Layout, Buffer]:
+        """An array in the order of the layout, as a buffer that lies as the servers have keys."""
+        layout = self.layout()
+        session = self.session
+        type = array_type(layout.held, values.dtype, values.node.type.row)
+        with session.holders.lock:
+            node = session.graph.make(moves.VIEW, (values.node,), type, (0, 1))
+            moved = values.like(node)
+        (given,) = session.compute(moved)
+        return layout, given.value
+
+    def _aligned(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
+        """``values`` as an array of ``dtype`` in the order of the present layout.
+
+        A plain array of that length is taken to be in that order, as what a sort gives.
+        ``LayoutChanged`` for one of another length or layout.
+        """
+        given = values.values if isinstance(values, KeyedArray) else values
+        if not isinstance(given, DistArray):
+            raise TypeError(
+                f"{name} must be an expression over arrays of the space, got "
+                f"{type(given).__name__}; write to chosen keys by assign(keys, values)"
+            )
+        layout = self.layout()
+        if given.space not in layout.spaces:
+            layout = self.layout(fresh=True)
+        if given.space not in layout.spaces and layout.length:
+            raise LayoutChanged(
+                f"{name} is over {given.space}, and the keyed space has {layout.length} keys now: "
+                f"keys were inserted or removed since its arrays were read, or it is of another "
+                f"space; compute it again"
+            )
+        return given if given.dtype == dtype else given.astype(dtype)
+
+    def layout(self, *, fresh: bool = False) -> Layout:
+        """The order of the keys: the last known one, or that of now, one message a server."""
+        if fresh or self._layout is None:
+            with measured(self.session.counters):
+                states = self.remote.layout()
+            self._layout = Layout.of(self.remote.number, states)
+        return self._layout
+
+    def retried(self, ask: Callable[[Layout], Result]) -> Result:
+        """What ``ask`` returns for the layout of now, which others may be changing."""
+        for _ in range(_MOST_TRIES - 1):
+            try:
+                return ask(self.layout())
+            except LayoutChanged:
+                self._layout = None
+        return ask(self.layout())
+
+    def __repr__(self) -> str:
+        return f"<keyed space {self.remote.number} of {self.session!r}>"

@@ -1,0 +1,65 @@
+"""Keys as a caller gives them, and as servers get them: different ones, in ascending order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.client.selection import Selection
+from ps_backend.program.keys import check_keys, server_of
+
+Keys = npt.NDArray[np.int64]
+
+COMBINERS: Mapping[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
+"""How rows for one key are joined, by the name of the scatter that brings them."""
+
+
+@dataclass(frozen=True)
+class KeyBatch:
+    """The different ones of some keys. ``keys[inverse]`` are those that were given."""
+
+    keys: Keys
+    inverse: npt.NDArray[np.int64] | None
+    """None where the given ones are ``keys`` themselves."""
+    count: int
+    """How many were given."""
+
+    @classmethod
+    def of(cls, given: npt.ArrayLike) -> KeyBatch:
+        """Of integers of shape ``(n,)``; ``TypeError``, ``ValueError`` for what are no keys."""
+        keys = check_keys(given)
+        if np.all(keys[1:] > keys[:-1]):
+            return cls(keys, None, len(keys))
+        different, inverse = np.unique(keys, return_inverse=True)
+        return cls(different, inverse, len(keys))
+
+    def combined(self, rows: npt.NDArray[np.generic], op: str) -> npt.NDArray[np.generic]:
+        """A row for each different key: those of a repeated one are joined, in their order.
+
+        ``rows``: one for each key as it was given. Of ``"replace"`` the last one stays.
+        """
+        if self.inverse is None:
+            return rows
+        order = np.argsort(self.inverse, kind="stable")
+        firsts = np.searchsorted(self.inverse[order], np.arange(len(self.keys)))
+        if op == "replace":
+            lasts = np.append(firsts[1:], len(order)) - 1
+            return np.asarray(rows[order[lasts]])
+        sums = np.empty((len(self.keys), *rows.shape[1:]), rows.dtype)
+        COMBINERS[op].reduceat(rows[order], firsts, axis=0, out=sums)
+        return sums
+
+    def expanded(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """A row for each key as it was given, of those for the different ones."""
+        return rows if self.inverse is None else rows[self.inverse]
+
+    def shares(self, servers: int) -> Mapping[int, Selection]:
+        """Which of ``keys`` each server holds, of those that hold any."""
+        if servers == 1:
+            return {0: slice(None)} if len(self.keys) else {}
+        holders = server_of(self.keys, servers)
+        masks = {server: holders == server for server in range(servers)}
+        return {server: mask for server, mask in masks.items() if mask.any()}

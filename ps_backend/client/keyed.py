@@ -1,0 +1,194 @@
+"""A keyed space of the session (``server/state/keyed``) as a client sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.client.arrays import StoredArray
+from ps_backend.client.fan_out import Replies
+from ps_backend.client.key_batch import KeyBatch
+from ps_backend.client.requests import Messages, Requests
+from ps_backend.client.row_call import KeyView, RowCall
+from ps_backend.program.initial import Fill
+from ps_backend.program.row_program import RowProgram
+from ps_backend.program.sweep import Scalar
+from ps_backend.program.types import ValueType
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import encode_type
+from ps_backend.wire.keyed import (
+    SpaceState,
+    decode_state,
+    encode_fill,
+    encode_keys,
+    encode_row_program,
+)
+
+Array = npt.NDArray[Any]
+
+KEYS = 0
+"""What ``freeze`` calls the keys, among the numbers of arrays."""
+
+
+class Send(Protocol):
+    """How a client sends; ``recorded`` what must not be done twice; ``made``: buffers."""
+
+    def __call__(
+        self, messages: Messages, *, recorded: bool = True, made: Sequence[int] = ()
+    ) -> Replies:
+        """Send ``messages``, by server, and wait for the replies."""
+
+
+class KeySpace:
+    """Keys, and arrays of rows over them, by their numbers. Thread-safe.
+
+    What is sent goes to all servers that hold one of the keys, at once. Errors: ``BufferLost`` if
+    the space or an array was freed, ``ServerLost`` if it was on a server that is gone, and what
+    each method names.
+    """
+
+    def __init__(self, number: int, requests: Requests, send: Send) -> None:
+        self.number = number
+        self._requests, self._send = requests, send
+        self._known: set[str] = set()
+
+    @property
+    def servers(self) -> int:
+        """How many servers share the keys."""
+        return self._requests.servers
+
+    def make(self, *, most_bytes: int = 0, admit: int = 0, sketch: int = 0) -> None:
+        """Make it, without keys. One message a server.
+
+        ``most_bytes``: of all servers together, 0 for what their budgets allow. ``admit``: with how
+        many changes a key is inserted; ``sketch``: bytes of all servers for counting these, 0 to
+        count exactly. ``OutOfBudget``.
+        """
+        shares = [-(-size // self.servers) for size in (most_bytes, sketch)]
+        fields = {"most_bytes": shares[0], "admit": admit, "sketch": shares[1]}
+        self._send(self._requests.to_all("make_keys", space=self.number, **fields))
+
+    def add_array(self, number: int, type: ValueType, fill: Fill) -> None:
+        """Add an array that begins as ``rule`` says. One message a server. ``OutOfBudget``."""
+        fields = {"type": encode_type(type), **encode_fill(fill)}
+        self._send(self._requests.to_all("make_rows", space=self.number, array=number, **fields))
+
+    def run(
+        self,
+        program: RowProgram,
+        arrays: Sequence[int],
+        keys: KeyBatch,
+        given: Sequence[Array] = (),
+        scalars: Sequence[Scalar] = (),
+        *,
+        find: bool = False,
+        view: KeyView | None = None,
+    ) -> tuple[list[Array], npt.NDArray[np.bool_] | None]:
+        """Run a row program on ``arrays``, by number. One message to each server with a key.
+
+        ``given``: rows of the types of ``program.given``, one for each of ``keys.keys``. Returns
+        what the program returns, a row for each key; and with ``find`` (of a program that writes
+        nothing) which keys are there. ``view``: of these keys, which then travel once only.
+        ``OutOfBudget``: keys could not be inserted; nothing was changed on that server.
+        """
+        count = len(keys.keys)
+        out = [np.empty((count, *type.row), type.dtype) for type in program.returned]
+        found = np.zeros(count, np.bool_) if find else None
+        rows = [
+            np.ascontiguousarray(one, type.dtype)
+            for one, type in zip(given, program.given, strict=True)
+        ]
+        kind = "change_rows" if program.changes else "look_up"
+        whole = program.sweep.digest not in self._known
+        body = encode_row_program(program, arrays, scalars, full=whole)
+        body.find, body.keys.space = find, self.number
+        known = frozenset[int]()
+        if view is not None:
+            body.keys.view, known = view.number, frozenset(view.servers)
+        shares = keys.shares(self.servers)
+        calls = {
+            server: RowCall(
+                program, body, keys.keys[some], [one[some] for one in rows], server in known
+            )
+            for server, some in shares.items()
+        }
+        messages = {
+            server: call.message(self._requests.request(), kind) for server, call in calls.items()
+        }
+        replies = self._send(messages, recorded=program.changes)
+        self._known.add(program.sweep.digest)
+        if view is not None:
+            view.servers.update(messages)
+        for server, some in shares.items():
+            there, *answers = calls[server].answer(replies[server])
+            if found is not None:
+                found[some] = there.view(np.bool_)
+            for target, rows_here in zip(out, answers, strict=True):
+                target[some] = rows_here
+        return out, found
+
+    def remove(self, keys: KeyBatch) -> None:
+        """Remove keys; those that are not there are none. One message to each holder."""
+        messages: Messages = {}
+        for server, selection in keys.shares(self.servers).items():
+            data = encode_keys(keys.keys[selection])
+            count = len(keys.keys[selection])
+            named = pb.Keys(space=self.number, count=count, bytes=len(data))
+            messages[server] = self._requests.message("remove_keys", keys=named)
+            messages[server].payload = [data]
+        self._send(messages)
+
+    def layout(self) -> list[SpaceState]:
+        """What each server has, in order of the servers. One message a server."""
+        messages = self._requests.to_all("layout", space=self.number)
+        replies = self._send(messages, recorded=False)
+        return [decode_state(replies[server].keyed) for server in range(self.servers)]
+
+    def read_keys(self, server: int, version: int, first: int, count: int) -> npt.NDArray[np.int64]:
+        """Keys of one server, in the order of its layout. ``LayoutChanged``."""
+        message = self._requests.message(
+            "read_keys", space=self.number, version=version, first=first, count=count
+        )
+        keys = np.empty(count, np.int64)
+        message.into = byte_view(keys)
+        self._send({server: message}, recorded=False)
+        return keys
+
+    def freeze(
+        self, versions: Sequence[int], sources: Sequence[int], targets: Sequence[StoredArray]
+    ) -> None:
+        """Make buffers of arrays, or of ``KEYS``. One message a server. ``LayoutChanged``."""
+        described = [target.describe() for target in targets]
+        fields = {"space": self.number, "sources": sources, "targets": described}
+        messages = {
+            server: self._requests.message("freeze_rows", version=version, **fields)
+            for server, version in enumerate(versions)
+        }
+        self._send(messages, made=[target.buffer for target in targets])
+
+    def thaw(
+        self, versions: Sequence[int], sources: Sequence[StoredArray], targets: Sequence[int]
+    ) -> None:
+        """Let arrays have the rows of buffers. One message a server. ``LayoutChanged``."""
+        described = [source.describe() for source in sources]
+        fields = {"space": self.number, "sources": described, "targets": targets}
+        messages = {
+            server: self._requests.message("thaw_rows", version=version, **fields)
+            for server, version in enumerate(versions)
+        }
+        self._send(messages)
+
+    def keep(self, versions: Sequence[int], mask: StoredArray) -> None:
+        """Remove the keys where ``mask`` is false. One message a server. ``LayoutChanged``."""
+        described = mask.describe()
+        messages = {
+            server: self._requests.message(
+                "keep_rows", space=self.number, version=version, mask=described
+            )
+            for server, version in enumerate(versions)
+        }
+        self._send(messages)

@@ -1,0 +1,1 @@
+"""Keyed spaces on one server: keys, the rows of arrays over them, and programs over these."""

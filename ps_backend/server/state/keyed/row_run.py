@@ -1,0 +1,160 @@
+"""A row program on one server: find the keys, gather their rows, compute, scatter the results.
+
+It works on some thousand keys at a time, so that what is gathered is in the cache still when it is
+computed with, and written back. Between larger pieces others have their turn at the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.program.row_program import RowProgram
+from ps_backend.program.rules import verify_sweep
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.sweep import Scalar
+from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, Keys, Locations
+
+Array = npt.NDArray[Any]
+
+_AT_ONCE = 1 << 16
+"""Keys for which the space is held: some 10 ms of work, which others wait for."""
+_CHUNK_BYTES = 1 << 18
+"""Of the widest row of so many keys: what is in the cache after it was gathered."""
+_LENGTH = 1 << 12
+"""Kernels are compiled for batches of about so many keys; their length has no other meaning."""
+_BLOCK = DenseSpace(_LENGTH).block_size
+
+
+@dataclass(slots=True)
+class RowRun:
+    """One row program, ready to run on arrays of a space."""
+
+    program: RowProgram
+    arrays: Sequence[KeyedRows]
+    scalars: Sequence[Scalar]
+    kernel: Kernel | None
+    """None where nothing is computed: results are what was gathered, or what came along."""
+    computed: Sequence[int]
+    """The outputs that the kernel makes, by their places among those of the sweep."""
+
+    @classmethod
+    def prepare(
+        cls, program: RowProgram, arrays: Sequence[KeyedRows], scalars: Sequence[Scalar]
+    ) -> RowRun:
+        """Verified, and compiled. Raises ``InvalidProgram`` where types do not fit the arrays."""
+        program.verify()
+        sweep = program.sweep
+        verify_sweep(sweep)
+        _verify_types(program, arrays)
+        computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
+        kernel = None
+        if computed:
+            outputs = tuple(sweep.outputs[k] for k in computed)
+            kernel = compile_sweep(replace(sweep, outputs=outputs), _LENGTH)
+        return cls(program, arrays, scalars, kernel, computed)
+
+    def run(
+        self, space: KeyedSpace, keys: KeyList, given: Sequence[Array], out: Sequence[Array]
+    ) -> None:
+        """Run on all keys. ``given``: a row for each of them; ``out``: arrays for what is returned.
+
+        Keys that are missing are inserted if the program writes, else they have their initial
+        values. ``OutOfBudget``, and nothing changed, where there is no room for them.
+        """
+        count = len(keys.keys)
+        ahead = None
+        if self.program.changes and count > _AT_ONCE:  # all of it, or nothing
+            with space.lock:
+                fresh = keys.keys[located(space, keys) < 0]
+                if space.admission is None and len(fresh):
+                    ahead = space.reserve_for(fresh)
+        for low in range(0, count, _AT_ONCE):
+            high = min(low + _AT_ONCE, count)
+            with space.lock:
+                locations = located(space, keys)[low:high]
+                if self.program.changes:
+                    space.insert(keys.keys[low:high], locations, ahead)
+                self._run_piece(keys.keys, locations, low, given, out)
+
+    def _run_piece(
+        self,
+        keys: Keys,
+        locations: Locations,
+        low: int,
+        given: Sequence[Array],
+        out: Sequence[Array],
+    ) -> None:
+        """Run on the keys from ``low`` on that have these ``locations``, chunk by chunk."""
+        types = (*self.program.sweep.inputs, *self.program.sweep.stored)
+        step = max(1, _CHUNK_BYTES // max((value.row_bytes for value in types), default=1))
+        for first in range(0, len(locations), step):
+            some = locations[first : first + step]
+            rows = slice(low + first, low + first + len(some))
+            self._run_chunk(
+                keys[rows], some, [one[rows] for one in given], [one[rows] for one in out]
+            )
+
+    def _run_chunk(
+        self, keys: Keys, locations: Locations, given: Sequence[Array], out: Sequence[Array]
+    ) -> None:
+        program, count = self.program, len(keys)
+        sweep = program.sweep
+        returned = dict(zip(program.returns, out, strict=True))
+        places = {sweep.outputs[k]: array for k, array in returned.items()}
+        inputs: list[Array] = []
+        for number, place in enumerate(program.gathers):
+            array = self.arrays[place]
+            rows = places.get(number)
+            if rows is None:
+                rows = np.empty((count, *array.type.row), array.type.dtype)
+            array.store.gather(locations, keys, rows)
+            inputs.append(rows)
+        inputs += given
+        if program.with_keys:
+            inputs.append(keys)
+        results: dict[int, Array] = {}
+        for k, value in enumerate(sweep.outputs):
+            if value < len(inputs):
+                results[k] = inputs[value]
+            elif k in returned:
+                results[k] = returned[k]
+            else:
+                type = sweep.types[value]
+                results[k] = np.empty((count, *type.row), type.dtype)
+        if self.kernel is not None:
+            made = [results[k] for k in self.computed]
+            with np.errstate(all="ignore"):
+                self.kernel(inputs, self.scalars, made, 0, count, _BLOCK)
+        for k, target in returned.items():
+            if results[k] is not target:
+                np.copyto(target, results[k])
+        for scatter in program.scatters:
+            self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
+
+
+def located(space: KeyedSpace, keys: KeyList) -> Locations:
+    """Where the keys are now, -1 for those that are not here. The caller holds the lock."""
+    if keys.locations is None or keys.removals != space.removals:
+        keys.locations = space.index.find(keys.keys)
+        keys.removals = space.removals
+    elif (missing := np.flatnonzero(keys.locations < 0)).size:  # others may have inserted them
+        keys.locations[missing] = space.index.find(keys.keys[missing])
+    return keys.locations
+
+
+def _verify_types(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
+    sweep = program.sweep
+    pairs = [(place, sweep.inputs[number]) for number, place in enumerate(program.gathers)]
+    pairs += [(one.array, sweep.stored[one.output]) for one in program.scatters]
+    for place, type in pairs:
+        if place >= len(arrays):
+            raise InvalidProgram(f"array {place} of a row program that names {len(arrays)}")
+        if arrays[place].type != type:
+            raise InvalidProgram(f"array {place} is {arrays[place].type}, and not {type}")

@@ -1,0 +1,206 @@
+"""One server's part of a keyed space: its keys, and the rows that arrays have for them.
+
+Arrays of one space share the slots of their keys, so what is inserted or removed is there, or gone,
+for all of them at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.errors import BufferLost, LayoutChanged, OutOfBudget
+from ps_backend.kernels.keyed.index import KeyIndex
+from ps_backend.kernels.keyed.rows import RowStore
+from ps_backend.program.keys import BUCKETS, bucket_of
+from ps_backend.program.types import ValueType
+from ps_backend.server.state.keyed.admission import Admission
+from ps_backend.server.state.memory import Memory, Reservation
+
+Keys = npt.NDArray[np.int64]
+Locations = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SLOT = 0xFFFFFFFF
+"""The bits of a location that are the slot; those above are the bucket."""
+_SPACE_BYTES = 1 << 16
+"""Counted for a space besides its keys and rows."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has happened to the keys of a space."""
+
+    evicted: int = 0
+    refused: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class KeyedRows:
+    """One array of a keyed space."""
+
+    type: ValueType
+    store: RowStore
+
+
+@dataclass(slots=True, eq=False)
+class KeyList:
+    """Different keys in ascending order, and where they were found. One that stays is a view."""
+
+    keys: Keys
+    locations: Locations | None = None
+    removals: int = -1
+    """How often keys had been removed from the space by then: slots change with that."""
+
+
+class KeyedSpace:
+    """Keys and rows. What is public takes ``lock``, or says that its caller holds it."""
+
+    def __init__(self, memory: Memory, *, most_bytes: int, admission: Admission | None) -> None:
+        """``most_bytes``: 0 for what the budget of the server allows.
+
+        ``admission``: who decides which keys are inserted; None for all.
+        """
+        self.lock = threading.RLock()
+        self.index = KeyIndex()
+        self.arrays: dict[int, KeyedRows] = {}
+        self.views: dict[int, tuple[KeyList, Reservation]] = {}
+        self.version = 0
+        """One more with each insertion or removal of keys."""
+        self.removals = 0
+        self.counts = Counts()
+        self.most_bytes = most_bytes
+        self.admission = admission
+        self._memory = memory
+        self._kept = memory.reserve(_SPACE_BYTES, "a keyed space")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and rows, with the room that they have to grow."""
+        rows = sum(array.store.nbytes for array in self.arrays.values())
+        waiting = 0 if self.admission is None else self.admission.nbytes
+        return self.index.nbytes + rows + waiting
+
+    def add_array(self, number: int, array: KeyedRows) -> None:
+        """Add an array; all keys that are there have its initial values. Again: nothing."""
+        with self.lock:
+            if number in self.arrays:
+                return
+            counts = self.index.counts
+            kept = self._reserve(
+                array.store.bytes_for(counts), f"an array of {len(self.index)} keys"
+            )
+            array.store.grow(self.index, np.zeros_like(counts))
+            self.arrays[number] = array
+            self._settle(kept)
+
+    def rows_of(self, numbers: Iterable[int]) -> list[KeyedRows]:
+        """Arrays by number; ``BufferLost`` if one is not there."""
+        found = []
+        for number in numbers:
+            if number not in self.arrays:
+                raise BufferLost(f"array {number} of the keyed space is not here: it was freed")
+            found.append(self.arrays[number])
+        return found
+
+    def free(self, numbers: Iterable[int]) -> None:
+        """Drop arrays and views with these numbers, where they are."""
+        with self.lock:
+            before = len(self.arrays)
+            for number in numbers:
+                self.arrays.pop(number, None)
+                self.views.pop(number, None)
+            if len(self.arrays) < before:
+                self._settle(None)
+
+    # --- keys -------------------------------------------------------------------------------------
+
+    def insert(self, keys: Keys, locations: Locations, ahead: Reservation | None = None) -> None:
+        """Give slots to the ``keys`` whose ``locations`` are -1, as far as they are admitted.
+
+        Fills in their locations. ``ahead``: room that was reserved for them. The caller holds the
+        lock. ``OutOfBudget``, and nothing changed, where it would take too much memory.
+        """
+        missing = np.flatnonzero(locations < 0)
+        if not len(missing):
+            return
+        fresh = keys[missing]
+        if self.admission is not None:
+            admitted = self.admission.admit(fresh, self._reserve)
+            self.counts.waiting += int(len(fresh) - np.count_nonzero(admitted))
+            missing, fresh = missing[admitted], fresh[admitted]
+            if not len(missing):
+                return
+        kept = self.reserve_for(fresh) if ahead is None else None
+        old = self.index.counts.copy()
+        locations[missing], _ = self.index.insert(fresh, np.full(len(fresh), -1))
+        for array in self.arrays.values():
+            array.store.grow(self.index, old)
+        self.version += 1
+        self._settle(kept)
+
+    def reserve_for(self, fresh: Keys) -> Reservation:
+        """Room for keys that are not here; ``OutOfBudget``, and counted, where there is none."""
+        missing = np.bincount(bucket_of(fresh), minlength=BUCKETS)
+        needed = self.index.bytes_for(missing)
+        needed += sum(array.store.bytes_for(missing) for array in self.arrays.values())
+        try:
+            return self._reserve(needed, f"inserting {len(fresh)} keys")
+        except OutOfBudget:
+            self.counts.refused += len(fresh)
+            raise
+
+    def keep(self, mask: Mask) -> None:
+        """Remove the keys where ``mask``, in the order of buckets and slots, is false.
+
+        The caller holds the lock.
+        """
+        removed = int(len(mask) - np.count_nonzero(mask))
+        if not removed:
+            return
+        counts = self.index.counts.copy()
+        for array in self.arrays.values():
+            array.store.keep(mask, counts)
+        self.index.keep(mask)
+        self.counts.evicted += removed
+        self.version += 1
+        self.removals += 1
+        self._settle(None)
+
+    def remove(self, keys: Keys) -> None:
+        """Remove those of ``keys`` that are here. The caller holds the lock."""
+        locations = self.index.find(keys)
+        there = locations[locations >= 0]
+        first = np.cumsum(self.index.counts) - self.index.counts
+        mask = np.ones(len(self.index), np.bool_)
+        mask[first[there >> 32] + (there & _SLOT)] = False
+        self.keep(mask)
+
+    def check_version(self, version: int) -> None:
+        """Raise ``LayoutChanged`` unless this is the ``version``. The caller holds the lock."""
+        if version != self.version:
+            raise LayoutChanged(
+                f"keys were inserted or removed meanwhile: the layout is number {self.version}, "
+                f"and not {version}"
+            )
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _reserve(self, needed: int, what: str) -> Reservation:
+        if self.most_bytes and self.nbytes + needed > self.most_bytes:
+            raise OutOfBudget(
+                f"{what} needs up to {needed} bytes more, but {self.nbytes} of the "
+                f"{self.most_bytes} that the keyed space may have on a server are in use; evict "
+                f"keys, or allow more: ps.keys(most_bytes=)"
+            )
+        return self._memory.reserve(needed, what)
+
+    def _settle(self, ahead: Reservation | None) -> None:
+        """Count what is held now, instead of what was reserved ``ahead``."""
+        del ahead, self._kept
+        self._kept = self._memory.reserve(_SPACE_BYTES + self.nbytes, "a keyed space", force=True)

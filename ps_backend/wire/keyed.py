@@ -1,0 +1,114 @@
+"""Row programs and states of keyed spaces as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.errors import InvalidProgram
+from ps_backend.program.initial import Constant, Fill, Normal, Uniform
+from ps_backend.program.row_program import RowProgram, Scatter
+from ps_backend.program.sweep import Scalar, Sweep
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import decode_values, encode_sweep, encode_values
+
+_ALIGNED = 8
+
+
+_FILLS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Constant, Uniform, Normal)}
+
+
+class SpaceState(NamedTuple):
+    """What a keyed space is on one server, or on all of them."""
+
+    keys: int = 0
+    """How many there are."""
+    version: int = 0
+    """One more with each insertion or removal of keys; differs from server to server."""
+    bytes: int = 0
+    evicted: int = 0
+    """How many keys were removed."""
+    refused: int = 0
+    """How many keys were not inserted, for want of memory."""
+    waiting: int = 0
+    """How many changes were dropped, as their keys were not admitted yet."""
+
+
+def encode_state(state: SpaceState) -> pb.KeyedState:
+    """The state of a space on one server."""
+    return pb.KeyedState(**state._asdict())
+
+
+def decode_state(message: pb.KeyedState) -> SpaceState:
+    """The inverse of ``encode_state``."""
+    return SpaceState(*(getattr(message, field) for field in SpaceState._fields))
+
+
+def encode_fill(fill: Fill) -> dict[str, Any]:
+    """How an array begins, as fields of its message."""
+    name = type(fill).__name__.lower()
+    values = astuple(fill)
+    if isinstance(fill, Constant):
+        return {"fill": name, "params": values}
+    return {"fill": name, "params": values[:-1], "seed": values[-1]}
+
+
+def decode_fill(message: pb.MakeRows) -> Fill:
+    """The inverse of ``encode_fill``; ``InvalidProgram`` for what is unknown."""
+    kind = _FILLS.get(message.fill)
+    params = tuple(message.params)
+    if kind is None or len(params) != (1 if kind is Constant else 2):
+        raise InvalidProgram(f"arrays do not begin as {message.fill!r} of {len(params)} numbers")
+    fill: Fill = kind(*params) if kind is Constant else kind(*params, message.seed)
+    return fill
+
+
+def encode_row_program(
+    program: RowProgram, arrays: Sequence[int], scalars: Sequence[Scalar], *, full: bool
+) -> pb.RowCall:
+    """A row program on ``arrays``, by number; the structure of its sweep only if ``full``."""
+    message = pb.RowCall(
+        arrays=arrays,
+        digest=program.sweep.digest,
+        scalars=encode_values(program.sweep, scalars),
+        gathers=program.gathers,
+        scatters=[pb.Scatter(output=s.output, array=s.array, op=s.op) for s in program.scatters],
+        returns=program.returns,
+        with_keys=program.with_keys,
+    )
+    if full:
+        message.sweep.CopyFrom(encode_sweep(program.sweep))
+    return message
+
+
+def decode_row_program(message: pb.RowCall, sweep: Sweep) -> tuple[RowProgram, tuple[Scalar, ...]]:
+    """The inverse, for a sweep that was looked up by its digest."""
+    scatters = tuple(Scatter(s.output, s.array, s.op) for s in message.scatters)
+    gathers, returns = tuple(message.gathers), tuple(message.returns)
+    program = RowProgram(sweep, gathers, scatters, returns, message.with_keys)
+    return program, decode_values(sweep, message.scalars)
+
+
+def padded(size: int) -> int:
+    """Bytes that a part of a payload takes: each of them begins where any number may lie."""
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+def encode_keys(keys: npt.NDArray[np.int64]) -> memoryview:
+    """Different keys in ascending order, as they travel."""
+    return byte_view(np.ascontiguousarray(keys, "<i8"))
+
+
+def decode_keys(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64]:
+    """The inverse; ``ValueError`` unless there are ``count``, all different, in ascending order."""
+    if data.size != 8 * count:
+        raise ValueError(f"{count} keys are {8 * count} bytes, got {data.size}")
+    keys = data.view("<i8")
+    if not np.all(keys[1:] > keys[:-1]):
+        raise ValueError("keys must be different, and in ascending order")
+    return keys

@@ -1,0 +1,236 @@
+"""What users do with keyed spaces, what it costs, and how it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distvec as dv
+from tests.distvec.keyed.conftest import messages
+
+KEYS = [17, -3, 2**40, 0, -1, 2**63 - 1, -(2**63)]
+
+
+def test_arrays_of_a_space_are_used_in_one_expression(ps):
+    space = ps.keys()
+    w, g, s = space.full(1.0), space.zeros(), space.full(4.0)
+    g.push(KEYS, np.arange(7.0))
+    order = np.argsort(space.keys())
+    w.assign(w - 0.1 * g / np.sqrt(s))
+    expected = 1 - 0.1 * np.arange(7.0) / 2
+    np.testing.assert_allclose(w.pull(KEYS), expected)
+    assert float(w @ w) == pytest.approx(float(expected @ expected))
+    np.testing.assert_array_equal(np.sort(KEYS), space.keys()[order])
+    assert float(np.sum(w)) == pytest.approx(expected.sum())
+    assert w.values.shape == (7,)
+
+
+def test_reading_inserts_nothing_and_reads_what_a_push_begins_with(ps):
+    space = ps.keys()
+    t = space.table(5, init=dv.normal(1, 2), seed=11, dtype="float64")
+    before = t.pull(KEYS)
+    assert len(space) == 0 and not space.contains(KEYS).any() and 17 not in space
+    t.push(KEYS, np.ones((7, 5)))
+    np.testing.assert_array_equal(t.pull(KEYS), before + 1)
+    assert len(space) == 7 and space.contains(KEYS).all() and 17 in space
+    again = ps.keys().table(5, init=dv.normal(1, 2, seed=11), dtype="float64")
+    np.testing.assert_array_equal(again.pull(KEYS), before)  # whichever space, and whenever
+
+
+def test_missing_keys_are_what_the_caller_says(ps):
+    space = ps.keys()
+    w = space.full(0.5)
+    w.assign([1, 2], [7.0, 8.0])
+    assert w.pull([3, 1], missing=-1).tolist() == [-1, 7]
+    rows, found = w.pull([3, 1, 3], return_found=True)
+    assert rows.tolist() == [0.5, 7, 0.5] and found.tolist() == [False, True, False]
+    with pytest.raises(KeyError, match=r"1 keys are not there, such as \[3\]"):
+        w.pull([3, 1], missing="raise")
+    with pytest.raises(ValueError, match="'init', 'raise' or a number, got 'nan'"):
+        w.pull([3], missing="nan")
+
+
+def test_keys_are_strings_and_tuples_too(ps):
+    w = ps.keys().zeros()
+    w.push(["age=17", "city=Graz", "age=17"], [1, 2, 3])
+    assert w.pull(["city=Graz", "age=17", "?"]).tolist() == [2, 4, 0]
+    w.push([("ad", 3), ("ad", 4)], [5, 6])
+    assert w.pull([("ad", 4), ("ad", 3)]).tolist() == [6, 5]
+    w.push(ps.arange(3), [1, 1, 1])
+    assert w.pull(np.arange(4, dtype=np.uint8)).tolist() == [1, 1, 1, 0]
+    for wrong in ([1.5], 3, "abc", [[1, 2]], [None]):
+        with pytest.raises((TypeError, ValueError)):
+            w.pull(wrong)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(-3, 3), max_size=9), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_the_number_of_servers_never_shows(sessions, keys, columns, seed):
+    values = np.random.default_rng(seed).random((2, len(keys), columns), np.float32)
+    found = []
+    for session in sessions.values():
+        t = session.keys().table(columns, init=dv.uniform(-1, 1, seed=5))
+        t.push(keys, values[0])
+        t.push(keys, values[1])
+        found.append((t.pull(keys).tobytes(), t.space.keys().tobytes(), np.asarray(t).tobytes()))
+    assert len(set(found)) == 1
+    expected = t.init and dv.KeyedArray  # the sum of two pushes, not the last one
+    assert expected is dv.KeyedArray
+    if keys:
+        sums = np.zeros((len(keys), columns))
+        for k, key in enumerate(keys):
+            same = [j for j, other in enumerate(keys) if other == key]
+            sums[k] = values[:, same].sum(axis=(0, 1))
+        begin = session.keys().table(columns, init=dv.uniform(-1, 1, seed=5)).pull(keys)
+        np.testing.assert_allclose(t.pull(keys), begin + sums, rtol=1e-5, atol=1e-5)
+
+
+def test_one_message_to_each_holder(ps):
+    space = ps.keys()
+    w, t = space.zeros(), space.table(3)
+
+    @dv.rows
+    def double(w, t, g):
+        return {"w": 2 * w + g, "t": t + 1}, t.sum(axis=1)
+
+    keys = np.arange(100)
+    for ask in (
+        lambda: w.push(keys, 1.0),
+        lambda: t.pull(keys, return_found=True),
+        lambda: t.pull(keys, missing="raise"),
+        lambda: w.assign(keys, 2.0),
+        lambda: space.contains(keys),
+        lambda: space.apply(double, keys, w, t, np.ones(100)),
+        lambda: space.remove(keys),
+        lambda: len(space),
+    ):
+        with messages(ps, 1):
+            ask()
+    with messages(ps, 0):
+        w.push([], 1.0)
+        assert w.pull([]).shape == (0,) and t.pull([]).shape == (0, 3)
+
+
+def test_a_view_sends_its_keys_once(ps):
+    space = ps.keys()
+    t = space.table(2)
+    keys = np.random.default_rng(0).integers(-(2**62), 2**62, 5000)
+    view = t.at(keys)
+    rows = np.ones((5000, 2), np.float32)
+    view.push(rows)
+    sent = []
+    for _ in range(2):
+        before = ps.counters.bytes_sent
+        view.pull()
+        sent.append(ps.counters.bytes_sent - before)
+    assert max(sent) < 1000
+    space.remove(keys[:2500])  # its slots are others now
+    t.push([7], np.ones((1, 2)))
+    view.push(rows)
+    expected = np.ones((5000, 2))
+    expected[2500:] = 2
+    np.testing.assert_array_equal(view.pull(), expected)
+    np.testing.assert_array_equal(t.pull(keys), expected)
+    assert len(view) == 5000
+
+
+def test_a_row_function_gets_what_came_for_repeated_keys_together(ps):
+    space = ps.keys()
+    w, counts = space.zeros(), space.zeros("int64")
+
+    @dv.rows
+    def learn(w, counts, gradient, rate, keys):
+        return {"w": w - rate * gradient, "counts": counts + 1}, keys
+
+    found = space.apply(learn, [4, 5, 4], w, counts, np.array([1.0, 2.0, 3.0]), rate=0.5)
+    assert found.tolist() == [4, 5, 4]
+    assert w.pull([4, 5]).tolist() == [-2, -1] and counts.pull([4, 5]).tolist() == [1, 1]
+    view = w.at([5, 4])
+    view.apply(learn, w, counts, np.array([1.0, 1.0]), rate=1.0, combine="max")
+    assert w.pull([4, 5]).tolist() == [-3, -2]
+    with pytest.raises(ValueError, match="gradient has 2 rows for 3 keys"):
+        space.apply(learn, [1, 2, 3], w, counts, np.ones(2), 1.0)
+    with pytest.raises(ValueError, match="w is an array of another keyed space"):
+        space.apply(learn, [1], ps.keys().zeros(), counts, np.ones(1), 1.0)
+    with pytest.raises(TypeError, match=r"decorate it: @dv\.rows"):
+        space.apply(len, [1], w)
+
+
+def test_keys_are_admitted_when_they_have_come_often_enough(ps):
+    for options in ({}, {"sketch": 1 << 16}):
+        space = ps.keys(admit=3, **options)
+        w = space.zeros()
+        for time in range(4):
+            w.push([1, 2], [1.0, 1.0])
+            assert len(space) == (2 if time >= 2 else 0)
+            w.push([100 + time], 1.0)
+        assert w.pull([1, 2, 100]).tolist() == [2, 2, 0]
+        assert space.state().waiting == 2 * 2 + 4
+    with pytest.raises(ValueError, match=r"admit must be 1 \.\. 255, got 0"):
+        ps.keys(admit=0)
+
+
+def test_a_space_keeps_to_its_budget(ps):
+    space = ps.keys(most_bytes=1 << 20)
+    t = space.table(16)
+    t.push(np.arange(1000), 1.0)
+    before = t.values.numpy()
+    with pytest.raises(dv.OutOfBudget, match=r"inserting .* keys needs up to .*most_bytes="):
+        t.push(np.arange(1000, 100_000), 1.0)
+    state = space.state()
+    assert state.keys == 1000 and state.refused > 40_000 and state.bytes < 1 << 20
+    np.testing.assert_array_equal(t.values.numpy(), before)
+    t.push(np.arange(1000), 1.0)  # what is there goes on
+    assert space.evict(t.values[:, 0] > 0) == 1000 and len(space) == 0
+    assert space.state().bytes < 1 << 18
+
+
+def test_what_was_read_before_an_insertion_is_refused(ps):
+    space, other = ps.keys(), ps.keys()
+    w, v = space.zeros(), other.zeros()
+    w.push([1, 2], 1.0)
+    v.push([1, 2], 1.0)
+    old = w.values
+    with pytest.raises(ValueError, match="not aligned"):
+        w.values + v.values
+    w.push([3], 1.0)
+    with pytest.raises(dv.LayoutChanged, match="the layout is number 2, and not 1"):
+        w.assign(2 * old)
+    with pytest.raises(ValueError, match="live in different spaces"):
+        w + old
+    with pytest.raises(TypeError, match=r"write to chosen keys by assign\(keys, values\)"):
+        w.assign(3.0)
+    assert old.numpy().tolist() == [1, 1]
+
+
+def test_items_come_in_batches(ps):
+    space = ps.keys()
+    w, t = space.zeros(), space.table(2)
+    assert [*space.items(w)] == []
+    t.push(np.arange(50), 1.0)
+    w.push(np.arange(50), np.arange(50))
+    found = [*space.items(w, t, batch=7)]
+    assert max(len(keys) for keys, _, _ in found) == 7
+    keys = np.concatenate([keys for keys, _, _ in found])
+    assert keys.tolist() == space.keys().tolist()
+    assert np.concatenate([some for _, some, _ in found]).tolist() == keys.tolist()
+    items = space.items(w, batch=7)
+    next(items)
+    w.push([99], 1.0)
+    with pytest.raises(dv.LayoutChanged):
+        list(items)
+
+
+def test_what_nobody_holds_any_more_is_freed(ps):
+    space = ps.keys()
+    t = space.table(64)
+    t.push(np.arange(20_000), 1.0)
+    used = sum(one.used for one in ps.client.status())
+    del t
+    len(space)
+    assert sum(one.used for one in ps.client.status()) < used - 4_000_000
+    del space
+    ps.client.greet()
+    assert sum(one.used for one in ps.client.status()) < used - 5_000_000
