@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distvec.rows import updates
+from distvec.rows import optimizers, updates
 from distvec.rows.function import RowFunction
 from distvec.rows.kinds import Number, PerKey, RowsOf
 
@@ -23,11 +23,19 @@ class Rows:
     rows by the name of the argument that they are of (or ``dv.rows.add(...)``, ``min``, ``max`` of
     what is joined to the rows there), or values per key, or ``(updates, values)``. An argument
     called ``keys`` gets these.
+
+    Beside it are the row optimizers, as in ``table.optimizer(dv.rows.adagrad(0.05))``.
     """
 
     RowsOf, PerKey, Number = RowsOf, PerKey, Number
     replace, add = staticmethod(updates.replace), staticmethod(updates.add)
     min, max = staticmethod(updates.min), staticmethod(updates.max)
+
+    sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
+    adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
+    rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
+    ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
+    rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
 
     def __call__(self, function: Callable[..., Any]) -> RowFunction:
         """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""

@@ -9,14 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from typing import Any, cast
 
-from distvec.graph.expr import Node
-from distvec.rows.kinds import Keys, Kind, PerKey, RowsOf
-from distvec.rows.lowering import as_node, fitted, lowered, per_key
-from distvec.rows.numbers import Numbers
-from distvec.rows.traced import Traced
-from distvec.rows.tracing import BATCH, NotTraceable, Trace
-from distvec.rows.updates import Returned, sorted_out
-from ps_backend.program.types import array_type
+from distvec.rows.kinds import Keys, Kind
+from distvec.rows.traced import Traced, trace
 
 KEYS = "keys"
 """The argument of this name gets the keys."""
@@ -74,49 +68,9 @@ class RowFunction:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def _trace(self, kinds: Mapping[str, Kind]) -> Traced:
-        trace = Trace()
-        tracers = {name: trace.tracer(kind) for name, kind in kinds.items()}
-        keys = trace.tracer(Keys()) if self._takes_keys else None
-        nodes = {name: tracer.node for name, tracer in tracers.items()}
-        along = {} if keys is None else {KEYS: keys}
-        found = lowered(
-            [nodes[name] for name, kind in kinds.items() if isinstance(kind, RowsOf)],
-            [nodes[name] for name, kind in kinds.items() if isinstance(kind, PerKey)],
-            None if keys is None else keys.node,
-            *self._made(returned := self._returned(tracers | along), trace, kinds, nodes),
-        )
-        names = {id(node): name for name, node in nodes.items()}
-        return Traced(
-            self._function.__name__,
-            kinds,
-            found.program,
-            tuple(names[id(node)] for node in found.arrays),
-            tuple(names[id(node)] for node in found.given),
-            Numbers(found.scalars, {node: name for name, node in nodes.items()}),
-            returned.several,
-        )
-
-    def _returned(self, arguments: Mapping[str, Any]) -> Returned:
-        return sorted_out(self._function(**arguments), self._function.__name__)
-
-    def _made(
-        self, returned: Returned, trace: Trace, kinds: Mapping[str, Kind], nodes: Mapping[str, Node]
-    ) -> tuple[list[tuple[Node, Node, str]], list[Node]]:
-        """The nodes of new rows, each with those they go to and how; and of what is returned."""
-        scatters = []
-        for name, update in returned.updates.items():
-            kind = kinds.get(name)
-            if not isinstance(kind, RowsOf):
-                arrays = [name for name, kind in kinds.items() if isinstance(kind, RowsOf)]
-                raise NotTraceable(
-                    f"{self._function.__name__} returns new rows for {name!r}, which is none of "
-                    f"the arrays that it is called with: {', '.join(arrays) or 'there are none'}"
-                )
-            new = as_node(trace.graph, update.rows)
-            type = array_type(BATCH, kind.dtype, kind.row)
-            scatters.append((fitted(trace.graph, new, type, name), nodes[name], update.op))
-        return scatters, [per_key(trace.graph, one) for one in returned.values]
+    def _trace(self, kinds: dict[str, Kind]) -> Traced:
+        also: dict[str, Kind] = {KEYS: Keys()} if self._takes_keys else {}
+        return trace(self._function.__name__, lambda given: self._function(**given), kinds | also)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

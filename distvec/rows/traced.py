@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from distvec.rows.kinds import Kind
+from distvec.graph.expr import Node
+from distvec.rows.kinds import Keys, Kind, PerKey, RowsOf
+from distvec.rows.lowering import as_node, fitted, lowered, per_key
 from distvec.rows.numbers import Numbers
+from distvec.rows.tracing import BATCH, NotTraceable, Trace
+from distvec.rows.updates import Update, sorted_out
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar
+from ps_backend.program.types import array_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,3 +60,52 @@ class Traced:
             yield f"  %{sweep.outputs[output]} is returned"
         if not program.changes:
             yield "  it only reads: keys that are not there are not inserted"
+
+
+def trace(
+    name: str, function: Callable[[Mapping[str, Any]], Any], kinds: Mapping[str, Kind]
+) -> Traced:
+    """Run ``function`` once, on tracers by the names of its arguments, and see what it returns.
+
+    ``NotTraceable`` for what is no row program; ``TypeError`` and ``ValueError`` for what it must
+    not return.
+    """
+    home = Trace()
+    tracers = {argument: home.tracer(kind) for argument, kind in kinds.items()}
+    nodes = {argument: tracer.node for argument, tracer in tracers.items()}
+    returned = sorted_out(function(tracers), name)
+    found = lowered(
+        [nodes[argument] for argument, kind in kinds.items() if isinstance(kind, RowsOf)],
+        [nodes[argument] for argument, kind in kinds.items() if isinstance(kind, PerKey)],
+        next((nodes[argument] for argument, kind in kinds.items() if kind == Keys()), None),
+        [
+            (_new_rows(home, name, argument, update, kinds), nodes[argument], update.op)
+            for argument, update in returned.updates.items()
+        ],
+        [per_key(home.graph, value) for value in returned.values],
+    )
+    names = {id(node): argument for argument, node in nodes.items()}
+    return Traced(
+        name,
+        kinds,
+        found.program,
+        tuple([names[id(node)] for node in found.arrays]),
+        tuple([names[id(node)] for node in found.given]),
+        Numbers(found.scalars, {node: argument for argument, node in nodes.items()}),
+        returned.several,
+    )
+
+
+def _new_rows(
+    home: Trace, function: str, name: str, update: Update, kinds: Mapping[str, Kind]
+) -> Node:
+    """The node of new rows, as the array ``name`` takes them."""
+    kind = kinds.get(name)
+    if not isinstance(kind, RowsOf):
+        arrays = [one for one, other in kinds.items() if isinstance(other, RowsOf)]
+        raise NotTraceable(
+            f"{function} returns new rows for {name!r}, which is none of the arrays that it is "
+            f"called with: {', '.join(arrays) or 'there are none'}"
+        )
+    type = array_type(BATCH, kind.dtype, kind.row)
+    return fitted(home.graph, as_node(home.graph, update.rows), type, name)

@@ -72,7 +72,28 @@ class L2Norm(Proximal):
 
     def prox(self, x: Array, step: float) -> Array:
         """Block soft thresholding (Parikh and Boyd, section 6.5.1)."""
-        return _kept_part(x, step * self.weight) * x
+        return _kept_part(x, vdot(x, x) ** 0.5, step * self.weight) * x
+
+
+@dataclass(frozen=True)
+class L21Norm(Proximal):
+    """weight * sum of |row| over the rows of a table: sets whole rows to 0, or nothing of them.
+
+    M. Yuan, Y. Lin, J. R. Statist. Soc. B 68 (2006) 49-67, where the rows are the groups.
+    """
+
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(self, "weight")
+
+    def value(self, x: Array) -> Scalar:
+        """The penalty at `x`."""
+        return self.weight * namespace(x).sum(row_norms(x))
+
+    def prox(self, x: Array, step: float) -> Array:
+        """Block soft thresholding of each row (Parikh and Boyd, section 6.5.4)."""
+        return _kept_part(x, row_norms(x), step * self.weight) * x
 
 
 @dataclass(frozen=True)
@@ -180,7 +201,8 @@ class GroupLasso(Proximal):
         """Block soft thresholding of each group (Parikh and Boyd, section 6.5.4)."""
         # All norms are of x itself, as groups are disjoint: lazy arrays read them together.
         parts = [self._part(x, group) for group in range(self.groups)]
-        dropped = (1.0 - _kept_part(part, step * self.weight) for part in parts)
+        norms = [vdot(part, part) ** 0.5 for part in parts]
+        dropped = [1.0 - _kept_part(x, norm, step * self.weight) for norm in norms]
         return x - sum(part * drop for part, drop in zip(parts, dropped, strict=True))
 
     def _part(self, x: Array, group: int) -> Array:
@@ -192,10 +214,14 @@ def _soft_threshold(x: Array, threshold: Any) -> Array:
     return xp.sign(x) * xp.maximum(xp.abs(x) - threshold, 0.0)
 
 
-def _kept_part(x: Array, threshold: float) -> Scalar:
-    """max(1 - threshold / |x|, 0), and 0 for x = 0."""
+def row_norms(x: Array) -> Array:
+    """The 2-norms of the rows of a table, of shape (n, 1)."""
+    return namespace(x).sum(x * x, axis=-1, keepdims=True) ** 0.5
+
+
+def _kept_part(x: Array, norm: Any, threshold: float) -> Any:
+    """max(1 - threshold / norm, 0), and 0 for a norm of 0, of arrays like `x`."""
     xp = namespace(x)
-    norm = vdot(x, x) ** 0.5
     return xp.maximum(norm - threshold, 0.0) / xp.maximum(norm, smallest_normal(x))
 
 

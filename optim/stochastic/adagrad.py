@@ -56,7 +56,11 @@ class AdaGrad(StochasticSolver):
     def update(self, memory: Vectors, x: Array, gradient: Array, k: int) -> tuple[Array, Vectors]:
         """The next x and sum of squares."""
         (squares,) = memory
-        squares = squares + gradient * gradient
+        squares = squares + self.squared(gradient)
         step = self.step_size_at(k) / (squares**0.5 + self.epsilon)
         x = x - step * gradient
         return (x if self.penalty is None else self.penalty.prox(x, step)), (squares,)
+
+    def squared(self, gradient: Array) -> Array:
+        """What is added to the sum of squares."""
+        return gradient * gradient

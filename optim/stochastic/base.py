@@ -70,6 +70,11 @@ class StochasticSolver(Solver):
     window: int = 0
     full_every: int = 1
 
+    of_rows: ClassVar[frozenset[str]] = frozenset()
+    """Those of the slots that hold one number for each row of a table, of shape (n, 1)."""
+    needs_table: ClassVar[bool] = False
+    """Whether its formula goes along the rows of a table."""
+
     full_evaluations: ClassVar[int] = 2
     """Evaluations in an iteration that looks at the whole objective: that, and a batch."""
 
@@ -89,6 +94,13 @@ class StochasticSolver(Solver):
     def init_memory(self, x: Array) -> Any:
         """The vectors named by `slots` before the first step from `x`: zeros."""
         return tuple(zeros_like(x) for _ in self.slots)
+
+    def started(self, memory: Any, x: Array) -> Any:
+        """`memory`, where elements that saw no gradient yet are as `init_memory` has them at `x`.
+
+        For elements that start one by one, as the rows of a growing table do.
+        """
+        return memory
 
     @abstractmethod
     def update(self, memory: Any, x: Array, gradient: Array, k: int) -> tuple[Array, Any]:

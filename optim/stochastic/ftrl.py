@@ -63,8 +63,18 @@ class FTRL(StochasticSolver):
         new_root = n**0.5
         sigma = (new_root - root) / self.step_size
         z = z + gradient - sigma * x
-        x = -self._threshold.prox(z, 1.0) / ((self.beta + new_root) / self.step_size + self._l2)
+        x = -self.thresholded(z) / ((self.beta + new_root) / self.step_size + self._l2)
         return x, (z, n)
+
+    def thresholded(self, z: Array) -> Array:
+        """`z` without what the penalties that are not smooth keep at 0."""
+        return self._threshold.prox(z, 1.0)
+
+    def started(self, memory: Vectors, x: Array) -> Vectors:
+        """As of a start at `x` where no gradient came yet."""
+        z, n = memory
+        start, _ = self.init_memory(x)
+        return namespace(x).where(n == 0.0, start, z), n
 
     @cached_property
     def _l2(self) -> Any:
