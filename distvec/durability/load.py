@@ -14,6 +14,7 @@ from distvec.array.creation import shape_of, type_of
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
 from distvec.array.transposed import transpose
+from distvec.durability.keyed import adopt_keys
 from distvec.durability.places import DIRECTORY, Place, place_of
 from distvec.durability.progress import bar_of
 from distvec.durability.save import SAVED
@@ -60,6 +61,9 @@ def load(
     order, or saved as they are split) are split by columns. ``.metadata`` of the result has the
     texts that were saved along.
 
+    What was saved of a keyed space comes back as arrays of a new one, with the same keys in their
+    order; with ``names`` that leave out ``keys``, as plain arrays.
+
     Every block of rows is checked before its values count: ``Corrupted`` names file, array and
     rows. Servers that see the files read their own rows, one message a server for each 256 MiB or
     arrays of them; else these go through this process. Raises ``OSError``, ``OutOfBudget``;
@@ -80,6 +84,8 @@ def load(
             loaded.update({one.name: _numpy(place, one, bar) for one in chosen})
         else:
             loaded.update(_on_servers(place, session, chosen, bar))
+    if session is not None:
+        adopt_keys(loaded, session)
     return loaded
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from distvec.array.handle import Home
 from distvec.durability.items import Item, Slot, items_of
+from distvec.durability.keyed import with_keys
 from distvec.durability.places import DIRECTORY, Place, place_of
 from distvec.durability.progress import bar_of
 from distvec.durability.writing import File, fill, write
@@ -50,6 +51,8 @@ def save(
     a few MiB at a time. What was there is replaced in one step, at the end: whatever happens
     before, it stays. Each block of rows has a checksum. Lazy arrays are evaluated first.
 
+    Arrays of a keyed space are saved with its keys, as ``keys``: all of one space, and no others.
+
     ``arrays`` takes names that are no keywords; ``metadata`` are texts by name; ``progress`` shows
     a bar; ``store`` is where ``path`` lies, for stores of your own.
 
@@ -60,6 +63,8 @@ def save(
     place = place_of(path, store)
     given = {**(arrays or {}), **named}
     texts = _checked(place, given, metadata)
+    given, marks = with_keys(given)
+    texts |= marks
     session, items = items_of(given, by_columns=place.kind != "safetensors")
     writer = _save_folder if place.kind == DIRECTORY else _save_file
     for attempt in range(_ATTEMPTS):

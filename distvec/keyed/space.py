@@ -26,6 +26,7 @@ from distvec.rows.function import RowFunction
 from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
 from ps_backend.program.initial import Constant, Fill
+from ps_backend.program.keys import server_of
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, ValueType, array_type
@@ -68,6 +69,8 @@ class KeyedSpace:
         if sketch is not None and admit == 1:
             raise ValueError("sketch counts keys that are not admitted yet; give admit= as well")
         self.session = session
+        self.options = {"admit": admit, "sketch": sketch, "most_bytes": most_bytes}
+        """With which it was made."""
         client = session.client
         self.remote: KeySpace = client.key_space(client.new_id())
         self._layout: Layout | None = None
@@ -268,16 +271,36 @@ class KeyedSpace:
             source = StoredArray(given.id, given.type)
             self.remote.thaw(layout.versions, [source], [array.number])
 
+    def adopt(self, keys: DistArray, rows: Sequence[tuple[KeyedArray, DistArray]]) -> None:
+        """Fill the space, which has no keys, with what ``frozen`` gave once; all int64 ``keys``.
+
+        One message that reads the keys, one that moves all, one that fills.
+        """
+        holders = server_of(keys.numpy(), self.remote.servers)
+        counts = np.bincount(holders, minlength=self.remote.servers)
+        layout = Layout(self.remote.number, tuple(counts.tolist()), (0,) * len(counts))
+        if not layout.length:
+            return
+        moved = [self._moved(one, layout) for one in (keys, *(one for _, one in rows))]
+        found = [StoredArray(one.id, one.type) for one in moved]
+        with measured(self.session.counters):
+            self.remote.adopt(found[0], found[1:], [array.number for array, _ in rows])
+
     def _stored(self, values: DistArray) -> tuple[Layout, Buffer]:
-        """An array in the order of the layout, as a buffer that lies as the servers have keys."""
+        """An array in the order of the layout, and that, as a buffer."""
         layout = self.layout()
+        return layout, self._moved(values, layout)
+
+    def _moved(self, values: DistArray, layout: Layout) -> Buffer:
+        """An array in the order of a layout, as a buffer that lies as the servers have keys."""
         session = self.session
         type = array_type(layout.held, values.dtype, values.node.type.row)
         with session.holders.lock:
             node = session.graph.make(moves.VIEW, (values.node,), type, (0, 1))
             moved = values.like(node)
         (given,) = session.compute(moved)
-        return layout, given.value
+        buffer: Buffer = given.value
+        return buffer
 
     def _aligned(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
         """``values`` as an array of ``dtype`` in the order of the present layout.

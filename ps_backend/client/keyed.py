@@ -182,6 +182,17 @@ class KeySpace:
         }
         self._send(messages)
 
+    def adopt(
+        self, keys: StoredArray, sources: Sequence[StoredArray], targets: Sequence[int]
+    ) -> None:
+        """Fill the empty space from buffers that lie as servers share keys. One message a server.
+
+        ``OutOfBudget``; ``InvalidProgram`` where these are no keys in the order of a layout.
+        """
+        described = [source.describe() for source in sources]
+        fields = {"space": self.number, "sources": described, "targets": targets}
+        self._send(self._requests.to_all("adopt_keys", keys=keys.describe(), **fields))
+
     def keep(self, versions: Sequence[int], mask: StoredArray) -> None:
         """Remove the keys where ``mask`` is false. One message a server. ``LayoutChanged``."""
         described = mask.describe()

@@ -15,7 +15,7 @@ class Invitation(_message.Message):
     def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class Request(_message.Message):
     FREEZE_ROWS_FIELD_NUMBER: _ClassVar[int]
     THAW_ROWS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ADOPT_KEYS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,11 +131,12 @@ class Request(_message.Message):
     freeze_rows: FreezeRows
     thaw_rows: ThawRows
     keep_rows: KeepRows
+    adopt_keys: AdoptKeys
     chunk: bytes
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -1066,6 +1068,18 @@ class ThawRows(_message.Message):
     sources: _containers.RepeatedCompositeFieldContainer[Array]
     targets: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AdoptKeys(_message.Message):
+    __slots__ = ("space", "keys", "sources", "targets")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    keys: Array
+    sources: _containers.RepeatedCompositeFieldContainer[Array]
+    targets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, space: _Optional[int] = ..., keys: _Optional[_Union[Array, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class KeepRows(_message.Message):
     __slots__ = ("space", "version", "mask")

@@ -12,6 +12,7 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.limits import MOST_PARTIAL_BYTES, check
+from ps_backend.program.keys import server_of
 from ps_backend.program.types import ValueType, dtype_of
 from ps_backend.server.checks import verify_array, verify_row
 from ps_backend.server.commands.command import Payload, Response, command
@@ -221,6 +222,44 @@ def thaw_rows(session: ServerSession, request: pb.Request, _: Payload) -> Respon
         for buffer, target in zip(sources, rows, strict=True):
             if buffer is not None:
                 target.store.copy_from(buffer.array)
+    return Response(pb.Reply())
+
+
+def _adopted_bounds(body: pb.AdoptKeys) -> None:
+    verify_array(body.keys)
+    check("arrays", len(body.sources), 0, limits.MOST_TOTALS)
+    check("targets", len(body.targets), len(body.sources), len(body.sources))
+    for array in body.sources:
+        verify_array(array)
+
+
+@command(_adopted_bounds)
+def adopt_keys(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Keys, and the rows of arrays, for a space that has none: as they were frozen once."""
+    body, store = request.adopt_keys, session.store
+    space = session.keyed.get(body.space)
+    part = session.part(body.keys)
+    if part.type.value != ValueType("int64"):
+        raise InvalidProgram(f"keys are int64, and not {part.type.value}")
+    count = part.high - part.low
+    with space.lock:
+        rows = space.rows_of(body.targets)
+        parts = [session.part(source) for source in body.sources]
+        for source, target in zip(parts, rows, strict=True):
+            if (source.type.value, source.high - source.low) != (target.type, count):
+                raise InvalidProgram(f"{source.type} are no {count} rows of {target.type}")
+        if not count:
+            return Response(pb.Reply())
+        keys = store.get(body.keys.buffer, part).array
+        if np.any(server_of(keys, session.servers) != session.index):
+            raise InvalidProgram("keys came to a server that is not theirs")
+        given = [
+            store.get(source.buffer, one).array
+            for source, one in zip(body.sources, parts, strict=True)
+        ]
+        space.adopt(keys)
+        for array, target in zip(given, rows, strict=True):
+            target.store.copy_from(array)
     return Response(pb.Reply())
 
 

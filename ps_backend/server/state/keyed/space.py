@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.errors import BufferLost, LayoutChanged, OutOfBudget
+from ps_backend.errors import BufferLost, InvalidProgram, LayoutChanged, OutOfBudget
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.keys import BUCKETS, bucket_of
@@ -139,6 +139,24 @@ class KeyedSpace:
         kept = self.reserve_for(fresh) if ahead is None else None
         old = self.index.counts.copy()
         locations[missing], _ = self.index.insert(fresh, np.full(len(fresh), -1))
+        for array in self.arrays.values():
+            array.store.grow(self.index, old)
+        self.version += 1
+        self._settle(kept)
+
+    def adopt(self, keys: Keys) -> None:
+        """Insert keys in the order of a layout. The caller holds the lock.
+
+        ``InvalidProgram`` where there are keys already, or these are in no such order.
+        """
+        if len(self.index):
+            raise InvalidProgram(f"the space has {len(self.index)} keys already")
+        buckets = bucket_of(keys)
+        if np.any(buckets[1:] < buckets[:-1]) or len(np.unique(keys)) < len(keys):
+            raise InvalidProgram("these are no different keys in the order of their buckets")
+        kept = self.reserve_for(keys)
+        old = self.index.counts.copy()
+        self.index.insert(keys, np.full(len(keys), -1))
         for array in self.arrays.values():
             array.store.grow(self.index, old)
         self.version += 1
