@@ -2,16 +2,19 @@
 
 A run takes whichever engine there is; nothing waits for a compiler. What is compiled is compiled by
 a process of its own, one at a time and at a lower priority, so that no request of this process
-waits for the interpreter lock meanwhile; a thread loads the result. Only what has the same bits on
-all engines is run so (``same_bits``).
+waits for the interpreter lock meanwhile; a thread loads the result, in between the runs. Only what
+has the same bits on all engines is run so (``same_bits``).
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
@@ -27,6 +30,10 @@ HOT_SECONDS = 0.3
 """A kernel that has run for so long, in this process, is worth a compilation of its own."""
 HOT_RUNS = 2
 """And so often."""
+
+PATIENCE_SECONDS = 2.0
+"""The thread that makes kernels gives way to those that run for so long in all."""
+_WAIT_SECONDS = 0.0005
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,7 +92,8 @@ class RisingKernel:
         if not self._rungs:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
-        partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
+        with _way().taken():
+            partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         self._heat.seconds += time.perf_counter() - start
         self._heat.runs += 1
         is_hot = self._heat.is_enough
@@ -111,12 +119,47 @@ class RisingKernel:
         self._is_waiting = False
 
 
+class Way:
+    """Lets one thread run Python only while no kernel runs, as long as its patience lasts.
+
+    A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
+    a run, and a thread that imports numba, which takes 0.3 s, would hold it for 5 ms each time:
+    12 ms became 230.
+    """
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self._runs: deque[None] = deque()  # one for each: appending takes no lock
+        self._patience = patience
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """A kernel runs in the block."""
+        self._runs.append(None)
+        try:
+            yield
+        finally:
+            self._runs.pop()
+
+    def give(self, *_: object) -> None:
+        """For ``sys.setprofile``, so called at each call and return: wait while a kernel runs."""
+        while self._runs and self._patience > 0:
+            time.sleep(_WAIT_SECONDS)
+            self._patience -= _WAIT_SECONDS
+
+
+@cache
+def _way() -> Way:
+    """Of this process."""
+    return Way()
+
+
 @cache
 def _queue() -> SimpleQueue[Callable[[], None]]:
     """Work for the thread that makes kernels."""
     queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def work() -> None:
+        sys.setprofile(_way().give)
         while True:
             rise = queue.get()
             try:

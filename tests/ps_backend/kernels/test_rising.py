@@ -238,3 +238,37 @@ def test_functions_that_engines_round_differently_stay_with_one() -> None:
     assert kernels.way_for(many(), short) == "rising late"
     with kernels.compiled_at_once():
         assert kernels.way_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"
+
+
+def test_who_makes_kernels_gives_way_to_those_that_run() -> None:
+    way, events = rising.Way(patience=300.0), []
+
+    def make() -> None:
+        way.give()
+        events.append("gave way")
+
+    with way.taken():
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join(0.01)
+        events.append("ran")
+    thread.join()
+    assert events == ["ran", "gave way"]
+
+
+def test_it_does_not_give_way_for_ever() -> None:
+    way = rising.Way(patience=0.01)
+    with way.taken():
+        way.give()
+
+
+def test_kernels_that_run_take_the_way() -> None:
+    taken = []
+
+    def kernel(*_: object) -> list[Any]:
+        taken.append(len(rising._way()._runs))
+        return []
+
+    assert RisingKernel(kernel, [lambda is_hot: None], False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
+    assert taken == [1]
+    assert not rising._way()._runs
