@@ -14,12 +14,14 @@ from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
 from distvec.keyed.applied import applied
 from distvec.keyed.key_lists import as_keys
+from distvec.keyed.training import Training
 from distvec.rows.function import RowFunction
+from distvec.rows.optimizer import RowOptimizer
 from ps_backend.client import KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram, Scatter
 from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import ValueType
+from ps_backend.program.types import Row, ValueType
 
 Missing = Literal["init", "raise"] | float
 _MOST_NAMED = 5
@@ -32,6 +34,9 @@ class Home(Protocol):
     remote: KeySpace
 
     def __len__(self) -> int: ...
+
+    def array(self, row: Row, fill: Fill, dtype: Any) -> Any:
+        """Another array of the space."""
 
     def frozen(self, *arrays: KeyedArray | None) -> list[DistArray]:
         """Arrays as they are at one moment, as plain ones."""
@@ -57,6 +62,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Dtype and shape of a row."""
         self.init = init
         """What a key begins with."""
+        self._training: Training | None = None
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
 
@@ -114,6 +120,37 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def maximum(self, keys: Any, values: Any) -> None:
         """Let rows be the larger of what they are and of ``values``, as of ``push``."""
         self._scatter(KeyBatch.of(as_keys(keys)), None, values, "max")
+
+    # --- steps by gradients -----------------------------------------------------------------------
+
+    def optimizer(self, optimizer: RowOptimizer) -> Mapping[str, KeyedArray]:
+        """Let ``step`` go by ``optimizer``, as ``dv.rows.adagrad(0.05)``, from now on.
+
+        Returns its states by name: new arrays of the space, aligned with this one, so that they
+        grow and are evicted with it. One message a server for each.
+        """
+        if not isinstance(optimizer, RowOptimizer):
+            raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
+        self._training = Training(self.space, self, optimizer)
+        return self._training.states
+
+    def step(self, keys: Any, gradients: Any, *, step_size: float | None = None) -> None:
+        """One step of the rows of ``keys``, by the optimizer. One message to each holder.
+
+        ``gradients``: shape ``(n, *row)``; those of a key that repeats are added up first, in
+        their order, and make one step. ``step_size``: in place of the optimizer's own (FTRL has
+        none to be changed). Raises ``OutOfBudget`` as ``push``.
+        """
+        self._step(KeyBatch.of(as_keys(keys)), None, gradients, step_size)
+
+    def _step(
+        self, batch: KeyBatch, view: KeyView | None, gradients: Any, step_size: float | None
+    ) -> None:
+        if self._training is None:
+            raise TypeError(
+                "this array has no optimizer yet; give it one: t.optimizer(dv.rows.adagrad(0.05))"
+            )
+        self._training.step(batch, view, gradients, step_size)
 
     def at(self, keys: Any) -> RowView:
         """The rows of ``keys``, to work with again and again: these are sent once only.
@@ -218,6 +255,10 @@ class RowView:
     def assign(self, values: Any) -> None:
         """As of ``KeyedArray.assign``."""
         self.array._scatter(self._batch, self._view, values, "replace")
+
+    def step(self, gradients: Any, *, step_size: float | None = None) -> None:
+        """As of ``KeyedArray.step``."""
+        self.array._step(self._batch, self._view, gradients, step_size)
 
     def apply(self, function: RowFunction, *args: Any, combine: str = "add", **named: Any) -> Any:
         """As of ``KeyedSpace.apply``, on the rows of these keys."""

@@ -137,3 +137,13 @@ def test_the_page_on_gradients_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_page_on_the_array_api_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("array_api.md")
     assert capsys.readouterr().out.splitlines() == ["[1. 2. 3.] [2 1 1]", "[1. 2. 4. 7.]", "2"]
+
+
+def test_the_page_on_rows_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run("rows.md")
+    assert capsys.readouterr().out.splitlines() == [
+        "[2. 2. 2.] [2 0]",
+        "this brings together the rows of all keys, or needs them at the client",
+        "row program of score: one message to each server that holds some of the keys",
+        "[2 1 0]",
+    ]
