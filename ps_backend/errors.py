@@ -33,6 +33,10 @@ class BufferLost(PSError):
 class OutOfBudget(PSError, MemoryError):
     """A request needs more memory than the server may use; nothing was changed."""
 
+    refused: object = None
+    """Of a change to rows of keys: those that are as they were, an array. A server has room for
+    its own keys or not, so others may have been changed."""
+
 
 class NothingToReduce(ValueError):
     """A reduction of nothing has no result; that there is nothing was known only on the servers."""

@@ -95,7 +95,8 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
         ``values``: shape ``(n, *row)``, or what broadcasts to that. Those of a key that repeats are
         added up first, in their order. Keys that are not there begin with their initial values.
-        Raises ``OutOfBudget``, and changes nothing on a server that has no room for new keys.
+        Raises ``OutOfBudget`` where a server has no room for new keys: its ``refused`` are the keys
+        of which nothing was changed.
         """
         self._scatter(KeyBatch.of(as_keys(keys)), None, values, "add")
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -232,13 +232,19 @@ class Connection:
         recorded: bool = True,
         made: Sequence[int] = (),
         ended: Ended | None = None,
+        answered: Callable[[Replies], None] | None = None,
     ) -> Replies:
-        """Send and wait; if that fails on one server, what was ``made`` on others is freed."""
+        """Send and wait; if that fails on one server, what was ``made`` on others is freed.
+
+        ``answered`` is told of the replies that came, also where another server failed.
+        """
         self._check_usable()
 
         def take_back(replies: Replies, error: Exception | None) -> None:
             if ended is not None:
                 ended(error)
+            if answered is not None:
+                answered(replies)
             if error is not None:
                 self._fan_out.take_back(made, replies)
 

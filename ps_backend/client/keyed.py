@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from ps_backend.client.fan_out import Replies
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.row_call import KeyView, RowCall
+from ps_backend.errors import OutOfBudget
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar
@@ -38,7 +39,12 @@ class Send(Protocol):
     """How a client sends; ``recorded`` what must not be done twice; ``made``: buffers."""
 
     def __call__(
-        self, messages: Messages, *, recorded: bool = True, made: Sequence[int] = ()
+        self,
+        messages: Messages,
+        *,
+        recorded: bool = True,
+        made: Sequence[int] = (),
+        answered: Callable[[Replies], None] | None = None,
     ) -> Replies:
         """Send ``messages``, by server, and wait for the replies."""
 
@@ -93,7 +99,8 @@ class KeySpace:
         ``given``: rows of the types of ``program.given``, one for each of ``keys.keys``. Returns
         what the program returns, a row for each key; and with ``find`` (of a program that writes
         nothing) which keys are there. ``view``: of these keys, which then travel once only.
-        ``OutOfBudget``: keys could not be inserted; nothing was changed on that server.
+        ``OutOfBudget``: a server has no room for new keys; ``refused`` are those that are on such,
+        of which nothing was changed.
         """
         count = len(keys.keys)
         out = [np.empty((count, *type.row), type.dtype) for type in program.returned]
@@ -119,7 +126,13 @@ class KeySpace:
         messages = {
             server: call.message(self._requests.request(), kind) for server, call in calls.items()
         }
-        replies = self._send(messages, recorded=program.changes)
+        replies: Replies = {}
+        try:
+            self._send(messages, recorded=program.changes, answered=replies.update)
+        except OutOfBudget as error:
+            others = [calls[server].keys for server in calls.keys() - replies.keys()]
+            error.refused = np.sort(np.concatenate(others))
+            raise
         self._known.add(program.sweep.digest)
         if view is not None:
             view.servers.update(messages)

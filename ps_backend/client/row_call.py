@@ -43,7 +43,7 @@ class RowCall:
         known: bool,
     ) -> None:
         """``body``: what is the same for all servers; ``known``: this one has the keys."""
-        self._program, self._body, self._keys, self._known = program, body, keys, known
+        self._program, self._body, self.keys, self._known = program, body, keys, known
         self._rows = [part for one in rows for part in _padded(byte_view(_contiguous(one)))]
         row_bytes = [1] * body.find + [type.row_bytes for type in program.returned]
         self._sizes = [len(keys) * size for size in row_bytes]
@@ -53,7 +53,7 @@ class RowCall:
         """The call as a request of that ``kind``."""
         body: pb.RowCall = getattr(request, kind)
         body.CopyFrom(self._body)
-        body.keys.count = len(self._keys)
+        body.keys.count = len(self.keys)
 
         def complete(request: pb.Request) -> Parts:
             body: pb.RowCall = getattr(request, kind)
@@ -65,7 +65,7 @@ class RowCall:
         return Message(request, payload, into, complete)
 
     def _payload(self, body: pb.RowCall) -> Parts:
-        keys = encode_keys(self._keys)
+        keys = encode_keys(self.keys)
         body.keys.bytes = len(keys)
         return [*_padded(keys), *self._rows]
 
@@ -82,7 +82,7 @@ class RowCall:
         found = parts.pop(0) if self._body.find else np.empty(0, np.uint8)
         returned = self._program.returned
         rows = [
-            part.view(type.dtype).reshape(len(self._keys), *type.row)
+            part.view(type.dtype).reshape(len(self.keys), *type.row)
             for part, type in zip(parts, returned, strict=True)
         ]
         return [found, *rows]

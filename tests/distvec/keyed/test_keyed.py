@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
+from distvec.testing import faults, lossy_session
+from ps_backend.program.keys import server_of
 from tests.distvec.keyed.conftest import messages
 
 KEYS = [17, -3, 2**40, 0, -1, 2**63 - 1, -(2**63)]
@@ -234,3 +236,33 @@ def test_what_nobody_holds_any_more_is_freed(ps):
     del space
     ps.client.greet()
     assert sum(one.used for one in ps.client.status()) < used - 5_000_000
+
+
+@settings(max_examples=25, deadline=None)
+@given(faults(), st.lists(st.lists(st.integers(-5, 5), max_size=6), min_size=1, max_size=5))
+def test_a_push_counts_once_whatever_gets_lost(lost, pushes):
+    expected = {}
+    with lossy_session(2, lost) as ps:
+        space = ps.keys()
+        w = space.zeros()
+        view = w.at([1, 2, 3])
+        for keys in pushes:
+            w.push(keys, 1.0)
+            view.push(1.0)
+            for key in (*keys, 1, 2, 3):
+                expected[key] = expected.get(key, 0) + 1
+        assert w.pull([*expected]).tolist() == [*expected.values()]
+
+
+def test_a_refusal_names_the_keys_that_were_not_changed(ps):
+    space = ps.keys(most_bytes=1 << 20)
+    w = space.table(16)
+    keys = np.unique(np.random.default_rng(3).integers(-(2**60), 2**60, 10_000))
+    first = keys[server_of(keys, 2) == 0]
+    w.push(first, 1.0)  # the first server is nearly full now
+    more = first + 1
+    with pytest.raises(dv.OutOfBudget) as refused:
+        w.push(more, 1.0)
+    changed = w.pull(more)[:, 0] == 1
+    assert 0 < changed.sum() < len(more)
+    np.testing.assert_array_equal(refused.value.refused, np.sort(more[~changed]))
