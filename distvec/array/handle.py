@@ -40,6 +40,16 @@ class Home(Evaluator):
         """The array API namespace whose creation functions put arrays here."""
         raise NotImplementedError
 
+    def joinable(self) -> Any:
+        """What a copy of a keyed array in another process has as its session; it can be pickled.
+
+        ``TypeError`` where other processes do not join a session of this kind so.
+        """
+        raise TypeError(
+            f"an array of a {type(self).__name__} is of this process; others connect by "
+            "themselves, dv.connect(addresses, token=), and Spark tasks take those of a PSContext"
+        )
+
 
 class Handle:
     """Stands for a node: the value that the array has, or will have once it is evaluated.

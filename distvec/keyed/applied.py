@@ -65,7 +65,7 @@ def applied(
 def _kind(space: Home, name: str, value: Any, batch: KeyBatch) -> Kind:
     if hasattr(value, "space") and hasattr(value, "number"):
         rows: Rows = value
-        if rows.space is not space:
+        if rows.space != space:
             raise ValueError(f"{name} is an array of another keyed space: keys have no slots there")
         return RowsOf(rows.type.dtype, rows.type.row)
     shape = np.shape(value)

@@ -66,6 +66,10 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process, as in a task, is of the same array; it frees nothing."""
+        return {name: value for name, value in vars(self).items() if name != "_free"}
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the elements."""
@@ -241,6 +245,10 @@ class RowView:
         self._view = KeyView(client.new_id(), batch)
         self._free = weakref.finalize(self, client.free, [self._view.number])
         self._free.atexit = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As of ``KeyedArray``; who gets many of them gets the keys with each."""
+        return {name: value for name, value in vars(self).items() if name != "_free"}
 
     def __len__(self) -> int:
         return self._batch.count

@@ -71,13 +71,32 @@ class KeyedSpace:
         self.session = session
         self.options = {"admit": admit, "sketch": sketch, "most_bytes": most_bytes}
         """With which it was made."""
-        client = session.client
-        self.remote: KeySpace = client.key_space(client.new_id())
+        self.number = session.client.new_id()
+        """Of the space, among all that the session has numbers for."""
+        self.remote: KeySpace = session.client.key_space(self.number)
         self._layout: Layout | None = None
         with measured(session.counters):
             self.remote.make(admit=admit, sketch=sketch or 0, most_bytes=most_bytes or 0)
-        self._free = weakref.finalize(self, client.free, [self.remote.number])
+        self._free = weakref.finalize(self, session.client.free, [self.number])
         self._free.atexit = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process joins the session there, and frees nothing."""
+        own = {"session": self.session.joinable(), "number": self.number}
+        return {**own, "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.remote = self.session.client.key_space(self.number)
+        self._layout = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KeyedSpace):
+            return NotImplemented
+        return (self.session, self.number) == (other.session, other.number)
+
+    def __hash__(self) -> int:
+        return hash((KeyedSpace, self.number))
 
     # --- arrays -----------------------------------------------------------------------------------
 
@@ -330,7 +349,7 @@ class KeyedSpace:
         if fresh or self._layout is None:
             with measured(self.session.counters):
                 states = self.remote.layout()
-            self._layout = Layout.of(self.remote.number, states)
+            self._layout = Layout.of(self.number, states)
         return self._layout
 
     def retried(self, ask: Callable[[Layout], Result]) -> Result:
@@ -343,4 +362,4 @@ class KeyedSpace:
         return ask(self.layout())
 
     def __repr__(self) -> str:
-        return f"<keyed space {self.remote.number} of {self.session!r}>"
+        return f"<keyed space {self.number} of {self.session!r}>"

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distvec import DistArray
 from distvec.durability.levels import Durability
+from distvec.keyed.array import KeyedArray
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.finalizer_queue import FinalizerQueue
@@ -27,7 +28,7 @@ from distvec.spark.rounds.accumulate import Into, accumulate
 from distvec.spark.rounds.accumulate_task import Function
 from distvec.spark.rounds.block import Block
 from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.rounds.round import check_arrays, open_round
+from distvec.spark.rounds.round import check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import Client, Tls, tls_of
@@ -276,7 +277,15 @@ class PSContext(TaskSession):
         self.make_way()
         accumulate(self, data, function, into, op)
 
+    @overload
     def share(self, array: DistArray) -> AbstractContextManager[TaskArray]:
+        """Yields what tasks read and add to."""
+
+    @overload
+    def share(self, array: KeyedArray) -> AbstractContextManager[KeyedArray]:
+        """Yields the array itself."""
+
+    def share(self, array: Any) -> AbstractContextManager[Any]:
         """Let Spark tasks read ``array`` and add to it at any time, as HogWild does.
 
             with ps.share(w) as shared:
@@ -286,7 +295,13 @@ class PSContext(TaskSession):
         of the block ``array`` stands for the values of then; other handles on the old values keep
         them. An exception in the block leaves the array as it was. ``shared.snapshot()`` gives the
         values in between. Costs one message a server at the beginning and at the end.
+
+        A keyed array can be used in tasks as it is, and changes in place: here it is what the block
+        gets, and what was pushed stays, whatever ends the block.
         """
+        if isinstance(array, KeyedArray):
+            check_keyed(self, array)
+            return nullcontext(array)
         check_arrays(self, [array])
         return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
 

@@ -8,6 +8,7 @@ from distvec.durability.levels import Durability
 from distvec.session import Session
 from distvec.spark.access import Access
 from distvec.spark.cluster.parent_watch import SupervisedServers
+from distvec.spark.joined import JoinedSession
 from distvec.spark.rounds.contribute import CollectReports, Reports
 from ps_backend.client import Client, Tls
 
@@ -38,6 +39,10 @@ class TaskSession(Session):
         if self._servers is not None:
             return self._servers.registry.generations
         return self.client.lives if self.client.is_replaced else ()
+
+    def joinable(self) -> JoinedSession:
+        """What keyed arrays have as their session in tasks. It holds the token, as ``access``."""
+        return JoinedSession(self.access)
 
     @property
     def access(self) -> Access:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyspark import RDD
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
+from distvec.keyed.array import KeyedArray
 from distvec.spark.context import PSContext
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import free_slots
@@ -27,7 +29,7 @@ Trained: TypeAlias = tuple[list[Any], int, Sequence[DistArray]]
 def run(
     train: Train,
     rdd: RDD[Any],
-    *arrays: DistArray,
+    *arrays: DistArray | KeyedArray,
     staleness: int | None = 0,
     patience: float = 60.0,
     progress: Progress = None,
@@ -48,6 +50,9 @@ def run(
     lockstep (BSP; the same bits in each run), None lets nobody wait (ASP), a number between lets
     the fast run ahead so far (SSP). A worker sees its own pushes at once, others with its clock.
     See ``worker`` for what a training function can do, and docs/loops.md.
+
+    A keyed array comes to ``train`` as it is: what is pushed to it is there for all at once, at
+    least once, and stays, whatever ends the loop.
 
     Returns the results of ``train`` by rank. The ``arrays`` then stand for the trained values; an
     exception leaves them as they were. There are as many workers as free slots at most, so one may
@@ -70,12 +75,26 @@ def run(
     ``ServerLost`` if a server was lost with its part of the arrays.
     """
     _check(rdd, staleness, patience, every)
-    ps = arrays[0].session if arrays and isinstance(arrays[0], DistArray) else PSContext.active()
-    if not isinstance(ps, PSContext):
-        raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
-    check_arrays(ps, arrays)
+    ps = _session(arrays)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; each is trained once")
+    own = [array for array in arrays if not isinstance(array, KeyedArray)]
+    check_arrays(ps, own)
+    if len(own) < len(arrays):
+        train = WithKeyed(train, [one if isinstance(one, KeyedArray) else None for one in arrays])
+    return _run(train, rdd, own, ps, staleness, patience, progress, every)
+
+
+def _run(
+    train: Train,
+    rdd: RDD[Any],
+    arrays: Sequence[DistArray],
+    ps: PSContext,
+    staleness: int | None,
+    patience: float,
+    progress: Progress,
+    every: int,
+) -> list[Any]:
     ps.make_way()
     adopt(rdd)
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
@@ -109,6 +128,32 @@ def run(
         for array, end in zip(arrays, trained, strict=True):
             array.become(end.node)
     return results
+
+
+@dataclass(frozen=True)
+class WithKeyed:
+    """A training function that gets keyed arrays among the others, each in its place."""
+
+    train: Train
+    given: Sequence[KeyedArray | None]
+    """By place; None is one of the others."""
+
+    def __call__(self, worker: Any, *arrays: Any) -> Any:
+        """Train with all of them."""
+        others = iter(arrays)
+        return self.train(worker, *(next(others) if k is None else k for k in self.given))
+
+
+def _session(arrays: Sequence[DistArray | KeyedArray]) -> PSContext:
+    """That of the arrays; the active one of none."""
+    found: set[Any] = {one.space.session for one in arrays if isinstance(one, KeyedArray)}
+    found |= {one.session for one in arrays if isinstance(one, DistArray)}
+    if len(found) > 1:
+        raise ValueError("the arrays belong to several sessions; make them by one PSContext")
+    ps = found.pop() if found else PSContext.active()
+    if not isinstance(ps, PSContext):
+        raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
+    return ps
 
 
 def _check(rdd: RDD[Any], staleness: int | None, patience: float, every: int) -> None:

@@ -21,6 +21,7 @@ from distvec.array.changing import turns_of
 from distvec.array.creation import on_servers
 from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
+from distvec.keyed.array import KeyedArray
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
@@ -162,3 +163,9 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
         if array.node.on_client:
             with array.turn:
                 array.become(on_servers(array))
+
+
+def check_keyed(ps: TaskSession, array: KeyedArray) -> None:
+    """ValueError unless a keyed array is of ``ps``."""
+    if array.space.session is not ps:
+        raise ValueError("the array belongs to another session than this PSContext")

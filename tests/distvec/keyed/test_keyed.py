@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -266,3 +268,8 @@ def test_a_refusal_names_the_keys_that_were_not_changed(ps):
     changed = w.pull(more)[:, 0] == 1
     assert 0 < changed.sum() < len(more)
     np.testing.assert_array_equal(refused.value.refused, np.sort(more[~changed]))
+
+
+def test_a_keyed_array_is_pickled_only_where_others_may_join_its_session(ps):
+    with pytest.raises(TypeError, match="Spark tasks take those of a PSContext"):
+        pickle.dumps(ps.keys().zeros())
