@@ -6,23 +6,21 @@ Nothing but a proof is read of who has not shown that it has the token and the a
 
 from __future__ import annotations
 
+import hmac
 import logging
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import Callable
 
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
-from ps_backend.server.socket_door import (
-    SILENT_SECONDS,
-    SocketDoor,
-    shows,
-    shut_down,
-)
-from ps_backend.transport.bulk_frames import BulkFrames, keep_alive
+from ps_backend.server.socket_door import SILENT_SECONDS, SocketDoor
+from ps_backend.transport.bulk_frames import BulkFrames, keep_alive, shut_down
 from ps_backend.transport.bulk_sockets import proofs_of
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.transport.streams import PlainStream, Stream, TlsStream
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import PayloadBroken
 
@@ -52,7 +50,8 @@ class BulkDoor(SocketDoor):
         self._service, self._context = service, context
         self._admission = secrets.token_bytes(32)
         self._proof, self._own_proof = proofs_of(token, self._admission)
-        self._strangers: dict[socket.socket, None] = {}
+        self._strangers: dict[socket.socket, float] = {}
+        """Since when they are there, oldest first."""
         self.port = 0
 
     def bind(self, host: str, port: int) -> None:
@@ -85,40 +84,47 @@ class BulkDoor(SocketDoor):
             return pb.Invitation()
         return pb.Invitation(port=self.port, admission=self._admission)
 
+    def send_away_strangers(self) -> None:
+        """Who has not shown in time who it is; to be called about once a second."""
+        with self._changed:
+            for connection, since in self._strangers.items():
+                if time.monotonic() - since > SILENT_SECONDS:
+                    shut_down(connection)  # its thread reads the end
+
     def _has_room_for(self, connection: socket.socket) -> bool:
-        while len(self._strangers) >= MOST_STRANGERS:
+        if len(self._strangers) >= MOST_STRANGERS:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             shut_down(oldest)
-        self._strangers[connection] = None
+        self._strangers[connection] = time.monotonic()
         return True
-
-    def _dress(self, connection: socket.socket) -> socket.socket:
-        keep_alive(connection)
-        if self._context is None:
-            return connection
-        return self._context().wrap_socket(
-            connection, server_side=True, do_handshake_on_connect=False
-        )
 
     def _speak(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(SILENT_SECONDS)
-            if isinstance(connection, ssl.SSLSocket):
-                connection.do_handshake()
-            known = shows(connection, self._proof)
+            frames = self._known(connection)
         finally:
             with self._changed:
                 self._strangers.pop(connection, None)
                 room = len(self._connections) - len(self._strangers) <= MOST_CONNECTIONS
-        if known and room:
-            connection.sendall(self._own_proof)
-            self._converse(BulkFrames(connection, SILENT_SECONDS, MOST_REQUEST_BYTES))
+        if frames is not None and room:
+            self._converse(frames)
+
+    def _known(self, connection: socket.socket) -> BulkFrames | None:
+        keep_alive(connection)
+        plain = PlainStream(connection, SILENT_SECONDS)
+        stream: Stream = plain
+        if self._context is not None:
+            stream = TlsStream(plain, self._context(), _end_half_messages)
+        frames = BulkFrames(connection, stream, MOST_REQUEST_BYTES)
+        proof = bytearray(len(self._proof))
+        frames.take(memoryview(proof), _end_half_messages)
+        return frames if hmac.compare_digest(proof, self._proof) else None
 
     def _converse(self, frames: BulkFrames) -> None:
         def is_there() -> bool:  # what is at work is answered, as far as it gets
             return self._ending.is_set() or frames.is_there()
 
+        frames.give(self._own_proof, _end_half_messages)
         while (came := frames.receive(_end_half_messages)) is not None:
             message, size = came
             request = pb.Request.FromString(message)

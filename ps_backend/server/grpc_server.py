@@ -115,6 +115,7 @@ class Server:
         while not self._stopping.wait(_LOOK_SECONDS):
             self._patience.run_out()
             self._segments.forget_dead()
+            self.bulk.send_away_strangers()
             now = time.monotonic()
             # Of a time in which this process was stopped, clients could make nothing.
             self.service.let_pass(min(now - before, 2 * _LOOK_SECONDS))

@@ -12,6 +12,8 @@ from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
+from ps_backend.transport.bulk_frames import shut_down
+
 _LOG = logging.getLogger(__name__)
 
 SILENT_SECONDS = 5.0
@@ -69,13 +71,9 @@ class SocketDoor:
     def _speak(self, connection: socket.socket) -> None:
         """See who it is, and answer it until it leaves.
 
-        ``OSError`` and ``DecodeError`` end the connection.
+        ``OSError``, ``ValueError`` and ``DecodeError`` end the connection.
         """
         raise NotImplementedError
-
-    def _dress(self, connection: socket.socket) -> socket.socket:
-        """What is spoken over, without waiting for anything."""
-        return connection
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -87,18 +85,12 @@ class SocketDoor:
                 if error.errno in _NO_ROOM:
                     self._ending.wait(0.1)
                 continue
-            try:
-                spoken = self._dress(connection)
-            except (OSError, ValueError) as error:  # of a certificate; or it has left again
-                _LOG.debug("a connection was closed: %s", error)
-                connection.close()
-                continue
-            if self._takes(spoken):
+            if self._takes(connection):
                 threading.Thread(
-                    target=self._serve, args=[spoken], name=self._thread_name, daemon=True
+                    target=self._serve, args=[connection], name=self._thread_name, daemon=True
                 ).start()
             else:
-                spoken.close()
+                connection.close()
 
     def _takes(self, connection: socket.socket) -> bool:
         with self._changed:
@@ -109,20 +101,15 @@ class SocketDoor:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with suppress(OSError, DecodeError):
+            try:
                 self._speak(connection)
+            except (OSError, ValueError, DecodeError) as error:
+                _LOG.debug("a connection was ended: %s", error)
         finally:
             with self._changed:
                 self._connections.pop(connection, None)
                 self._changed.notify_all()
             connection.close()
-
-
-def shut_down(connection: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    """End a connection for the thread that waits on it."""
-    with suppress(OSError):  # it may have ended already
-        # Also under TLS, whose own way would let that thread go on reading without it.
-        socket.socket.shutdown(connection, how)
 
 
 def shows(connection: socket.socket, proof: bytes) -> bool:

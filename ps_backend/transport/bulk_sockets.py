@@ -22,6 +22,7 @@ from collections.abc import Callable
 from ps_backend.transport.base import Answer, Unavailable
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive
 from ps_backend.transport.liveness import PING_ANSWER_SECONDS, PING_SECONDS
+from ps_backend.transport.streams import PlainStream, Stream, TlsStream
 from ps_backend.transport.tls import Tls, client_context
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
@@ -31,8 +32,6 @@ _LOG = logging.getLogger(__name__)
 
 MOST_SOCKETS = 4
 """To one server: so many transfers go at once, and further ones over gRPC."""
-
-PROOF_BYTES = 32
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 3600.0
 """Seconds until a port is tried again that could not be reached."""
@@ -187,7 +186,7 @@ class BulkSockets:
             return None
         where = f"port {invitation.port} of {host_of(self._address)}"
         try:
-            connection = self._let_in(invitation)
+            frames = self._let_in(invitation)
         except (OSError, ValueError) as error:
             self._again = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -199,33 +198,31 @@ class BulkSockets:
             self.way = f"gRPC ({where} cannot be reached: {error})"
             return None
         self._pause, self.way = _FIRST_PAUSE, f"port {invitation.port}"
-        frames = BulkFrames(connection, PING_SECONDS, self._most)
         # Also where nobody closes the client, as quietly as a channel of gRPC ends.
-        frames.end = weakref.finalize(self, connection.close)
+        frames.end = weakref.finalize(self, frames.end)
         return frames
 
-    def _let_in(self, invitation: pb.Invitation) -> socket.socket:
+    def _let_in(self, invitation: pb.Invitation) -> BulkFrames:
         """A connection that both sides know each other on. Raises ``OSError`` or ``ValueError``."""
         host = host_of(self._address)
-        made = socket.create_connection((host, invitation.port), PING_SECONDS)
+        connection = socket.create_connection((host, invitation.port), PING_SECONDS)
         try:
-            keep_alive(made)
+            keep_alive(connection)
+            plain = PlainStream(connection, PING_SECONDS)
+            stream: Stream = plain
             if self._tls is not None:
-                context = client_context(self._tls)
-                made = context.wrap_socket(made, server_hostname=self._tls.name or host)
+                context, name = client_context(self._tls), self._tls.name or host
+                stream = TlsStream(plain, context, _too_slow, server=name)
             ours, theirs = proofs_of(self._token, invitation.admission)
-            made.sendall(ours)
-            proof = b""
-            while len(proof) < PROOF_BYTES:
-                piece = made.recv(PROOF_BYTES - len(proof))
-                if not piece:
-                    raise ConnectionRefusedError("whoever listens there does not let us in")
-                proof += piece
+            frames = BulkFrames(connection, stream, self._most)
+            frames.give(ours, _too_slow)
+            proof = bytearray(len(theirs))
+            frames.take(memoryview(proof), _too_slow)
             if not hmac.compare_digest(proof, theirs):
                 raise ConnectionRefusedError("it is not the server that listens there")
-            return made
+            return frames
         except BaseException:
-            made.close()
+            connection.close()
             raise
 
     def _silent(self, _: bool) -> None:
@@ -235,3 +232,7 @@ class BulkSockets:
             raise Unavailable("the connection was closed")
         if not self._runs(PING_ANSWER_SECONDS):
             raise Unavailable("the server gave no sign of life")
+
+
+def _too_slow(_: bool) -> None:
+    raise TimeoutError(f"no answer within {PING_SECONDS:g} s")

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -148,7 +148,9 @@ def test_with_tls_where_the_server_has_it(tmp_path, kind):
         assert one.streamed == 0
         with connected(server) as plain:  # nothing is answered without
             plain.sendall(bulk_sockets.proofs_of(TOKEN, server.bulk._admission)[0])
-            assert ends(plain)
+            with suppress(OSError):
+                assert len(plain.recv(1000)) < 32  # that this is no TLS
+                assert ends(plain)
         one._sockets._tls = other  # as if another server listened there
         one._sockets._idle.pop().end()
         one._sockets._made = 0
@@ -441,8 +443,9 @@ def test_garbage_ends_a_connection_and_no_other(one_server, data):
     size = data.draw(st.sampled_from((0, 1, 1 << 40, (1 << 64) - 1)))
     with connected(server, admitted=True) as known:
         known.sendall(data.draw(st.sampled_from((b"", struct.pack("<IQ", len(garbage), size)))))
-        known.sendall(garbage)
-        known.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it may have heard enough
+            known.sendall(garbage)
+            known.shutdown(socket.SHUT_WR)
         while not ends(known):  # what looks like a request may be answered with an error
             pass
     assert same(client, x)
@@ -499,37 +502,3 @@ def test_strangers_who_say_nothing_keep_nobody_out(server):
             assert same(client, put(client, SPACE, X))
             assert transport.streamed == 0
         assert len(server.bulk._strangers) <= bulk_door.MOST_STRANGERS
-
-
-# --- frames ---------------------------------------------------------------------------------------
-
-
-@given(st.binary(max_size=50), st.lists(st.binary(max_size=300_000), max_size=70), st.booleans())
-def test_what_is_sent_is_what_comes(message, parts, slowly):
-    ours, theirs = socket.socketpair()
-    with closing(ours), closing(theirs):
-        sender, receiver = (BulkFrames(one, 0.01 if slowly else 20.0, 50) for one in (ours, theirs))
-        views = [memoryview(part) for part in parts]
-        silences = []
-        thread = threading.Thread(target=sender.send, args=(message, views, silences.append))
-        thread.start()
-        came, size = receiver.receive(silences.append)
-        assert came == message
-        assert size == sum(map(len, parts))
-        into = memoryview(bytearray(size))
-        for low in range(0, size, 100_000):
-            receiver.take(into[low : low + 100_000], silences.append)
-        thread.join(20)
-        assert into == b"".join(parts)
-        ours.shutdown(socket.SHUT_WR)
-        assert receiver.receive(silences.append) is None
-
-
-@pytest.mark.parametrize("count", [1, 11, 12, 40])
-def test_an_end_in_the_middle_is_an_error(count):
-    ours, theirs = socket.socketpair()
-    with closing(theirs):
-        with closing(ours):
-            ours.sendall((struct.pack("<IQ", 30, 100) + bytes(30))[:count])
-        with pytest.raises(ConnectionResetError, match="in the middle"):
-            BulkFrames(theirs, 20.0, 50).receive(lambda _: None)
