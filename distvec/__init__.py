@@ -40,6 +40,7 @@ from distvec.array.nan_functions import (
 from distvec.array.products import dot, matmul, tensordot, vdot, vecdot
 from distvec.array.real_functions import nan_to_num
 from distvec.array.reductions import count_nonzero, mean
+from distvec.array.row_products import row_dot
 from distvec.array.rows import log_softmax, logsumexp, softmax
 from distvec.array.shaping.grids import outer
 from distvec.array.statistics import average, ptp, std, var
@@ -135,6 +136,7 @@ __all__ = [
     "outer",
     "profile",
     "ptp",
+    "row_dot",
     "rows",
     "save",
     "softmax",

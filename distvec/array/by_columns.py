@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from distvec.array import looks, printing
 from distvec.array.exchanged import exchanged_key, flipped
 from distvec.array.indexing import addable, as_indices
+from distvec.array.joined_columns import join_rows
 from distvec.array.values import numpy
 
 
@@ -134,23 +134,17 @@ class ByColumns(NDArrayOperatorsMixin):
     def push(self, indices: Any, values: Any) -> Self:
         """Add ``values`` to the rows at ``indices``; repeated ones add up. None: to all rows.
 
-        A row for each, or one, or a number. Returns the table. One message to each server; the
-        sums are lazy, of a sweep for each time that the most frequent index occurs.
+        A row for each, or one, or a number: on the client, or of the servers, as in
+        ``A.push(i, g[:, None] * B[j])``. Returns the table. Lazy: computed where the columns are.
         """
         where = None if indices is None else as_indices(indices, len(self))
-        given = addable(self, where, values)
         if where is None:
-            added = flipped(given)
+            added = flipped(addable(self, where, values))
             if np.ndim(added) and len(added) == len(self.table):
                 added = self.session.array(added)
             self.table += added
-        elif len(where):
-            rows = np.broadcast_to(given, (len(where), self.shape[1]))
-            columns = self.session.array(rows.T)
-            with self.table.turn:
-                for places, chosen in _in_turns(where, len(self)):
-                    total = self.table + columns[:, places]
-                    self.table.assign(np.where(chosen, total, self.table), "push")
+        else:
+            join_rows("add", self, where, values)
         return self
 
     def __getitem__(self, key: Any) -> Any:
@@ -164,19 +158,3 @@ class ByColumns(NDArrayOperatorsMixin):
             return
         exchanged, rank = exchanged_key(key, self.shape)
         self.table[exchanged] = flipped(value) if rank == 2 else value
-
-
-def _in_turns(
-    where: npt.NDArray[np.int64], length: int
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-    """For the first, second, ... time that indices occur: for each of ``length`` rows the place in
-    ``where``, and whether it occurs so often.
-    """
-    order = np.argsort(where, stable=True)
-    first = np.searchsorted(where[order], where[order])
-    times = np.arange(len(where)) - first
-    for time in range(int(times.max()) + 1):
-        now = order[times == time]
-        places, chosen = np.zeros(length, np.int64), np.zeros(length, np.bool_)
-        places[where[now]], chosen[where[now]] = now, True
-        yield places, chosen

@@ -30,11 +30,14 @@ from distvec.array.exchanged import (
     flipped,
     redistributed,
 )
+from distvec.array.indexing import as_indices
+from distvec.array.joined_columns import join_rows
 from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
 from distvec.array.reductions import kept
 from distvec.array.signatures import leading
 from distvec.graph import build, shapes
+from ps_backend.program.row_ops.shapes import JOINS
 
 
 def transpose(x: Any, /, axes: Any = None) -> Any:
@@ -144,6 +147,8 @@ class Transposed(Methods, ByColumns):
             return self._reduced(ufunc.reduce, kwargs.pop("axis", 0), **kwargs)
         if method == "accumulate":
             return self._running(ufunc.accumulate, kwargs.pop("axis", 0), **kwargs)
+        if method == "at":
+            return _at(ufunc, *inputs)
         if method != "__call__":
             raise TypeError(_unavailable(f"{ufunc.__name__}.{method}"))
         if ufunc in _PRODUCTS:
@@ -301,6 +306,13 @@ def _unavailable(name: str) -> str:
         f"numpy.{name} of a transposed table is not available on the servers; "
         f"call it on the table, x.T, or pull the values with x.numpy()"
     )
+
+
+def _at(ufunc: np.ufunc, x: Any, indices: Any, *values: Any) -> None:
+    """``ufunc.at``: of rows of a transpose."""
+    if not isinstance(x, Transposed) or ufunc.__name__ not in JOINS:
+        raise TypeError(_unavailable(f"{ufunc.__name__}.at"))
+    join_rows(ufunc.__name__, x, as_indices(indices, len(x)), *values)
 
 
 def _transposed(result: Any) -> Any:

@@ -123,8 +123,9 @@ def _scalar_slots(
 ) -> tuple[list[Node], dict[tuple[int, int], int]]:
     """The runtime scalars of a sweep, and which one each argument of a step or reduction is.
 
-    Constants get a slot for each use, so that two which happen to be equal, as a step size of one
-    and a literal one, do not make another structure and another kernel of the same expression.
+    Constant numbers get a slot for each use, so that two which happen to be equal, as a step size
+    of one and a literal one, do not make another structure and another kernel of the same
+    expression. Constant arrays, as indices that are read and written, travel once.
     """
     scalars: list[Node] = []
     slot: dict[tuple[int, int], int] = {}
@@ -133,7 +134,8 @@ def _scalar_slots(
         for k, arg in enumerate(step.args):
             if not arg.on_client:
                 continue
-            if arg.op == "const" or id(arg) not in shared:
+            is_number = arg.op == "const" and not arg.type.shape
+            if is_number or id(arg) not in shared:
                 shared[id(arg)] = first + len(scalars)
                 scalars.append(arg)
             slot[id(step), k] = shared[id(arg)]

@@ -13,6 +13,7 @@ from distvec.array.pieces import columns_at
 from distvec.array.shaping.placing import index_of
 from distvec.derivatives.errors import NotDifferentiable
 from distvec.derivatives.steps import Adjoint, Rule, Step
+from ps_backend.program.row_ops.shapes import JOINS
 from ps_backend.program.types import NodeType
 
 
@@ -63,6 +64,16 @@ def _take_columns(step: Step, number: int) -> Adjoint:
     count = step.node.args[0].type.shape[1]
     dtype = step.node.dtype
     return step.whole() @ step.constant((places[:, None] == np.arange(count)).astype(dtype))
+
+
+def _scatter_columns(step: Step, number: int) -> Adjoint:
+    join, places = JOINS[step.params[0]], step.node.args[2].value
+    if join not in ("add", "subtract") or places is None:
+        raise NotDifferentiable(f"{join}.at of columns has no derivative; add and subtract have")
+    if number == 0:
+        return step.adjoint
+    adjoint = step.adjoint if step.is_number else columns_at(step.whole(), places)
+    return adjoint if join == "add" else -adjoint
 
 
 def _join_columns(step: Step, number: int) -> Adjoint:
@@ -125,6 +136,7 @@ _ALL: dict[str, Rule] = {
     "column": _column,
     "columns": _columns,
     "take_columns": _take_columns,
+    "scatter_columns": _scatter_columns,
     "join_columns": _join_columns,
     "row_sort": _row_sort,
     "row_take": _row_take,

@@ -1,4 +1,4 @@
-"""Rows of another shape: vectors and their columns, some of the columns of a table."""
+"""Rows of another shape: vectors and their columns; columns of a table, read or changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 
 from ps_backend.program.row_ops.row_op import Params, Place, RowOp, Values, need, width
 from ps_backend.program.types import ValueType
+
+JOINS = ("add", "subtract", "multiply", "minimum", "maximum")
+"""Ufuncs by which ``scatter_columns`` joins values to columns, in the order of their list."""
 
 
 def _column_of(values: Values, params: Params) -> ValueType:
@@ -84,6 +87,22 @@ def _take_columns(out: Any, place: Place, x: Any, chosen: Any) -> Any:
     return np.take(x, chosen, axis=1, out=out, mode="clip")  # they were checked; "raise" copies
 
 
+def _changed_columns(values: Values, params: Params) -> ValueType:
+    table, given, chosen = values
+    need(_chosen_columns((table, chosen), ()) == given, f"needs what is joined, got {given}")
+    need(0 <= params[0] < len(JOINS), f"columns are joined by {JOINS}")
+    return table
+
+
+def _scatter_columns(out: Any, place: Place, x: Any, given: Any, chosen: Any) -> Any:
+    """Row by row: NumPy has a loop of its own for ``at`` of one vector of indices."""
+    np.copyto(out, x)
+    ufunc = getattr(np, JOINS[place.params[0]])
+    for row, values in zip(out, given, strict=True):
+        ufunc.at(row, chosen, values)
+    return out
+
+
 ROWS = (
     RowOp("as_column", 1, _column_of, _as_column, view=True),
     RowOp("as_vector", 1, _vector_of, _as_vector, view=True),
@@ -92,4 +111,5 @@ ROWS = (
     RowOp("columns", 1, _some_columns, _columns, params=3, view=True),
     RowOp("join_columns", 2, _both_columns, _join_columns),
     RowOp("take_columns", 2, _chosen_columns, _take_columns, held=1, columns=1),
+    RowOp("scatter_columns", 3, _changed_columns, _scatter_columns, held=1, params=1, columns=2),
 )
