@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -13,11 +14,12 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
 from distvec.keyed.applied import applied
+from distvec.keyed.background import in_background
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.training import Training
 from distvec.rows.function import RowFunction
 from distvec.rows.optimizer import RowOptimizer
-from ps_backend.client import KeyBatch, KeySpace, KeyView
+from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram, Scatter
 from ps_backend.program.sweep import Sweep
@@ -62,6 +64,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Dtype and shape of a row."""
         self.init = init
         """What a key begins with."""
+        self._wire = ""
         self._training: Training | None = None
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
@@ -80,6 +83,25 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """The shape of one row: ``()`` of a vector, ``(k,)`` of a table."""
         return self.type.row
 
+    @property
+    def wire(self) -> str | None:
+        """How rows travel that are pulled, pushed, or assigned: "float32", "float16", "int8", or
+        None for as they are.
+
+        Off unless it is set. What is pushed is rounded up or down at random, so that the mean of
+        many pushes is right; a repeat has the same bits. "int8" is of tables: a quarter of float32,
+        with one scale for each row (and 256 columns). ``ps.counters.bytes_saved`` counts.
+        """
+        return self._wire or None
+
+    @wire.setter
+    def wire(self, kind: str | None) -> None:
+        if kind is not None and kind not in WIRES:
+            raise ValueError(f"wire must be one of {', '.join(WIRES)}, or None, got {kind!r}")
+        if kind == "int8" and not self.row:
+            raise ValueError("wire='int8' has a scale for each row, so it is of tables only")
+        self._wire = kind or ""
+
     def __len__(self) -> int:
         return len(self.space)
 
@@ -93,6 +115,19 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         ``return_found`` also booleans of shape ``(n,)``: was it there?
         """
         return self._pull(KeyBatch.of(as_keys(keys)), None, missing, return_found)
+
+    def prefetch(self, keys: Any, *, missing: Missing = "init") -> Future[npt.NDArray[Any]]:
+        """``pull`` in another thread: ``result()`` of what it returns are the rows.
+
+            ahead = t.prefetch(first)
+            for keys in batches:
+                rows, ahead = ahead.result(), t.prefetch(next_keys)
+                ...  # compute with the rows while the next ones come
+
+        They are rows as of when the servers answer: a push meanwhile may be in them or not.
+        """
+        batch = KeyBatch.of(as_keys(keys))
+        return in_background(lambda: self._pull(batch, None, missing, False))
 
     def push(self, keys: Any, values: Any) -> None:
         """Add ``values`` to the rows of ``keys``. One message to each holder.
@@ -155,7 +190,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise TypeError(
                 "this array has no optimizer yet; give it one: t.optimizer(dv.rows.adagrad(0.05))"
             )
-        self._training.step(batch, view, gradients, step_size)
+        self._training.step(batch, view, gradients, step_size, self._wire)
 
     def at(self, keys: Any) -> RowView:
         """The rows of ``keys``, to work with again and again: these are sent once only.
@@ -174,7 +209,9 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         find = return_found or missing != "init"
         space = self.space
         with measured(space.session.counters):
-            (rows,), found = space.remote.run(program, [self.number], batch, find=find, view=view)
+            (rows,), found = space.remote.run(
+                program, [self.number], batch, find=find, view=view, wire=self._wire
+            )
         if found is not None and missing != "init":
             absent = ~found
             if missing == "raise" and absent.any():
@@ -196,7 +233,14 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         program = RowProgram(Sweep((self.type,), (), (), (0,), ()), scatters=(Scatter(0, 0, op),))
         space = self.space
         with measured(space.session.counters):
-            space.remote.run(program, [self.number], batch, [batch.combined(rows, op)], view=view)
+            space.remote.run(
+                program,
+                [self.number],
+                batch,
+                [batch.combined(rows, op)],
+                view=view,
+                wire=self._wire,
+            )
 
     # --- all of it --------------------------------------------------------------------------------
 

@@ -110,18 +110,27 @@ class KeyedSpace:
         return self.array((), Constant(fill_value), kind)
 
     def table(
-        self, columns: int, *, init: Any = 0.0, seed: int | None = None, dtype: Any = np.float32
+        self,
+        columns: int,
+        *,
+        init: Any = 0.0,
+        seed: int | None = None,
+        dtype: Any = np.float32,
+        wire: str | None = None,
     ) -> KeyedArray:
         """A table with rows of so many elements. One message a server.
 
         ``init``: a number, or how rows begin: ``dv.uniform(low, high, seed=)``, ``dv.normal(mean,
         scale, seed=)``; ``seed``: in place of the one there. What a key begins with depends on
-        seed, key and column alone.
+        seed, key and column alone. ``wire``: "float32", "float16" or "int8", as which rows travel:
+        see ``KeyedArray.wire``.
         """
         count = operator.index(columns)
         if count < 1:
             raise ValueError(f"columns must be 1 or more, got {columns}")
-        return self.array((count,), rule_of(init, seed), dtype)
+        made = self.array((count,), rule_of(init, seed), dtype)
+        made.wire = wire
+        return made
 
     def array(self, row: Row, fill: Fill, dtype: Any) -> KeyedArray:
         """An array with rows of this shape, ``()`` or ``(k,)``. One message a server."""

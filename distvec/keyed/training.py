@@ -57,9 +57,14 @@ class Training:
         self._arrays = [numbers[name] for name in self._traced.arrays]
 
     def step(
-        self, batch: KeyBatch, view: KeyView | None, gradients: Any, step_size: float | None
+        self,
+        batch: KeyBatch,
+        view: KeyView | None,
+        gradients: Any,
+        step_size: float | None,
+        wire: str,
     ) -> None:
-        """One step of the rows of the keys. One message to each holder."""
+        """One step of the rows of the keys; gradients go as ``wire``. One message a holder."""
         shape = (batch.count, *self._type.row)
         given = np.asarray(gradients, self._type.dtype)
         if given.shape != shape:
@@ -78,5 +83,6 @@ class Training:
                 [batch.combined(given, "add")],
                 scalars,
                 view=view,
+                wire=wire,
             )
         self.calls += 1

@@ -18,11 +18,13 @@ from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.transport import Location, Tls, tls_of
 from ps_backend.wire.keyed import SpaceState
+from ps_backend.wire.narrow import KINDS as WIRES
 from ps_backend.wire.rounds import OPERATIONS, Total, Winner
 
 __all__ = [
     "KEYS",
     "OPERATIONS",
+    "WIRES",
     "Change",
     "Client",
     "Counters",

@@ -187,7 +187,7 @@ class Client(PublishedArrays):
 
     def key_space(self, number: int) -> KeySpace:
         """The keyed space of that number, a new one or one that is there. No message."""
-        return KeySpace(number, self._requests, self._send)
+        return KeySpace(number, self._requests, self._send, self.new_id, self.counters)
 
     # --- commands that a program registered with the servers --------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.arrays import StoredArray
+from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.requests import Messages, Requests
@@ -28,6 +29,7 @@ from ps_backend.wire.keyed import (
     encode_keys,
     encode_row_program,
 )
+from ps_backend.wire.narrow import narrowed, travelling
 
 Array = npt.NDArray[Any]
 
@@ -57,9 +59,17 @@ class KeySpace:
     each method names.
     """
 
-    def __init__(self, number: int, requests: Requests, send: Send) -> None:
+    def __init__(
+        self,
+        number: int,
+        requests: Requests,
+        send: Send,
+        new_id: Callable[[], int],
+        counters: Counters,
+    ) -> None:
         self.number = number
         self._requests, self._send = requests, send
+        self._new_id, self._counters = new_id, counters
         self._known: set[str] = set()
 
     @property
@@ -93,12 +103,14 @@ class KeySpace:
         *,
         find: bool = False,
         view: KeyView | None = None,
+        wire: str = "",
     ) -> tuple[list[Array], npt.NDArray[np.bool_] | None]:
         """Run a row program on ``arrays``, by number. One message to each server with a key.
 
         ``given``: rows of the types of ``program.given``, one for each of ``keys.keys``. Returns
         what the program returns, a row for each key; and with ``find`` (of a program that writes
         nothing) which keys are there. ``view``: of these keys, which then travel once only.
+        ``wire``: how rows of floats travel, one of ``narrow.KINDS`` or as they are.
         ``OutOfBudget``: a server has no room for new keys; ``refused`` are those that are on such,
         of which nothing was changed.
         """
@@ -113,6 +125,15 @@ class KeySpace:
         whole = program.sweep.digest not in self._known
         body = encode_row_program(program, arrays, scalars, full=whole)
         body.find, body.keys.space = find, self.number
+        body.given_as = body.returns_as = wire
+        whole_bytes = sum(one.nbytes for one in (*rows, *out))
+        if wire and rows:  # a repeat has the same bits, as they are drawn here
+            key = self._new_id()
+            rows = [
+                part
+                for k, (one, type) in enumerate(zip(rows, program.given, strict=True))
+                for part in narrowed(one, type, wire, key + (k << 64))
+            ]
         known = frozenset[int]()
         if view is not None:
             body.keys.view, known = view.number, frozenset(view.servers)
@@ -136,6 +157,10 @@ class KeySpace:
         self._known.add(program.sweep.digest)
         if view is not None:
             view.servers.update(messages)
+        if wire:
+            returned = [part for type in program.returned for part in travelling(type, wire)]
+            sent = sum(one.nbytes for one in rows) + count * sum(one.row_bytes for one in returned)
+            self._counters.count_saved(whole_bytes - sent)
         for server, some in shares.items():
             there, *answers = calls[server].answer(replies[server])
             if found is not None:

@@ -15,6 +15,7 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_sweep
 from ps_backend.wire.keyed import encode_keys, padded
+from ps_backend.wire.narrow import travelling, widened
 
 Array = npt.NDArray[Any]
 
@@ -42,10 +43,13 @@ class RowCall:
         rows: Sequence[Array],
         known: bool,
     ) -> None:
-        """``body``: what is the same for all servers; ``known``: this one has the keys."""
+        """``body``: what is the same for all servers; ``rows``: of ``keys``, as they travel;
+        ``known``: this server has the keys.
+        """
         self._program, self._body, self.keys, self._known = program, body, keys, known
         self._rows = [part for one in rows for part in _padded(byte_view(_contiguous(one)))]
-        row_bytes = [1] * body.find + [type.row_bytes for type in program.returned]
+        self._types = [travelling(type, body.returns_as) for type in program.returned]
+        row_bytes = [1] * body.find + [type.row_bytes for some in self._types for type in some]
         self._sizes = [len(keys) * size for size in row_bytes]
         self._answer = np.empty(sum(map(padded, self._sizes)), np.uint8)
 
@@ -80,11 +84,10 @@ class RowCall:
                 parts.append(self._answer[at : at + size])
                 at += padded(size)
         found = parts.pop(0) if self._body.find else np.empty(0, np.uint8)
-        returned = self._program.returned
-        rows = [
-            part.view(type.dtype).reshape(len(self.keys), *type.row)
-            for part, type in zip(parts, returned, strict=True)
-        ]
+        rows = []
+        for type, types in zip(self._program.returned, self._types, strict=True):
+            some = [parts.pop(0).view(one.dtype).reshape(len(self.keys), *one.row) for one in types]
+            rows.append(widened(some, type, self._body.returns_as))
         return [found, *rows]
 
 

@@ -972,7 +972,7 @@ class Keys(_message.Message):
     def __init__(self, space: _Optional[int] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., view: _Optional[int] = ...) -> None: ...
 
 class RowCall(_message.Message):
-    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find")
+    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -983,6 +983,8 @@ class RowCall(_message.Message):
     RETURNS_FIELD_NUMBER: _ClassVar[int]
     WITH_KEYS_FIELD_NUMBER: _ClassVar[int]
     FIND_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AS_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_AS_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     arrays: _containers.RepeatedScalarFieldContainer[int]
     digest: str
@@ -993,7 +995,9 @@ class RowCall(_message.Message):
     returns: _containers.RepeatedScalarFieldContainer[int]
     with_keys: bool
     find: bool
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ...) -> None: ...
+    given_as: str
+    returns_as: str
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ...) -> None: ...
 
 class Scatter(_message.Message):
     __slots__ = ("output", "array", "op")

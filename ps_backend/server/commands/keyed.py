@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from ps_backend.wire.keyed import (
     encode_state,
     padded,
 )
+from ps_backend.wire.narrow import check_kind, narrowed, travelling, widened
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +83,8 @@ def _call_bounds(body: pb.RowCall) -> None:
     places = len(body.gathers) + len(body.scatters) + len(body.returns)
     check("places of a row program", places, 0, limits.MOST_VALUES)
     check("bytes of scalars", len(body.scalars), 0, limits.MOST_OPERAND_BYTES)
+    check_kind(body.given_as)
+    check_kind(body.returns_as)
 
 
 @command(_call_bounds, repeatable=True)
@@ -94,11 +98,20 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
         raise InvalidProgram("a look-up changes nothing, so its program scatters nothing")
     space, run = _prepare(session, body)
     keys, given, blocks = _received(session, space, body, run, payload)
-    size, places = _layout(run, len(keys.keys), body.find)
+    count, kind = len(keys.keys), body.returns_as
+    types = [part for type in run.program.returned for part in travelling(type, kind)]
+    size, places = _layout(types, count, body.find)
     (block,) = session.store.memory.allocate([size], "looking up keys")
     found = [block.bytes[at : at + n] for at, n in places]
-    out = _typed(run, found[body.find :], len(keys.keys))
+    parts = _typed(types, found[body.find :], count)
+    if kind:
+        out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
+    else:
+        out = parts
     run.run(space, keys, given, out)
+    if kind:
+        for part, rows in zip(parts, _narrowed(run, out, kind), strict=True):
+            np.copyto(part, rows)
     if body.find:
         with space.lock:
             np.greater_equal(located(space, keys), 0, out=found[0].view(np.bool_))
@@ -122,7 +135,8 @@ def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -
     out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
     run.run(space, keys, given, out)
     del blocks
-    return Response(pb.Reply(partials=[one.tobytes() for one in out]))
+    answer = _narrowed(run, out, body.returns_as)
+    return Response(pb.Reply(partials=[one.tobytes() for one in answer]))
 
 
 def _remove_bounds(body: pb.RemoveKeys) -> None:
@@ -307,16 +321,21 @@ def _received(
     if not size and count and (kept is None or len(kept[0].keys) != count):
         raise UnknownView(f"no view {body.keys.view} of {count} keys is here")
     places, at = [], padded(size)
-    for type in run.program.given:
+    types = [travelling(type, body.given_as) for type in run.program.given]
+    for type in chain(*types):
         places.append(at)
         at += padded(count * type.row_bytes)
     payload.expect(at)
     (block,) = session.store.memory.allocate([at], "rows of a keyed space")
     payload.into(byte_view(block.bytes[:at]))
-    given = []
-    for type, place in zip(run.program.given, places, strict=True):
+    parts = []
+    for type, place in zip(chain(*types), places, strict=True):
         rows = block.bytes[place : place + count * type.row_bytes]
-        given.append(rows.view(type.dtype).reshape(count, *type.row))
+        parts.append(rows.view(type.dtype).reshape(count, *type.row))
+    given = []
+    for type, some in zip(run.program.given, types, strict=True):
+        given.append(widened(parts[: len(some)], type, body.given_as))
+        parts = parts[len(some) :]
     if kept is not None and not size:
         return kept[0], given, [block]
     keys = KeyList(decode_keys(block.bytes[:size], count))
@@ -327,9 +346,17 @@ def _received(
     return keys, given, [block]
 
 
-def _layout(run: RowRun, count: int, find: bool) -> tuple[int, list[tuple[int, int]]]:
+def _narrowed(run: RowRun, out: Sequence[Array], kind: str) -> list[Array]:
+    """What the answer brings, as it travels: rounded to the nearest."""
+    pairs = zip(out, run.program.returned, strict=True)
+    return [part for rows, type in pairs for part in narrowed(rows, type, kind)]
+
+
+def _layout(
+    types: Sequence[ValueType], count: int, find: bool
+) -> tuple[int, list[tuple[int, int]]]:
     """How long the answer is, and where in it each part lies: begin and size."""
-    sizes = [count] * find + [count * type.row_bytes for type in run.program.returned]
+    sizes = [count] * find + [count * type.row_bytes for type in types]
     places, at = [], 0
     for size in sizes:
         places.append((at, size))
@@ -337,8 +364,8 @@ def _layout(run: RowRun, count: int, find: bool) -> tuple[int, list[tuple[int, i
     return at, places
 
 
-def _typed(run: RowRun, parts: Sequence[Array], count: int) -> list[Array]:
+def _typed(types: Sequence[ValueType], parts: Sequence[Array], count: int) -> list[Array]:
     return [
         part.view(type.dtype).reshape(count, *type.row)
-        for part, type in zip(parts, run.program.returned, strict=True)
+        for part, type in zip(parts, types, strict=True)
     ]
