@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.selection import Selection
+from ps_backend.kernels.keyed import repeated
 from ps_backend.program.keys import check_keys, server_of
 
 Keys = npt.NDArray[np.int64]
-
-COMBINERS: Mapping[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
-"""How rows for one key are joined, by the name of the scatter that brings them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class KeyBatch:
         keys = check_keys(given)
         if np.all(keys[1:] > keys[:-1]):
             return cls(keys, None, len(keys))
-        different, inverse = np.unique(keys, return_inverse=True)
+        different, inverse = repeated.distinct(keys)
         return cls(different, inverse, len(keys))
 
     def combined(self, rows: npt.NDArray[np.generic], op: str) -> npt.NDArray[np.generic]:
@@ -43,14 +41,7 @@ class KeyBatch:
         """
         if self.inverse is None:
             return rows
-        order = np.argsort(self.inverse, kind="stable")
-        firsts = np.searchsorted(self.inverse[order], np.arange(len(self.keys)))
-        if op == "replace":
-            lasts = np.append(firsts[1:], len(order)) - 1
-            return np.asarray(rows[order[lasts]])
-        sums = np.empty((len(self.keys), *rows.shape[1:]), rows.dtype)
-        COMBINERS[op].reduceat(rows[order], firsts, axis=0, out=sums)
-        return sums
+        return repeated.combined(self.inverse, len(self.keys), rows, op)
 
     def expanded(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """A row for each key as it was given, of those for the different ones."""

@@ -14,8 +14,8 @@ from ps_backend.program.initial import Constant, Fill, Normal, Uniform
 from ps_backend.program.row_program import RowProgram, Scatter
 from ps_backend.program.sweep import Scalar, Sweep
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import decode_values, encode_sweep, encode_values
+from ps_backend.wire.keys import decode, encode
 
 _ALIGNED = 8
 
@@ -100,15 +100,10 @@ def padded(size: int) -> int:
 
 
 def encode_keys(keys: npt.NDArray[np.int64]) -> memoryview:
-    """Different keys in ascending order, as they travel."""
-    return byte_view(np.ascontiguousarray(keys, "<i8"))
+    """Different keys in ascending order, as they travel: see ``ps_backend.wire.keys``."""
+    return memoryview(encode(keys))
 
 
 def decode_keys(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64]:
     """The inverse; ``ValueError`` unless there are ``count``, all different, in ascending order."""
-    if data.size != 8 * count:
-        raise ValueError(f"{count} keys are {8 * count} bytes, got {data.size}")
-    keys = data.view("<i8")
-    if not np.all(keys[1:] > keys[:-1]):
-        raise ValueError("keys must be different, and in ascending order")
-    return keys
+    return decode(data, count)

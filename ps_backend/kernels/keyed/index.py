@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ps_backend.kernels.compiled.tables import address_of
 from ps_backend.kernels.keyed.layout import (
-    CROWDED,
-    capacities_of,
+    ADDRESS,
+    FACTOR,
     empty_directory,
-    form_of,
-    last_size,
+    forms_of,
+    places_of,
     room_in,
     sizes_for,
 )
@@ -29,22 +29,26 @@ MISSING = -1
 _ENTRY = 8  # bytes
 _SPARSEST = 64
 """Entries a key, from which on a table that is still too crowded is no accident."""
+_TOGETHER = 64
+"""Buckets whose tables are made anew in one go."""
+_ALL = np.arange(BUCKETS)
 
 
 class KeyIndex:
     """The keys that one server holds of a keyed space, and their slots.
 
-    8 bytes an entry, of which 68 to 87 percent are in use once a bucket has some keys: 9.2 to 11.8
-    bytes a key. To grow, the table of one bucket at a time is made anew.
+    8 bytes an entry, of which 42 to 75 percent are in use once a bucket has some hundreds of keys:
+    14 bytes a key or so, 19 at most. To grow, the tables of ``_TOGETHER`` buckets at a time are
+    made anew.
     """
 
     def __init__(self) -> None:
         self.counts = np.zeros(BUCKETS, np.int64)
         """Keys of each bucket; the caller does not write to it."""
-        self._nothing = np.zeros(form_of(0)[2], np.uint64)
+        self._nothing = np.zeros(int(places_of(np.array(0))), np.uint64)
         self._tables: list[npt.NDArray[np.uint64]] = [self._nothing] * BUCKETS
         self._directory = empty_directory(self._nothing)
-        self._sizes = np.full(BUCKETS, -1, np.int64)
+        self._sizes = np.full(BUCKETS, MISSING, np.int64)
         self._room = np.zeros(BUCKETS, np.int64)
         self._latest: tuple[Integers, Integers, Integers] | None = None
 
@@ -55,16 +59,15 @@ class KeyIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the tables."""
-        return int(capacities_of(self._sizes).sum()) * _ENTRY
+        return int(places_of(self._sizes).sum()) * _ENTRY
 
     def find(self, keys: Integers) -> Integers:
         """The location of each of contiguous int64 ``keys``, -1 where it has none."""
         from ps_backend.kernels.keyed import compiled_index
 
         locations = np.empty(len(keys), np.int64)
-        if len(keys):
-            directory, out = address_of(self._directory), address_of(locations)
-            compiled_index.find(address_of(keys), len(keys), directory, out)
+        where = address_of(self._directory), address_of(locations)
+        compiled_index.find(address_of(keys), len(keys), *where)
         return locations
 
     def missing(self, keys: Integers, locations: Integers | None = None) -> Integers:
@@ -78,11 +81,12 @@ class KeyIndex:
     def bytes_for(self, missing: Integers) -> int:
         """Bytes that ``insert`` takes at most, if it inserts so many keys into each bucket.
 
-        The table that a larger one replaces, one at a time, is counted too.
+        The tables that larger ones replace, some at a time, are counted too.
         """
-        sizes = np.maximum(sizes_for(self.counts + missing), self._sizes)
-        old, new = capacities_of(self._sizes), capacities_of(sizes)
-        return int((new - old).sum() + old[new > old].max(initial=0)) * _ENTRY
+        old = places_of(self._sizes)
+        new = places_of(self._sizes_for(self.counts + missing))
+        replaced = np.sort(old[new > old])[-_TOGETHER:]
+        return int((new - old).sum() + replaced.sum()) * _ENTRY
 
     def insert(self, keys: Integers, locations: Integers | None = None) -> tuple[Integers, Mask]:
         """The location of each key, and whether it is a new one: a key that is missing gets a slot.
@@ -92,20 +96,14 @@ class KeyIndex:
         """
         found = self.find(keys) if locations is None else locations.copy()
         fresh = np.zeros(len(keys), np.bool_)
-        places = np.flatnonzero(found < 0)
-        if not len(places):
-            return found, fresh
         before = self.counts.copy()
-        wanted = before + np.bincount(bucket_of(keys[places]), minlength=BUCKETS)
         self._latest = None
         try:
-            self._make_room(wanted)
-            self._give_slots(keys, places, found, fresh)
+            self._give_slots(keys, found, fresh)
         except BaseException:
             self._forget_from(before)
             raise
-        added = places[fresh[places]]
-        self._latest = before, keys[added], found[added]
+        self._latest = before, keys[fresh], found[fresh]
         return found, fresh
 
     def added_since(self, counts: Integers) -> tuple[Integers, Integers]:
@@ -131,12 +129,19 @@ class KeyIndex:
         if len(mask) != len(self):
             raise ValueError(f"a mask of {len(mask)} for {len(self)} keys")
         self._latest = None
-        starts = np.cumsum(self.counts) - self.counts
-        for bucket in np.flatnonzero(self.counts).tolist():
-            low = starts[bucket]
-            chosen = mask[low : low + self.counts[bucket]]
+        ends = np.cumsum(self.counts)
+        for bucket in np.flatnonzero(self.counts):
+            chosen = mask[ends[bucket] - self.counts[bucket] : ends[bucket]]
             if not chosen.all():
-                self._renumber(bucket, chosen)
+                self._keep(bucket, chosen)
+
+    def _keep(self, bucket: np.integer, chosen: Mask) -> None:
+        """Renumber the chosen keys of one bucket, and forget the others."""
+        slots = np.where(chosen, np.cumsum(chosen) - 1, MISSING)
+        count = np.count_nonzero(chosen)
+        buckets = np.array([bucket])
+        self._replace(buckets, sizes_for(buckets, np.array([count])), slots)
+        self.counts[bucket] = count
 
     def _keys_from(self, first: Integers) -> Integers:
         """The keys of slots from ``first`` on of each bucket, by bucket and slot."""
@@ -149,63 +154,73 @@ class KeyIndex:
         compiled_index.keys_from(tables[0], BUCKETS, *tables[1:])
         return keys
 
-    def _give_slots(self, keys: Integers, places: Integers, found: Integers, fresh: Mask) -> None:
+    def _give_slots(self, keys: Integers, found: Integers, fresh: Mask) -> None:
         from ps_backend.kernels.keyed import compiled_index
 
-        keys_at, places_at, found_at, fresh_at = map(address_of, (keys, places, found, fresh))
+        at, count = address_of(keys), len(keys)
+        counts = self.counts.copy()
+        compiled_index.count_missing(at, count, address_of(found), address_of(counts))
+        small = np.flatnonzero(counts > self._room)
+        self._replace(small, self._sizes_for(counts)[small])
+        tables = address_of(self._directory), address_of(self.counts)
+        results = address_of(found), address_of(fresh)
         done = 0
-        while done < len(places):
-            tables = address_of(self._directory), address_of(self.counts)
-            done = compiled_index.insert(
-                keys_at, places_at, done, len(places), *tables, found_at, fresh_at
-            )
-            if done < len(places):
-                crowded = int(found[places[done - 1]] >> SLOT_BITS)
-                self._replace(crowded, self._sizes[crowded] + 1, None)
+        while done < count:
+            done = compiled_index.insert(at, done, count, *tables, *results)
+            if done < 0:
+                done = -done
+                crowded = found[done - 1 : done] >> SLOT_BITS
+                self._replace(crowded, self._sizes[crowded] + 1)
 
-    def _make_room(self, counts: Integers) -> None:
-        sizes = sizes_for(counts)
-        for bucket in np.flatnonzero(counts > self._room).tolist():
-            self._replace(bucket, sizes[bucket], None)
+    def _sizes_for(self, counts: Integers) -> Integers:
+        return np.where(counts > self._room, sizes_for(_ALL, counts), self._sizes)
 
-    def _renumber(self, bucket: int, chosen: Mask) -> None:
-        """Keep the chosen keys of one bucket."""
-        slots = np.where(chosen, np.cumsum(chosen) - 1, MISSING)
-        kept = self.counts.copy()
-        kept[bucket] = np.count_nonzero(chosen)
-        self._replace(bucket, sizes_for(kept)[bucket], slots)
-        self.counts[bucket] = kept[bucket]
+    def _replace(self, buckets: Integers, sizes: Integers, slots: Integers | None = None) -> None:
+        """Move buckets into tables of these sizes, or of such as no entry is far from home in."""
+        low = 0
+        while low < len(buckets):
+            together = slice(low, low + _TOGETHER)
+            low += self._replace_some(buckets[together], sizes[together], slots)
+            if low < min(together.stop, len(buckets)):
+                self._check_no_malice(int(buckets[low]), int(sizes[low]))
+                sizes[low] += 1
 
-    def _replace(self, bucket: int, size: int, slots: Integers | None) -> None:
-        """Move a bucket into a table of a size, or of one in which no entry is far from home."""
+    def _replace_some(self, buckets: Integers, sizes: Integers, slots: Integers | None) -> int:
+        """How many of them were moved, before one whose table would have to be larger."""
         from ps_backend.kernels.keyed import compiled_index
 
-        row = self._directory[bucket]
-        if size < 0:
-            self._tables[bucket] = self._nothing
-            row[:] = (address_of(self._nothing), *form_of(0))
-            self._sizes[bucket], self._room[bucket] = MISSING, 0
-            return
+        empty = sizes < 0
+        tables = [np.zeros(places, np.uint64) for places in places_of(sizes).tolist()]
+        for k in np.flatnonzero(empty):
+            tables[k] = self._nothing
+        new = np.empty((len(buckets), self._directory.shape[1]), np.int64)
+        new[:, ADDRESS] = [address_of(table) for table in tables]
+        new[:, FACTOR:] = forms_of(np.maximum(sizes, 0))
+        rows = address_of(self._directory) + buckets.astype(np.int64) * self._directory.strides[0]
+        renumbered = 0 if slots is None else address_of(slots)
+        if empty.any():
+            done = len(buckets)
+        else:
+            done = compiled_index.rebuild(
+                address_of(rows), address_of(new), len(buckets), renumbered
+            )
+        moved = buckets[:done]
+        for bucket, table in zip(moved.tolist(), tables, strict=False):
+            self._tables[bucket] = table
+        self._directory[moved] = new[:done]
+        self._sizes[moved] = sizes[:done]
+        self._room[moved] = np.where(empty, 0, room_in(buckets, sizes))[:done]
+        return done
+
+    def _check_no_malice(self, bucket: int, size: int) -> None:
         count = max(16, int(self.counts[bucket]))
-        while True:
-            form = form_of(size)
-            table = np.zeros(form[2], np.uint64)
-            new = np.array([address_of(table), *form], np.int64)
-            renumbered = 0 if slots is None else address_of(slots)
-            farthest = compiled_index.rebuild(address_of(row), address_of(new), renumbered)
-            if farthest < CROWDED:
-                break
-            size += 1
-            if size > last_size() or form_of(size)[2] > count * _SPARSEST:
-                raise ValueError(
-                    f"{count} keys of bucket {bucket} have hashes that begin alike: they were "
-                    "chosen so; make keys of them by hash_tuples"
-                )
-        self._tables[bucket] = table
-        row[:] = new
-        self._sizes[bucket], self._room[bucket] = size, room_in(bucket, form[2])
+        if places_of(np.array(size)) > count * _SPARSEST:
+            raise ValueError(
+                f"{count} keys of bucket {bucket} have hashes that begin alike: they were chosen "
+                "so; make keys of them by hash_tuples"
+            )
 
     def _forget_from(self, counts: Integers) -> None:
         """Take back what was inserted since buckets had so many keys."""
-        for bucket in np.flatnonzero(self.counts > counts).tolist():
-            self._renumber(bucket, np.arange(self.counts[bucket]) < counts[bucket])
+        for bucket in np.flatnonzero(self.counts > counts):
+            self._keep(bucket, np.arange(self.counts[bucket]) < counts[bucket])
