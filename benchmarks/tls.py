@@ -1,4 +1,4 @@
-"""The price of TLS: bulk and small requests over gRPC with it and without, beside bare gRPC.
+"""The price of TLS: bulk and small requests with it and without, beside bare gRPC.
 
 All over TCP: this process shares no memory with the servers, as if they were on other hosts. Client
 and servers share this machine's cores, so what both encrypt counts twice.

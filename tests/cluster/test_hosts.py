@@ -11,9 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster.hosts import ROOT, network
-from tests.cluster.links import SLOW
+from tests.cluster.links import SLOW, has_queues
 
-PORT = 7070
 N = 300_000
 
 ECHO = """
@@ -47,6 +46,9 @@ with dv.connect(sys.argv[1], token="secret") as session:
     assert (x.numpy() == values).all()
     assert float((2 * x).max()) == 2 * values.max()
     np.testing.assert_allclose(np.cumsum(x).numpy(), np.cumsum(values))  # servers ask each other
+    assert (x[::-1].numpy() == values[::-1]).all()  # and send each other what is large
+    for status in session.client.status():
+        print(status.bulk)
 """
 
 HOLDER = """
@@ -80,23 +82,34 @@ def test_a_message_takes_as_long_as_the_links_say(hosts):
     assert shortest >= 0.6e-3  # half of 1 ms one way, half of 0.2 ms the other
 
 
-def test_servers_on_other_hosts_share_no_memory_and_ask_each_other(hosts):
+@pytest.mark.parametrize(("wall", "port"), [("", 7080), ("REJECT", 7082), ("DROP", 7084)])
+def test_servers_on_other_hosts_share_no_memory_and_ask_each_other(hosts, wall, port):
+    """Also behind a wall that lets nobody to the port of one for bulk data."""
     client, servers, started = hosts["client"], (hosts["one"], hosts["two"]), []
     with ExitStack() as stack:
+        if wall:
+            if not has_queues():
+                pytest.skip("there is no iptables here")
+            rule = f"INPUT --protocol tcp --dport {port + 1} --jump {wall}".split()
+            hosts["one"].run("iptables", "--insert", *rule)
+            stack.callback(hosts["one"].run, "iptables", "--delete", *rule)
         for host in servers:
             host.path("/tmp/token").write_text("secret")
             host.path("/tmp/token").chmod(0o600)
             words = (sys.executable, "-m", "ps_backend", "serve", "--host", host.address)
             options = ("--token-file", "/tmp/token", "--memory", "1g")
+            ports = ("--port", str(port), "--bulk-port", str(port + 1))
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            started.append(stack.enter_context(host.start(*words, *options, **pipes)))
+            started.append(stack.enter_context(host.start(*words, *options, *ports, **pipes)))
             stack.callback(started[-1].kill)
         assert all(server.stdout.readline() for server in started)
         before = client.counts()
-        client.python(CLIENT, ",".join(f"{host.address}:{PORT}" for host in servers))
+        said = client.python(CLIENT, ",".join(f"{host.address}:{port}" for host in servers))
         after = client.counts()
     assert after.sent - before.sent > 8 * N  # all of it went over the link
-    assert after.received - before.received > 2 * 8 * N
+    assert after.received - before.received > 3 * 8 * N
+    ways = [line.split()[0] for line in said.splitlines()]
+    assert ways == ["gRPC" if wall else "port", "port"]
 
 
 def test_nothing_is_left_of_a_test_that_is_killed():
