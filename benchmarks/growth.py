@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +23,14 @@ import distvec as dv
 from benchmarks.direction import two_loop
 from benchmarks.harness import (
     HEATING_SECONDS,
+    Case,
     Ratio,
     Report,
     Table,
     Timing,
     heat,
+    interleaved,
     main,
-    seconds_of,
 )
 
 SERVERS = 2
@@ -40,7 +42,7 @@ QUICK_COUNTS = (1, 2, 4)
 FAN_OUT_LENGTH = 10**6
 SHARED_COUNTS = (1, 2, 4, 8)
 SHARED_LENGTH = 10**8
-SHARED_REPEAT = 7
+SHARED_REPEAT = 15
 ELEMENTS = 2 * 10**8
 HEATING_AGAIN_SECONDS = 2.0
 """For kernels that were compiled before, and must only be loaded."""
@@ -142,16 +144,17 @@ def costs(
 
 
 def shared_machine(counts: Sequence[int], quick: bool) -> list[Timing]:
-    """The fused expression by so many servers of this machine: all numbers forth, then back."""
+    """The fused expression by so many servers of this machine, in turn, as the bandwidth of the
+    machine may vary more from minute to minute than with their number."""
     n = QUICK_LENGTHS[-1] if quick else SHARED_LENGTH
-    seconds: dict[int, list[float]] = {count: [] for count in counts}
-    for count in [*counts, *reversed(counts)]:
-        with dv.local(servers=count) as ps:
-            run = fused_expression(ps, n)
+    with ExitStack() as stack:
+        cases = []
+        for count in counts:
+            run = fused_expression(stack.enter_context(dv.local(servers=count)), n)
             heat(run, quick, HEATING_AGAIN_SECONDS)
-            seconds[count] += [seconds_of(run) for _ in range(SHARED_REPEAT)]
-    title = f"fused expression, n = {n:.0e}"
-    return [Timing(f"{title}, {k} servers", found, bytes=32 * n) for k, found in seconds.items()]
+            name = f"fused expression, n = {n:.0e}, {count} servers"
+            cases.append(Case(name, run, bytes=32 * n))
+        return [*interleaved(cases, SHARED_REPEAT).values()]
 
 
 def cost_of(ps: dv.Session, run: Callable[[], object], repeat: int) -> Cost:
