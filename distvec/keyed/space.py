@@ -25,7 +25,7 @@ from distvec.keyed.layout import Layout
 from distvec.rows.function import RowFunction
 from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
-from ps_backend.program.initial import Constant, Fill
+from ps_backend.program.initial import Constant, Fill, evaluate
 from ps_backend.program.keys import server_of
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep
@@ -135,6 +135,7 @@ class KeyedSpace:
     def array(self, row: Row, fill: Fill, dtype: Any) -> KeyedArray:
         """An array with rows of this shape, ``()`` or ``(k,)``. One message a server."""
         kind = check_dtype(dtype)
+        evaluate(fill, np.zeros(1, np.int64), (), kind)  # OverflowError for what the dtype has not
         number = self.session.client.new_id()
         type = ValueType(kind.name, row)
         with measured(self.session.counters):

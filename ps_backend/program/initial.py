@@ -66,7 +66,8 @@ def evaluate(rule: Fill, keys: Array, row: tuple[int, ...], dtype: Any) -> Array
         numbers = normal_of(numbers)
         numbers *= rule.scale
         numbers += rule.mean
-    return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
+    with np.errstate(all="ignore"):  # what is beyond the dtype becomes what NumPy makes of it
+        return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
 
 
 def uniform(seed: int, keys: Array, columns: int) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from functools import lru_cache
 from itertools import count, pairwise
 from tempfile import mkdtemp
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -84,7 +84,7 @@ def recordings() -> tuple[tuple[Recorded, ...], ...]:
     seen: list[list[Recorded]] = []
     tokens = count()
     with mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"):
-        for work, servers in ((_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2)):
+        for work, servers in _WORK:
             inner = in_process_transports(servers, memory=_MEMORY)
             seen.append([])
             recorders = [_Recorder(one, k, seen[-1]) for k, one in enumerate(inner)]
@@ -261,3 +261,33 @@ def _files(client: Client) -> None:
     for name in ("a", "b"):
         client.pin(name)
     client.unpin("a")
+
+
+def _keyed(client: Client) -> None:
+    """Keyed spaces: row programs and functions, views, eviction, and what is loaded again."""
+    ps, folder = Session(client), _folder()
+    for options in ({}, {"admit": 2}, {"admit": 2, "sketch": 4096}, {"most_bytes": 1 << 24}):
+        space = ps.keys(**options)
+        w, t = space.zeros(), space.table(3, init=dv.uniform(-1, 1, seed=1))
+        keys = np.arange(-40, 40) * 7
+        for _ in range(2):
+            w.push(keys, 1.0)
+            t.assign(keys[::2], np.ones((40, 3)))
+        t.pull(keys, return_found=True), space.keys(), space.state()
+        view = t.at(keys)
+        for kind in (None, "float16", "int8"):
+            t.wire = kind
+            view.push(np.ones((80, 3))), view.pull()
+        space.apply(_step, keys, w, t, np.ones(80), 0.5)
+        w.assign(2 * w), space.evict(w > 5), space.keep(20, by=w), space.remove(keys[:3])
+    dv.save(f"{folder}/keyed", w=w, t=t)
+    ps.load(f"{folder}/keyed")
+
+
+@dv.rows
+def _step(w: Any, t: Any, g: Any, rate: Any) -> Any:
+    return {"w": w - rate * g, "t": dv.rows.add(t * 0.5)}, t.sum(axis=1)
+
+
+_WORK = ((_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2), (_keyed, 2))
+"""What is recorded, and with how many servers."""

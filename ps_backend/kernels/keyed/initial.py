@@ -35,4 +35,5 @@ def evaluate(
     where = address_of(keys), len(keys), columns
     how = is_normal, float(offset), float(scale)
     compiled_initial.fill(*where, seed, *how, address_of(numbers))
-    return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
+    with np.errstate(all="ignore"):  # what is beyond the dtype becomes what NumPy makes of it
+        return numbers.astype(dtype, copy=False).reshape(len(keys), *row)

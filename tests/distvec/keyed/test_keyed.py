@@ -314,3 +314,26 @@ def test_rows_travel_narrowed(sessions):
         t.wire = "float8"
     with pytest.raises(ValueError, match="of tables only"):
         t.space.zeros().wire = "int8"
+
+
+def test_the_same_operations_again_give_the_same_memory(sessions):
+    found = set()
+    for _ in range(2):
+        for ps in sessions.values():
+            rng = np.random.default_rng(7)
+            space = ps.keys()
+            w, t = space.zeros("int32"), space.table(4, init=dv.normal(), seed=9)
+            for _ in range(5):
+                keys = rng.integers(-3000, 3000, 2000)
+                t.push(keys, rng.random((2000, 4), np.float32))
+                w.assign(keys, np.arange(2000))
+                space.evict(w > 1500)
+            held = [np.asarray(one).tobytes() for one in (w, t)]
+            found.add((space.keys().tobytes(), *held, space.state().bytes))
+    assert len({one[:-1] for one in found}) == 1
+    assert len(found) <= len(sessions)
+
+
+def test_what_a_dtype_cannot_hold_is_refused_where_the_array_is_made(ps):
+    with pytest.raises(OverflowError):
+        ps.keys().full(300, dtype="int8")
