@@ -7,7 +7,7 @@ from typing import Any
 
 from distvec.durability.levels import Durability
 from distvec.session import Directory, Session
-from ps_backend.arguments import server_addresses, server_count
+from ps_backend.arguments import extensions, server_addresses, server_count
 from ps_backend.client import Client
 from ps_backend.in_process import connect_in_process
 from ps_backend.memory_sizes import parse_size
@@ -22,6 +22,7 @@ def local(
     restart: bool = True,
     durability: str = "none",
     checkpoint: Directory = None,
+    plugins: Sequence[str] = (),
 ) -> Session:
     """A session on servers of its own on this machine.
 
@@ -37,13 +38,19 @@ def local(
     ``checkpoint``: a directory for checkpoints. With ``durability="rollback"`` the solvers of
     ``optim`` keep their states there, and when a server is lost bring everything back to the last
     one, and go on to the same bits.
+
+    ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
+    the servers (docs/keyed.md).
     """
+    added = extensions(plugins)
     servers = server_count(servers)
     level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)
     if in_process:
-        return Session(connect_in_process(servers, memory=budget), durability=level)
-    started: LocalServers = launch_local(servers, memory=budget, restart=restart)
+        return Session(
+            connect_in_process(servers, memory=budget, extensions=added), durability=level
+        )
+    started: LocalServers = launch_local(servers, memory=budget, restart=restart, extensions=added)
     token, diagnose = started.token, started.diagnose
     try:
         if restart:

@@ -8,11 +8,33 @@ import operator
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 LEASE_SECONDS = 600.0
 """Of a session, unless its client or its server says otherwise."""
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """What whoever operates servers adds to them: nothing, unless it is said."""
+
+    plugins: tuple[str, ...] = ()
+    """Modules whose marked functions clients may have run (``ps_backend.plugins``)."""
+
+
+NO_EXTENSIONS = Extensions()
+
+
+def extensions(plugins: object = ()) -> Extensions:
+    """Checked. ``TypeError`` or ``ValueError`` for what are no names of modules."""
+    if isinstance(plugins, str) or not isinstance(plugins, Sequence):
+        raise TypeError(f"plugins must be a list of modules, got {plugins!r}; write [{plugins!r}]")
+    for name in plugins:
+        if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
+            raise ValueError(f"a plug-in is a module's name, as 'package.module', got {name!r}")
+    return Extensions(tuple(plugins))
 
 
 def server_count(servers: object) -> int:

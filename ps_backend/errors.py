@@ -50,6 +50,13 @@ class InvalidProgram(PSError, ValueError):
     """A program breaks a rule of ``program.RULES``, or its inputs do not have the stated types."""
 
 
+class FunctionFailed(PSError):
+    """A function of users on a server raised, took too long, or made what it may not make.
+
+    Nothing was changed on that server.
+    """
+
+
 class ProgramCancelled(PSError):
     """A program was ended at its client's wish, as by Ctrl-C; it has changed nothing."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from ps_backend.arguments import server_count
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, server_count
 from ps_backend.client import Client
 from ps_backend.memory_sizes import default_budget
 from ps_backend.server.commands.command import Payload
@@ -54,19 +54,26 @@ class InProcess:
         """Nothing to end."""
 
 
-def connect_in_process(servers: int, *, memory: int | None = None) -> Client:
+def connect_in_process(
+    servers: int, *, memory: int | None = None, extensions: Extensions = NO_EXTENSIONS
+) -> Client:
     """A client of servers inside this process: the same code and messages, but no sockets.
 
     ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
     """
-    return Client(in_process_transports(servers, memory=memory))
+    return Client(in_process_transports(servers, memory=memory, extensions=extensions))
 
 
-def in_process_transports(servers: int, *, memory: int | None = None) -> list[InProcess]:
+def in_process_transports(
+    servers: int, *, memory: int | None = None, extensions: Extensions = NO_EXTENSIONS
+) -> list[InProcess]:
     """Transports to as many new servers, which reach each other by plain calls."""
     servers = server_count(servers)
     budget = default_budget(servers) if memory is None else memory
-    made = [InProcess(Service(memory=budget), f"in-process:{k}") for k in range(servers)]
+    made = [
+        InProcess(Service(memory=budget, extensions=extensions), f"in-process:{k}")
+        for k in range(servers)
+    ]
     by_address = {transport.address: transport for transport in made}
     for transport in made:
         transport.service.peers.reach_by(by_address.__getitem__)

@@ -21,6 +21,8 @@ MOST_ROW_ITEMS = 1 << 31
 """Elements of one row."""
 MOST_NAME = 512
 """Characters of a session, client, round, mailbox or loop, of which a server keeps many."""
+MOST_SIGNATURE = 1 << 13
+"""Characters of the signature of a function of users."""
 MOST_SERVERS = 1 << 16
 """Servers of one session: blocks are 1024, so more than that hold nothing anyway."""
 MOST_CALLS = 1 << 12

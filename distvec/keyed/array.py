@@ -19,6 +19,7 @@ from distvec.keyed.key_lists import as_keys
 from distvec.keyed.training import Training
 from distvec.rows.function import RowFunction
 from distvec.rows.optimizer import RowOptimizer
+from distvec.rows.plugin import Plugin
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram, Scatter
@@ -313,7 +314,9 @@ class RowView:
         """As of ``KeyedArray.step``."""
         self.array._step(self._batch, self._view, gradients, step_size)
 
-    def apply(self, function: RowFunction, *args: Any, combine: str = "add", **named: Any) -> Any:
+    def apply(
+        self, function: RowFunction | Plugin, *args: Any, combine: str = "add", **named: Any
+    ) -> Any:
         """As of ``KeyedSpace.apply``, on the rows of these keys."""
         space = self.array.space
         return applied(space, function, self._batch, self._view, combine, args, named)

@@ -23,6 +23,7 @@ from distvec.keyed.initial import rule_of
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.layout import Layout
 from distvec.rows.function import RowFunction
+from distvec.rows.plugin import Plugin
 from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
 from ps_backend.program.initial import Constant, Fill, evaluate
@@ -209,7 +210,12 @@ class KeyedSpace:
     # --- row functions ---------------------------------------------------------------------------
 
     def apply(
-        self, function: RowFunction, keys: Any, *args: Any, combine: str = "add", **named: Any
+        self,
+        function: RowFunction | Plugin,
+        keys: Any,
+        *args: Any,
+        combine: str = "add",
+        **named: Any,
     ) -> Any:
         """Run a row function on the servers, on the rows of ``keys``: one message to each holder.
 
@@ -220,6 +226,7 @@ class KeyedSpace:
 
             space.apply(step, keys, w, squares, gradients, 0.1)
 
+        ``function`` may also be one that the servers' operator has loaded, ``dv.rows.plugin``.
         Arguments are arrays of this space, of which the function gets the rows; NumPy arrays with
         a row for each of ``keys``; and what is the same for all keys, numbers and small arrays.
         Returns what the function returns per key, for each of ``keys`` as they were given. A

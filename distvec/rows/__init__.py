@@ -10,6 +10,7 @@ updates    what a function returns: which rows change, and how
 lowering   from the nodes that were made to a ``RowProgram``
 numbers    what of the numbers is computed before a call, by the client
 traced     a row program, and what a call of it needs
+plugin     functions that the servers' operator has loaded, by name
 function   ``@dv.rows``: traces a function once for each signature
 optimizer  the updates of ``optim``'s stochastic solvers, traced: steps of single rows
 optimizers these by name

@@ -8,6 +8,7 @@ from typing import Any
 from distvec.rows import optimizers, updates
 from distvec.rows.function import RowFunction
 from distvec.rows.kinds import Number, PerKey, RowsOf
+from distvec.rows.plugin import plugin
 
 
 class Rows:
@@ -24,7 +25,8 @@ class Rows:
     what is joined to the rows there), or values per key, or ``(updates, values)``. An argument
     called ``keys`` gets these.
 
-    Beside it are the row optimizers, as in ``table.optimizer(dv.rows.adagrad(0.05))``.
+    Beside it are the row optimizers, as in ``table.optimizer(dv.rows.adagrad(0.05))``, and
+    ``plugin``, functions that the servers' operator has loaded.
     """
 
     RowsOf, PerKey, Number = RowsOf, PerKey, Number
@@ -35,6 +37,7 @@ class Rows:
     adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
     rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
     ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
+    plugin = staticmethod(plugin)
     rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
 
     def __call__(self, function: Callable[..., Any]) -> RowFunction:

@@ -31,6 +31,7 @@ from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.rounds.round import check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
+from ps_backend.arguments import extensions
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
 
@@ -91,6 +92,7 @@ class PSContext(TaskSession):
         tls: bool | str | Path | None = None,
         durability: str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        plugins: Sequence[str] | None = None,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -120,13 +122,22 @@ class PSContext(TaskSession):
         there, and when a server is lost bring everything back to the last one, and go on to the
         same bits (docs/checkpoints.md).
 
+        ``plugins``: modules that the servers started here load, which their Python must find
+        (docs/keyed.md).
+
         ValueError if a running context has other servers than those asked for, or started them with
-        another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability`` or
-        ``checkpoint`` than are given; a context whose SparkContext has stopped, whose servers
+        another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``
+        or ``plugins`` than are given; a context whose SparkContext has stopped, whose servers
         cannot be replaced any more, or do not answer at the ``addresses`` given, is discarded.
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
+        added = extensions(plugins or ())
+        if wanted is not None and plugins is not None:
+            raise ValueError(
+                "plugins= is for servers started here; those at addresses= get them by distvec "
+                "serve --plugin package.module"
+            )
         if wanted is not None and servers is not None and servers != len(wanted):
             raise ValueError(f"servers={servers} but {len(wanted)} addresses; leave servers out")
         if wanted is None and lease is not None:
@@ -139,6 +150,8 @@ class PSContext(TaskSession):
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
                     running._options.refuse_others(memory, cores, resource_profile)
+                    if plugins is not None:
+                        running._options.refuse_other_extensions(added)
                     running._refuse_other_tls(tls)
                     running.durability.refuse_others(durability, checkpoint)
                     return running
@@ -152,7 +165,7 @@ class PSContext(TaskSession):
                 raise TypeError(
                     f"tls={tls!r}; servers started here make their own certificates: tls=True"
                 )
-            options = Options(number, memory, cores, resource_profile, timeout, tls)
+            options = Options(number, memory, cores, resource_profile, timeout, tls, added)
             cls._active = cls._start(spark_context, options, level)
             return cls._active
 

@@ -14,9 +14,10 @@ from ps_backend.client.fan_out import Replies
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.row_call import KeyView, RowCall
-from ps_backend.errors import OutOfBudget
+from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram
+from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
 from ps_backend.wire import ps_pb2 as pb
@@ -28,6 +29,7 @@ from ps_backend.wire.keyed import (
     encode_fill,
     encode_keys,
     encode_row_program,
+    unknown_plugin,
 )
 from ps_backend.wire.narrow import narrowed, travelling
 
@@ -70,7 +72,9 @@ class KeySpace:
         self.number = number
         self._requests, self._send = requests, send
         self._new_id, self._counters = new_id, counters
-        self._known: set[str] = set()
+        self._known: set[tuple[str, str]] = set()
+        """Digests of the sweeps, and of users' functions, that servers have seen whole."""
+        self._plugins: dict[str, Signature] = {}
 
     @property
     def servers(self) -> int:
@@ -122,7 +126,8 @@ class KeySpace:
             for one, type in zip(given, program.given, strict=True)
         ]
         kind = "change_rows" if program.changes else "look_up"
-        whole = program.sweep.digest not in self._known
+        own = program.own.digest if program.own else ""
+        whole = (program.sweep.digest, own) not in self._known
         body = encode_row_program(program, arrays, scalars, full=whole)
         body.find, body.keys.space = find, self.number
         body.given_as = body.returns_as = wire
@@ -154,7 +159,7 @@ class KeySpace:
             others = [calls[server].keys for server in calls.keys() - replies.keys()]
             error.refused = np.sort(np.concatenate(others))
             raise
-        self._known.add(program.sweep.digest)
+        self._known.add((program.sweep.digest, own))
         if view is not None:
             view.servers.update(messages)
         if wire:
@@ -168,6 +173,28 @@ class KeySpace:
             for target, rows_here in zip(out, answers, strict=True):
                 target[some] = rows_here
         return out, found
+
+    def plugin(self, name: str) -> Signature:
+        """The signature of a plug-in. One message a server, the first time.
+
+        ``PSError`` that says what the servers' operator has to type where it is not loaded.
+        """
+        if name not in self._plugins:
+            replies = self._send(self._requests.to_all("status"), recorded=False)
+            loaded = [
+                {one.name: one.signature for one in replies[k].status.plugins}
+                for k in range(self.servers)
+            ]
+            for server, one in enumerate(loaded):
+                if name not in one:
+                    raise PSError(unknown_plugin(name, one, f"server {server}"))
+            if len(found := {one[name] for one in loaded}) > 1:
+                raise PSError(
+                    f"the servers have different plug-ins {name}: {' and '.join(sorted(found))}; "
+                    f"start all of them with the same module"
+                )
+            self._plugins[name] = Signature.parsed(found.pop())
+        return self._plugins[name]
 
     def remove(self, keys: KeyBatch) -> None:
         """Remove keys; those that are not there are none. One message to each holder."""

@@ -13,8 +13,7 @@ from ps_backend.client.server_link import Message
 from ps_backend.program.row_program import RowProgram
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
-from ps_backend.wire.codec import encode_sweep
-from ps_backend.wire.keyed import encode_keys, padded
+from ps_backend.wire.keyed import add_structure, encode_keys, padded
 from ps_backend.wire.narrow import travelling, widened
 
 Array = npt.NDArray[Any]
@@ -61,7 +60,7 @@ class RowCall:
 
         def complete(request: pb.Request) -> Parts:
             body: pb.RowCall = getattr(request, kind)
-            body.sweep.CopyFrom(encode_sweep(self._program.sweep))
+            add_structure(body, self._program)
             return self._payload(body)
 
         payload = self._rows if self._known else self._payload(body)

@@ -52,6 +52,10 @@ class ServerStatus:
     """How large arrays went to it from here: "shared memory", "port ..." of its host, or "gRPC",
     with the reason; empty before any did."""
     held: tuple[HeldSession, ...] = ()
+    plugins: tuple[tuple[str, str], ...] = ()
+    """Functions of rows that its operator has loaded: names and signatures."""
+    commands: tuple[str, ...] = ()
+    """Commands that these modules have added."""
 
 
 def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
@@ -73,6 +77,8 @@ def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
         held=tuple(
             HeldSession(one.name, one.buffers, one.age, one.lease, one.left) for one in message.held
         ),
+        plugins=tuple((one.name, one.signature) for one in message.plugins),
+        commands=tuple(message.commands),
     )
 
 
@@ -131,7 +137,7 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
                 server.bulk,
             )
         )
-    return "\n".join((_aligned(rows), *_held_table(servers)))
+    return "\n".join((_aligned(rows), *_held_table(servers), *_added_table(servers)))
 
 
 def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
@@ -142,6 +148,15 @@ def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
             limits = (f"{one.lease:g} s", f"{one.left:.0f} s") if one.lease else ("none", "")
             age = f"{one.age:.0f} s"
             rows.append((one.name[:8], server.address, str(one.buffers), age, *limits))
+    return ["", _aligned(rows)] if len(rows) > 1 else []
+
+
+def _added_table(servers: Sequence[ServerStatus]) -> list[str]:
+    """What the operator has added; nothing if that is nothing."""
+    rows = [("added", "server", "is")]
+    for server in servers:
+        rows += [(name, server.address, signature) for name, signature in server.plugins]
+        rows += [(name, server.address, "a command") for name in server.commands]
     return ["", _aligned(rows)] if len(rows) > 1 else []
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ps_backend.arguments import LEASE_SECONDS, check_lease
+from ps_backend.arguments import LEASE_SECONDS, check_lease, extensions
 from ps_backend.client.status import server_status, status_table
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.stores import open_store
@@ -114,6 +114,14 @@ def _parser() -> argparse.ArgumentParser:
         help="certificate of the authority that signed those of the other servers, which this one "
         "fetches from, PEM (that of --tls-cert)",
     )
+    serve.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module, as package.module, whose marked functions clients may have run on rows of "
+        "keyed spaces, and whose commands they may call; may be given again (none)",
+    )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     status = commands.add_parser("status", help="show what running servers hold")
     status.add_argument("addresses", help="host:port,host:port,...")
@@ -151,6 +159,7 @@ def _serve(options: argparse.Namespace) -> int:
                 life=life,
                 # What the servers of this user's own driver write, that could write itself.
                 open_store=open_store if supervised else open_within(options.store),
+                extensions=extensions(options.plugin),
             ),
             host=options.host,
             port=options.port,

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 from ps_backend.processes.process import ServerProcess, Signer
 
@@ -28,7 +29,14 @@ class KeptServer:
     """
 
     def __init__(
-        self, name: str, *, token: str, threads: int, memory: int, signer: Signer | None = None
+        self,
+        name: str,
+        *,
+        token: str,
+        threads: int,
+        memory: int,
+        signer: Signer | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``."""
         self.name = name
@@ -39,7 +47,7 @@ class KeptServer:
         """Where the last process was, and how it ended."""
         self._wrote = ""
         self._token, self._threads, self._memory = token, threads, memory
-        self._signer = signer
+        self._signer, self._extensions = signer, extensions
         self._began = self._looked = self._silence = 0.0
         self._short_lives = 0
         self._lock = threading.RLock()  # whoever stops it may have been collecting garbage
@@ -75,6 +83,7 @@ class KeptServer:
             signer=self._signer,
             life=self.life,
             until=until,
+            extensions=self._extensions,
         )
         return self.process
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from ps_backend.arguments import server_count
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, server_count
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.memory_sizes import default_budget
 from ps_backend.processes.kept_server import KeptServer
@@ -34,6 +34,7 @@ def launch_local(
     threads: int | None = None,
     restart: bool = False,
     signer: Signer | None = None,
+    extensions: Extensions = NO_EXTENSIONS,
 ) -> LocalServers:
     """Start ``servers`` server processes on the loopback and wait until all of them listen.
 
@@ -41,8 +42,9 @@ def launch_local(
     ``token``: a random one by default. ``threads`` of each: by default they share the machine's
     cores equally. ``restart``: one that dies, or gives no sign for ten seconds, is followed by
     another one, empty and at another address: ``Client.follow`` finds it. ``signer`` of
-    their certificates; None: they serve without TLS. They end with this process even if it is
-    killed. Raises ``PSError`` with what a server wrote if one is not up in ``timeout`` seconds.
+    their certificates; None: they serve without TLS. ``extensions`` of all of them. They end with
+    this process even if it is killed. Raises ``PSError`` with what a server wrote if one is not up
+    in ``timeout`` seconds.
     """
     servers = server_count(servers)
     if threads is not None and threads < 1:
@@ -55,6 +57,7 @@ def launch_local(
         threads=threads or max(1, (os.cpu_count() or 1) // servers),
         restart=restart,
         signer=signer,
+        extensions=extensions,
     )
 
 
@@ -74,13 +77,19 @@ class LocalServers:
         threads: int,
         restart: bool = False,
         signer: Signer | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """As ``launch_local``, which fills in the defaults."""
         self.token = token
         self._seats = [
             _Seat(
                 KeptServer(
-                    f"server {number}", token=token, threads=threads, memory=memory, signer=signer
+                    f"server {number}",
+                    token=token,
+                    threads=threads,
+                    memory=memory,
+                    signer=signer,
+                    extensions=extensions,
                 )
             )
             for number in range(servers)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 
 _THREAD_VARIABLES = (
@@ -54,13 +55,14 @@ class ServerProcess:
         signer: Signer | None = None,
         life: int = 0,
         until: float = math.inf,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
 
         It listens on a port of ``host`` that the system chooses and computes with ``threads``
         threads, with TLS if there is a ``signer``. ``life``: the number of the server's life that
         it is, which answers no more after ``until`` (``time.monotonic``), unless ``answers`` says
-        another moment.
+        another moment. Modules of ``extensions`` are looked for where this process would.
         """
         self.name, self.address = name, ""
         self._signer = signer
@@ -68,13 +70,15 @@ class ServerProcess:
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
         command += [] if memory is None else ["--memory", str(memory)]
+        for plugin in extensions.plugins:
+            command += ["--plugin", plugin]
         self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=_environment(threads),
+            env=_environment(threads, extensions),
             bufsize=0,
             process_group=0,  # Ctrl-C in the terminal is for the parent alone
         )
@@ -191,7 +195,8 @@ class ServerProcess:
         self._log.close()
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, extensions: Extensions) -> dict[str, str]:
     package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    here = [one or os.getcwd() for one in sys.path] if extensions.plugins else []
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"), *here)))
     return os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": path}

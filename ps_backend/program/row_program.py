@@ -6,10 +6,13 @@ runs one over the *batch* of those keys of a message that it holds, each of them
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from ps_backend.errors import InvalidProgram
+from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS, Signature
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import ValueType
 
@@ -24,6 +27,26 @@ class Scatter:
     output: int
     array: int
     op: str = "replace"
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """A function of users that computes the results of a row program: a plug-in, or a kernel."""
+
+    signature: Signature
+    results: tuple[ValueType, ...]
+    """The types of new rows, and of what it returns, as the signature has them."""
+    plugin: str = ""
+    """The name of one that the servers' operator has loaded; or"""
+    tree: bytes = b""
+    """the syntax tree of one: see ``program.kernel_language``."""
+
+    @cached_property
+    def digest(self) -> str:
+        """What the tree is found by; empty of a plug-in."""
+        if not self.tree:
+            return ""
+        return hashlib.blake2b(self.tree, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,13 @@ class RowProgram:
     returns: tuple[int, ...] = ()
     """Outputs that the answer brings, by their places among the outputs of the sweep."""
     with_keys: bool = False
+    own: OwnFunction | None = None
+    """What makes the results, where no sweep does. That then has inputs and scalars alone."""
+
+    @cached_property
+    def results(self) -> tuple[ValueType, ...]:
+        """The types of what it makes, as scatters and returns count them."""
+        return self.sweep.stored if self.own is None else self.own.results
 
     @cached_property
     def given(self) -> tuple[ValueType, ...]:
@@ -53,7 +83,7 @@ class RowProgram:
     @cached_property
     def returned(self) -> tuple[ValueType, ...]:
         """The types of what the answer brings, one row for each key."""
-        return tuple(self.sweep.stored[output] for output in self.returns)
+        return tuple(self.results[output] for output in self.returns)
 
     @cached_property
     def changes(self) -> bool:
@@ -69,7 +99,7 @@ class RowProgram:
             raise InvalidProgram(f"{len(self.gathers)} gathered inputs of {len(sweep.inputs)}")
         if self.with_keys and sweep.inputs[-1] != ValueType("int64"):
             raise InvalidProgram(f"keys are int64, and not {sweep.inputs[-1]}")
-        outputs = range(len(sweep.outputs))
+        outputs = range(len(self.results))
         for scatter in self.scatters:
             if scatter.op not in SCATTERS:
                 raise InvalidProgram(f"no scatter {scatter.op!r}, but {', '.join(SCATTERS)}")
@@ -81,3 +111,43 @@ class RowProgram:
             raise InvalidProgram("a row program writes an array once")
         if min((*self.gathers, *written), default=0) < 0:
             raise InvalidProgram("arrays are counted from 0")
+
+
+def own_program(
+    signature: Signature, types: Mapping[str, ValueType], *, plugin: str = "", tree: bytes = b""
+) -> RowProgram:
+    """The row program of a user's function, if its arguments, by name, are of ``types``.
+
+    Its arrays are those that the signature calls rows, in that order. ``TypeError``.
+    """
+    results = signature.bind(types, plugin or "the kernel")
+    rows = signature.names(ROWS)
+    inputs = [types[name] for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
+    scalars = [types[name] for name in signature.names(NUMBER)]
+    scatters = [Scatter(k, rows.index(name)) for k, name in enumerate(signature.updates)]
+    return RowProgram(
+        Sweep(tuple(inputs), tuple(scalars), (), (), ()),
+        tuple(range(len(rows))),
+        tuple(scatters),
+        tuple(range(len(scatters), len(results))),
+        bool(signature.names(KEYS)),
+        OwnFunction(signature, results, plugin, tree),
+    )
+
+
+def program_of(
+    signature: Signature, sweep: Sweep, *, plugin: str = "", tree: bytes = b""
+) -> RowProgram:
+    """The same where the types are those of a sweep; ``InvalidProgram`` if they do not fit."""
+    names = [name for kind in (ROWS, EACH, KEYS, NUMBER) for name in signature.names(kind)]
+    values = sweep.inputs + sweep.scalars
+    if len(values) != len(names):
+        raise InvalidProgram(f"{len(values)} values for the arguments of {signature}")
+    try:
+        types = dict(zip(names, values, strict=True))
+        made = own_program(signature, types, plugin=plugin, tree=tree)
+    except TypeError as error:
+        raise InvalidProgram(str(error)) from None
+    if made.sweep != sweep:
+        raise InvalidProgram(f"the values of a call are none of {signature}")
+    return made

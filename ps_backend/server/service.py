@@ -9,13 +9,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
 from ps_backend.server.checks import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, table_of
+from ps_backend.server.extensions import load
 from ps_backend.server.life import Life
 from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
@@ -42,6 +45,7 @@ class Service:
         commands: Iterable[Command] = (),
         life: Life | None = None,
         open_store: Callable[[str], Store] = open_store,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """``memory``: budget in bytes; 80 % of this machine's if not given.
 
@@ -49,14 +53,16 @@ class Service:
         ``commands``: what ``Client.call`` may ask for besides those that every server knows.
         ``life``: of a server that others may replace, or have.
         ``open_store``: the store at a path or URL that a client names; by default any.
+        ``extensions``: what the operator adds. ``ValueError`` if a plug-in cannot be had.
         """
         self.life = Life() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
-        self._host = Host(self.memory, WaitingRoom(), Turns(), self.peers, open_store)
+        loaded = load(extensions.plugins)
+        self._host = Host(self.memory, WaitingRoom(), Turns(), self.peers, open_store, loaded)
         self.sessions = Sessions(self._host, lease)
-        self._registered = table_of(commands)
+        self._registered = table_of(chain(commands, loaded.commands))
 
     def handle(self, request: pb.Request, payload: Payload) -> Response:
         """Answer one request. Never raises: failures become replies that carry them.
@@ -110,7 +116,8 @@ class Service:
             case "custom":
                 raise PSError(
                     f"no command {request.custom.name[:40]!r} was registered with this server: "
-                    "give it to Service(commands=...)"
+                    "load its module, distvec serve --plugin package.module, or give it to "
+                    "Service(commands=...)"
                 )
         raise PSError("the request asks for nothing that this server knows")
 

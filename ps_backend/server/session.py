@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ps_backend.durability.stores import Store as FileStore
@@ -20,6 +20,7 @@ from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.keyed.spaces import KeyedSpaces
 from ps_backend.server.state.known_calls import KnownCalls
+from ps_backend.server.state.loaded import Loaded
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.publications import Publications
@@ -57,6 +58,8 @@ class Host:
     peers: Peers
     open_store: Callable[[str], FileStore]
     """The store of a URL that a client names, or an error if that is not for clients."""
+    loaded: Loaded = field(default_factory=Loaded)
+    """What the operator has added."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,11 @@ class Sessions:
             held=[_held(session) for session in sessions],
             bits=digests().bits,
             functions=digests().functions,
+            plugins=[
+                pb.Plugin(name=one.name, signature=str(one.signature))
+                for one in self._host.loaded.plugins.values()
+            ],
+            commands=[one.name for one in self._host.loaded.commands],
         )
 
     def open(self, request: pb.Request) -> pb.Opened:

@@ -56,6 +56,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.OutOfBudget,
         errors.AuthenticationError,
         errors.InvalidProgram,
+        errors.FunctionFailed,
         errors.ProgramCancelled,
         errors.LayoutChanged,
         errors.RoundClosed,

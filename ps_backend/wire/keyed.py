@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.initial import Constant, Fill, Normal, Uniform
-from ps_backend.program.row_program import RowProgram, Scatter
+from ps_backend.program.row_program import RowProgram, Scatter, program_of
+from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar, Sweep
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_values, encode_sweep, encode_values
@@ -71,7 +72,21 @@ def decode_fill(message: pb.MakeRows) -> Fill:
 def encode_row_program(
     program: RowProgram, arrays: Sequence[int], scalars: Sequence[Scalar], *, full: bool
 ) -> pb.RowCall:
-    """A row program on ``arrays``, by number; the structure of its sweep only if ``full``."""
+    """A row program on ``arrays``, by number; the structure of its sweep only if ``full``.
+
+    Of a function of users what it gathers, scatters and returns follows from its signature.
+    """
+    if program.own is not None:
+        own = program.own
+        message = pb.RowCall(
+            arrays=arrays,
+            digest=program.sweep.digest,
+            scalars=encode_values(program.sweep, scalars),
+            own=pb.OwnFunction(signature=str(own.signature), plugin=own.plugin, digest=own.digest),
+        )
+        if full:
+            add_structure(message, program)
+        return message
     message = pb.RowCall(
         arrays=arrays,
         digest=program.sweep.digest,
@@ -82,12 +97,25 @@ def encode_row_program(
         with_keys=program.with_keys,
     )
     if full:
-        message.sweep.CopyFrom(encode_sweep(program.sweep))
+        add_structure(message, program)
     return message
 
 
-def decode_row_program(message: pb.RowCall, sweep: Sweep) -> tuple[RowProgram, tuple[Scalar, ...]]:
-    """The inverse, for a sweep that was looked up by its digest."""
+def add_structure(message: pb.RowCall, program: RowProgram) -> None:
+    """Add what servers keep, and find by its digest, to a message without it."""
+    message.sweep.CopyFrom(encode_sweep(program.sweep))
+    if program.own is not None:
+        message.own.tree = program.own.tree
+
+
+def decode_row_program(
+    message: pb.RowCall, sweep: Sweep, tree: bytes = b""
+) -> tuple[RowProgram, tuple[Scalar, ...]]:
+    """The inverse, for a sweep, and the tree of a kernel, that were looked up by their digests."""
+    if message.HasField("own"):
+        signature = Signature.parsed(message.own.signature)
+        made = program_of(signature, sweep, plugin=message.own.plugin, tree=tree)
+        return made, decode_values(sweep, message.scalars)
     scatters = tuple(Scatter(s.output, s.array, s.op) for s in message.scatters)
     gathers, returns = tuple(message.gathers), tuple(message.returns)
     program = RowProgram(sweep, gathers, scatters, returns, message.with_keys)
@@ -107,3 +135,14 @@ def encode_keys(keys: npt.NDArray[np.int64]) -> memoryview:
 def decode_keys(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64]:
     """The inverse; ``ValueError`` unless there are ``count``, all different, in ascending order."""
     return decode(data, count)
+
+
+def unknown_plugin(name: str, loaded: Iterable[str], where: str = "the server") -> str:
+    """What is said where no function of that name is loaded."""
+    module = name.rpartition(".")[0] or "package.module"
+    have = ", ".join(sorted(loaded)[:10]) or "none"
+    return (
+        f"no plug-in {name[:100]!r} is loaded on {where}, which has: {have}; who operates it "
+        f"starts it with: distvec serve --plugin {module[:100]} (or dv.local(plugins=[...]), or "
+        f"PSContext.get_or_create(spark, plugins=[...]))"
+    )

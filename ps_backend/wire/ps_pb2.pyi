@@ -311,7 +311,7 @@ class Close(_message.Message):
     def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions")
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions", "plugins", "kernels", "commands")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -324,6 +324,9 @@ class Status(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     BITS_FIELD_NUMBER: _ClassVar[int]
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    PLUGINS_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     buffers: int
@@ -336,7 +339,18 @@ class Status(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[Held]
     bits: str
     functions: str
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ...) -> None: ...
+    plugins: _containers.RepeatedCompositeFieldContainer[Plugin]
+    kernels: bool
+    commands: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ..., plugins: _Optional[_Iterable[_Union[Plugin, _Mapping]]] = ..., kernels: bool = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Plugin(_message.Message):
+    __slots__ = ("name", "signature")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    signature: str
+    def __init__(self, name: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("name", "buffers", "age", "lease", "left")
@@ -972,7 +986,7 @@ class Keys(_message.Message):
     def __init__(self, space: _Optional[int] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., view: _Optional[int] = ...) -> None: ...
 
 class RowCall(_message.Message):
-    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as")
+    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as", "own")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -985,6 +999,7 @@ class RowCall(_message.Message):
     FIND_FIELD_NUMBER: _ClassVar[int]
     GIVEN_AS_FIELD_NUMBER: _ClassVar[int]
     RETURNS_AS_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     arrays: _containers.RepeatedScalarFieldContainer[int]
     digest: str
@@ -997,7 +1012,20 @@ class RowCall(_message.Message):
     find: bool
     given_as: str
     returns_as: str
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ...) -> None: ...
+    own: OwnFunction
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ...) -> None: ...
+
+class OwnFunction(_message.Message):
+    __slots__ = ("signature", "plugin", "digest", "tree")
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    signature: str
+    plugin: str
+    digest: str
+    tree: bytes
+    def __init__(self, signature: _Optional[str] = ..., plugin: _Optional[str] = ..., digest: _Optional[str] = ..., tree: _Optional[bytes] = ...) -> None: ...
 
 class Scatter(_message.Message):
     __slots__ = ("output", "array", "op")

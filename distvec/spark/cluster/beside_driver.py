@@ -10,6 +10,7 @@ import threading
 
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.supervise import DriverDesk, Supervisor
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 
 _HOST = "127.0.0.1"
@@ -26,6 +27,7 @@ class DriverServers(SupervisedServers):
         memory: int | None = None,
         threads: int | None = None,
         tls: bool | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
 
@@ -40,6 +42,7 @@ class DriverServers(SupervisedServers):
             memory=memory,
             threads=share if threads is None else threads,
             tls=tls,
+            extensions=extensions,
         )
         self._threads = [
             threading.Thread(

@@ -30,6 +30,7 @@ from distvec.spark.jobs.application import (
     slots,
 )
 from distvec.spark.jobs.background import BackgroundJob
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 
 _STOP_SECONDS = 10.0
@@ -55,6 +56,7 @@ class ExecutorServers(SupervisedServers):
         cores: int | None = None,
         resource_profile: ResourceProfile | None = None,
         tls: bool | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """``memory``: budget of each in bytes; 80 % of the machine's, shared as if all servers were
         on one, by default. ``cores`` of each: its threads, and what its task asks Spark for where
@@ -73,6 +75,7 @@ class ExecutorServers(SupervisedServers):
             memory=memory,
             threads=threads,
             tls=tls,
+            extensions=extensions,
         )
         self._context = spark_context
         self._group = f"distvec-servers-{uuid.uuid4().hex}"

@@ -11,6 +11,7 @@ from distvec.spark.cluster.encryption import authority_for
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import ServerOrders
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.client import Tls
 from ps_backend.errors import PSError
 
@@ -27,6 +28,7 @@ class SupervisedServers(ABC):
         memory: int | None,
         threads: int,
         tls: bool | None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         """Nothing runs yet but the registry, which tasks reach as ``host``; see ``start``.
 
@@ -47,7 +49,13 @@ class SupervisedServers(ABC):
         sign, authority = (None, "") if signer is None else (signer.sign, signer.authority)
         self._service = RegistryService(self.registry, host, bind, self.token, sign)
         self._orders = ServerOrders(
-            self.registry_address, self.token, servers, memory, threads, authority=authority
+            self.registry_address,
+            self.token,
+            servers,
+            memory,
+            threads,
+            authority=authority,
+            extensions=extensions,
         )
 
     @property

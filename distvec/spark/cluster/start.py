@@ -11,6 +11,7 @@ from distvec.spark.cluster.beside_driver import DriverServers
 from distvec.spark.cluster.executors import ExecutorServers
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.jobs.application import is_local
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.client import Client
 from ps_backend.memory_sizes import parse_size
 
@@ -25,6 +26,7 @@ class Options:
     resource_profile: ResourceProfile | None = None
     timeout: float = 30.0
     tls: bool | None = None
+    extensions: Extensions = NO_EXTENSIONS
 
     def refuse_others(
         self,
@@ -41,6 +43,15 @@ class Options:
                     f"{name}={_shown(value)}, but a PSContext with {name}={_shown(have)} is "
                     f"running; call stop() on it first, or leave {name} out to use it"
                 )
+
+    def refuse_other_extensions(self, asked: Extensions) -> None:
+        """The same of plug-ins."""
+        if asked != self.extensions:
+            raise ValueError(
+                f"a PSContext whose servers were started with plugins="
+                f"{list(self.extensions.plugins)} is running; call stop() on it first, or leave "
+                f"plugins out to use it"
+            )
 
 
 def _meaning(option: int | str | ResourceProfile | None) -> object:
@@ -72,7 +83,11 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
                 "beside the driver; leave it out"
             )
         servers = DriverServers(
-            options.servers, memory=memory, threads=options.cores, tls=options.tls
+            options.servers,
+            memory=memory,
+            threads=options.cores,
+            tls=options.tls,
+            extensions=options.extensions,
         )
     else:
         servers = ExecutorServers(
@@ -82,6 +97,7 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             cores=options.cores,
             resource_profile=options.resource_profile,
             tls=options.tls,
+            extensions=options.extensions,
         )
     servers.start(options.timeout)
     try:

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from distvec.spark.cluster.registry import LEAVE, SERVE, SERVE_SECONDS, STOP, Claim, Registry
 from distvec.spark.cluster.signed_lines import SignedLines, connect
+from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
 from ps_backend.processes.kept_server import KeptServer
@@ -38,6 +39,7 @@ class ServerOrders:
     placement: int = 0
     authority: str = ""
     """The certificate (PEM) of who signs those of servers; without one they serve without TLS."""
+    extensions: Extensions = NO_EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ class Supervisor:
             threads=orders.threads,
             memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
             signer=Signer(orders.authority, self._certify) if orders.authority else None,
+            extensions=orders.extensions,
         )
 
     def run(self) -> None:

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.limits import MOST_PARTIAL_BYTES, check
+from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.keys import server_of
 from ps_backend.program.types import ValueType, dtype_of
 from ps_backend.server.checks import verify_array, verify_row
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.admission import Admission, ExactCounts, Sketch
+from ps_backend.server.state.keyed.own_run import OwnRun, of_plugin
 from ps_backend.server.state.keyed.row_run import RowRun, located
 from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList
 from ps_backend.server.state.memory import MemoryBlock
@@ -85,6 +86,8 @@ def _call_bounds(body: pb.RowCall) -> None:
     check("bytes of scalars", len(body.scalars), 0, limits.MOST_OPERAND_BYTES)
     check_kind(body.given_as)
     check_kind(body.returns_as)
+    check("characters of a signature", len(body.own.signature), 0, limits.MOST_SIGNATURE)
+    check_name("plugin", body.own.plugin)
 
 
 @command(_call_bounds, repeatable=True)
@@ -94,9 +97,9 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
     Of keys that are not there those that they would begin with.
     """
     body = request.look_up
-    if body.scatters:
-        raise InvalidProgram("a look-up changes nothing, so its program scatters nothing")
     space, run = _prepare(session, body)
+    if run.program.changes:
+        raise InvalidProgram("a look-up changes nothing, so its program scatters nothing")
     keys, given, blocks = _received(session, space, body, run, payload)
     count, kind = len(keys.keys), body.returns_as
     types = [part for type in run.program.returned for part in travelling(type, kind)]
@@ -306,14 +309,24 @@ def _verify_part(space: KeyedSpace, part: Part, type: ValueType) -> None:
 # --- what comes along, and goes back --------------------------------------------------------------
 
 
-def _prepare(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowRun]:
+def _prepare(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowRun | OwnRun]:
     space = session.keyed.get(body.keys.space)
+    if body.HasField("own"):
+        plugin = session.host.loaded.plugin(body.own.plugin, body.own.signature)
+        program, scalars = decode_row_program(body, session.sweep(body))
+        compute, memory = of_plugin(plugin, program), session.store.memory
+        arrays = space.rows_of(body.arrays)
+        return space, OwnRun.prepare(program, arrays, scalars, compute, memory)
     program, scalars = decode_row_program(body, session.sweep(body))
     return space, RowRun.prepare(program, space.rows_of(body.arrays), scalars)
 
 
 def _received(
-    session: ServerSession, space: KeyedSpace, body: pb.RowCall, run: RowRun, payload: Payload
+    session: ServerSession,
+    space: KeyedSpace,
+    body: pb.RowCall,
+    run: RowRun | OwnRun,
+    payload: Payload,
 ) -> tuple[KeyList, list[Array], list[MemoryBlock]]:
     """The keys, what came along with each of them, and the memory that this is in."""
     count, size = body.keys.count, body.keys.bytes
@@ -346,7 +359,7 @@ def _received(
     return keys, given, [block]
 
 
-def _narrowed(run: RowRun, out: Sequence[Array], kind: str) -> list[Array]:
+def _narrowed(run: RowRun | OwnRun, out: Sequence[Array], kind: str) -> list[Array]:
     """What the answer brings, as it travels: rounded to the nearest."""
     pairs = zip(out, run.program.returned, strict=True)
     return [part for rows, type in pairs for part in narrowed(rows, type, kind)]

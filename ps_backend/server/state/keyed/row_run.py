@@ -52,7 +52,7 @@ class RowRun:
         program.verify()
         sweep = program.sweep
         verify_sweep(sweep)
-        _verify_types(program, arrays)
+        verify_arrays(program, arrays)
         computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
         kernel = None
         if computed:
@@ -149,10 +149,11 @@ def located(space: KeyedSpace, keys: KeyList) -> Locations:
     return keys.locations
 
 
-def _verify_types(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
+def verify_arrays(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
+    """Raise ``InvalidProgram`` unless the arrays are of the types that a program has there."""
     sweep = program.sweep
     pairs = [(place, sweep.inputs[number]) for number, place in enumerate(program.gathers)]
-    pairs += [(one.array, sweep.stored[one.output]) for one in program.scatters]
+    pairs += [(one.array, program.results[one.output]) for one in program.scatters]
     for place, type in pairs:
         if place >= len(arrays):
             raise InvalidProgram(f"array {place} of a row program that names {len(arrays)}")
