@@ -12,6 +12,7 @@ from distvec.neighbours import check_neighbours
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
 from distvec.array import functions, hints, reductions
+from distvec.array.alias import AliasTable
 from distvec.array.closeness import allclose, array_equal, array_equiv, isclose
 from distvec.array.covariance import corrcoef, cov
 from distvec.array.dist_array import DistArray
@@ -77,6 +78,7 @@ from ps_backend.program import ops, reducers
 __version__ = "0.1.0"
 
 __all__ = [
+    "AliasTable",
     "AuthenticationError",
     "BufferLost",
     "CheckpointIncomplete",

@@ -17,6 +17,7 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home, refuse_window
 from distvec.array.items import get_item
 from distvec.array.operators import Arithmetic
+from ps_backend.program import philox
 
 _NEAR_ONE = 1e-8
 """So far from 1 may probabilities sum up: what NumPy allows."""
@@ -34,7 +35,7 @@ class Random:
         self, size: Any, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
     ) -> DistArray:
         """``size`` float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
-        unit: DistArray = self._unit(size, _key(seed, 0))
+        unit: DistArray = self._unit(size, key_of(seed, 0))
         return unit if (low, high) == (0.0, 1.0) else low + (high - low) * unit
 
     def normal(
@@ -42,8 +43,8 @@ class Random:
     ) -> DistArray:
         """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
         seed = secrets.randbits(62) if seed is None else seed
-        radius = np.sqrt(-2.0 * np.log(1.0 - self._unit(size, _key(seed, 1))))
-        angle = 2.0 * math.pi * self._unit(size, _key(seed, 2))
+        radius = np.sqrt(-2.0 * np.log(1.0 - self._unit(size, key_of(seed, 1))))
+        angle = 2.0 * math.pi * self._unit(size, key_of(seed, 2))
         result: DistArray = loc + scale * (radius * np.cos(angle))
         return result
 
@@ -58,7 +59,7 @@ class Random:
         low, high = operator.index(low), operator.index(high)
         if not low < high <= low + 2**53:
             raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
-        steps: Any = np.floor(self._unit(size, _key(seed, 3)) * float(high - low))
+        steps: Any = np.floor(self._unit(size, key_of(seed, 3)) * float(high - low))
         result: DistArray = low + steps.astype(np.int64)
         return result
 
@@ -74,7 +75,7 @@ class Random:
             given = self._session.array(x)
             return permuted_array(given, axis, partial(self.permutation, seed=seed))
         length = length_of(x, "permutation")
-        return self._places(length, length, _key(seed, 4))
+        return self._places(length, length, key_of(seed, 4))
 
     def shuffle(self, x: Any, axis: int = 0, *, seed: int | None = None) -> None:
         """Let ``x`` have its elements (rows; columns) in random order, as of ``permutation``."""
@@ -107,7 +108,7 @@ class Random:
         elif replace and wanted:
             places = self.integers(0, count, wanted, seed=seed)
         else:
-            places = self._places(wanted, count, _key(seed, 4))
+            places = self._places(wanted, count, key_of(seed, 4))
         if not isinstance(array, Arithmetic):
             return reshape(places, shape)
         found = get_item(array, places)
@@ -133,11 +134,11 @@ class Random:
         if replace:
             sums: Any = np.cumsum(weights)
             highest = np.nextafter(sums[-1], 0.0)  # the product may round up to the sum
-            drawn = np.minimum(self._unit(wanted, _key(seed, 3)) * sums[-1], highest)
+            drawn = np.minimum(self._unit(wanted, key_of(seed, 3)) * sums[-1], highest)
             return np.searchsorted(sums, drawn, side="right")
         if int(likely) < wanted:
             raise ValueError("Fewer non-zero entries in p than size")
-        times: Any = -np.log(1.0 - self._unit(count, _key(seed, 5))) / weights
+        times: Any = -np.log(1.0 - self._unit(count, key_of(seed, 5))) / weights
         order: Any = np.argsort(times)
         return order[:wanted]
 
@@ -173,7 +174,27 @@ def permuted_array(x: Any, axis: int, permutation: Callable[[int], Any]) -> Any:
     return x[order]
 
 
-def _key(seed: Any, stream: int) -> int:
+def uniform_at(counters: Any, seed: int = 0) -> Any:
+    """A number uniform in ``[0, 1)`` for each of ``counters``: integers, on servers or in NumPy.
+
+    It depends on ``seed`` and the counter alone (Philox4x32-10), 53 random bits each; lazy of lazy
+    arrays. ``TypeError`` for counters that are no integers.
+    """
+    if not isinstance(counters, Arithmetic):
+        given = np.asarray(counters)
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"counters must be integers, got {given.dtype}")
+        return philox.uniform(key_of(seed, 6), given)
+    if counters.dtype.kind not in "iu":
+        raise TypeError(f"counters must be integers, got {counters.dtype}")
+    index = counters.astype(np.int64)
+    graph, type = index.session.graph, index.node.type.of(np.dtype(np.float64))
+    with index.session.holders.lock:
+        name = graph.constant(key_of(seed, 6), index.dtype)
+        return index.like(graph.make("uniform", (name, index.node), type))
+
+
+def key_of(seed: Any, stream: int) -> int:
     """A 63-bit key: the seed's sequence, told apart by stream. ``TypeError`` unless an integer."""
     if seed is not None and not isinstance(seed, int | np.integer):
         raise TypeError(f"seed must be an integer or None, got {seed!r}")

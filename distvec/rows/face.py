@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from distvec.array.random import uniform_at
 from distvec.rows import optimizers, updates
 from distvec.rows.function import RowFunction
 from distvec.rows.kinds import Number, PerKey, RowsOf
@@ -32,6 +33,7 @@ class Rows:
     RowsOf, PerKey, Number = RowsOf, PerKey, Number
     replace, add = staticmethod(updates.replace), staticmethod(updates.add)
     min, max = staticmethod(updates.min), staticmethod(updates.max)
+    random = staticmethod(uniform_at)
 
     sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
     adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)

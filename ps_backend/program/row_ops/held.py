@@ -35,6 +35,18 @@ def _is_member(out: Any, place: Place, x: Any, table: Any) -> Any:
     return np.equal(np.take(table, found, mode="clip"), x, out=out)
 
 
+def _looked_up_of(values: Values, params: Params) -> ValueType:
+    places, table = values
+    need(places.dtype == "int64", f"needs int64 places, got {places}")
+    need(len(table.row) == 1 and table.row[0] > 0, f"needs a vector of values, got {table}")
+    return ValueType(table.dtype, places.row)
+
+
+def _looked_up(out: Any, place: Place, x: Any, table: Any) -> Any:
+    """Places beyond an end are the one there, so that no value of ``x`` makes it fail."""
+    return np.take(table, x, out=out, mode="clip")
+
+
 def _interpolated_of(values: Values, params: Params) -> ValueType:
     x, line, ends = values
     need({one.dtype for one in values} == {"float64"}, "needs float64 throughout")
@@ -80,6 +92,7 @@ def _place(out: Any, place: Place, x: Any, slots: Any, given: Any) -> Any:
 ROWS = (
     RowOp("rank", 2, _rank_of, _rank, held=1, params=1),
     RowOp("is_member", 2, _member_of, _is_member, held=1),
+    RowOp("looked_up", 2, _looked_up_of, _looked_up, held=1),
     RowOp("interpolated", 3, _interpolated_of, _interpolated, held=2),
     RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
     RowOp("place", 3, _placed, _place, held=2, slots=1),
