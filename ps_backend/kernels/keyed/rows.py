@@ -64,7 +64,9 @@ class RowStore:
             self.counts = counts
             return
         if isinstance(self.fill, Constant):
-            self._fill(self.counts, counts)
+            row = evaluate(self.fill, np.zeros(1, np.int64), self.row, self.dtype)
+            if row.view(np.uint8).any():  # else it is there: what no key has yet is zeros
+                self._fill(self.counts, counts, row)
             self.counts = counts
             return
         keys, locations = index.added_since(old_counts)
@@ -119,9 +121,9 @@ class RowStore:
             left[bucket] = np.count_nonzero(chosen)
             if left[bucket] < counts[bucket]:
                 rows = self._rows(bucket)[chosen]
-                self._resize(bucket, _spacious(int(left[bucket])))
-                if len(rows):
-                    self._rows(bucket, len(rows))[...] = rows
+                self._resize(bucket, 0)  # so that what is behind these rows is zeros
+                self._resize(bucket, _spacious(len(rows)))
+                self._rows(bucket, len(rows))[...] = rows
         self.counts = left
 
     def copy_to(self, out: Array) -> None:
@@ -153,10 +155,9 @@ class RowStore:
             return "add_single"
         return "add_integer" if self.dtype.kind in "iu" and self.dtype.itemsize == 8 else None
 
-    def _fill(self, first: Integers, counts: Integers) -> None:
+    def _fill(self, first: Integers, counts: Integers, row: Array) -> None:
         from ps_backend.kernels.keyed import compiled_rows
 
-        row = np.ascontiguousarray(evaluate(self.fill, np.zeros(1, np.int64), self.row, self.dtype))
         tables = [address_of(one) for one in (self._addresses, first, counts, row)]
         fill: Any = compiled_rows.fill
         fill(*tables, BUCKETS, self._size)
@@ -182,7 +183,7 @@ class RowStore:
         """Make the block of a bucket one of so many rows; those that fit stay."""
         block = self._blocks[bucket]
         if block is None:
-            block = self._blocks[bucket] = np.empty(room * self._size, np.uint8)
+            block = self._blocks[bucket] = np.zeros(room * self._size, np.uint8)
         else:
             block.resize(room * self._size, refcheck=False)
         self._addresses[bucket] = address_of(block)
