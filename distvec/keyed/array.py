@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,15 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process, as in a task, is of the same array; it frees nothing."""
         return {name: value for name, value in vars(self).items() if name != "_free"}
+
+    def over(self, remote: KeySpace) -> Self:
+        """A copy, in a task, whose row programs go to ``remote``; steps of its optimizer, too."""
+        other = copy.copy(self)
+        other.space = copy.copy(self.space)
+        other.space.remote = remote
+        if self._training is not None:
+            other._training = self._training.over(other.space)
+        return other
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -55,6 +56,12 @@ class Training:
         numbers = {name: state.number for name, state in self.states.items()}
         numbers[WEIGHTS] = weights.number
         self._arrays = [numbers[name] for name in self._traced.arrays]
+
+    def over(self, space: Home) -> Training:
+        """The same, whose steps go to another face of its space."""
+        other = copy.copy(self)
+        other._space = space
+        return other
 
     def step(
         self,

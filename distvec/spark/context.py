@@ -28,7 +28,8 @@ from distvec.spark.rounds.accumulate import Into, accumulate
 from distvec.spark.rounds.accumulate_task import Function
 from distvec.spark.rounds.block import Block
 from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.rounds.round import check_arrays, check_keyed, open_round
+from distvec.spark.rounds.keyed import KeyedContributor
+from distvec.spark.rounds.round import Shared, check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
 from ps_backend.arguments import extensions
@@ -241,11 +242,23 @@ class PSContext(TaskSession):
 
     @overload
     def round(
+        self, array: KeyedArray, /, *, op: str = ...
+    ) -> AbstractContextManager[KeyedContributor]:
+        """Of one keyed array: yields its contributor."""
+
+    @overload
+    def round(
         self, first: DistArray, second: DistArray, /, *more: DistArray, op: str = ...
     ) -> AbstractContextManager[tuple[Contributor, ...]]:
         """Of several: yields a contributor for each, in their order."""
 
-    def round(self, *arrays: DistArray, op: str = "add") -> AbstractContextManager[Any]:
+    @overload
+    def round(
+        self, first: Shared, second: Shared, /, *more: Shared, op: str = ...
+    ) -> AbstractContextManager[tuple[Any, ...]]:
+        """The same, of which some are keyed."""
+
+    def round(self, *arrays: Shared, op: str = "add") -> AbstractContextManager[Any]:
         """Let Spark tasks contribute to ``arrays``; each partition counts exactly once.
 
             with ps.round(g) as r:
@@ -263,6 +276,11 @@ class PSContext(TaskSession):
         transformation that several actions evaluate. A block in which no task ran warns.
         Costs what the tasks send, and one message a server. Until the end of the block the servers
         hold all contributions.
+
+        Of keyed arrays: ``r.push(keys, values)``, ``assign``, ``step`` and ``apply``, which are
+        done at the end, by partition, and change the arrays in place; see ``KeyedContributor``.
+        Where servers have no room for the keys that are new, ``OutOfBudget``, and nothing was
+        changed on any. Two more messages a server.
         """
         return Block(open_round(self, arrays, op), "with ps.round(g) as r: ... r.push(...)")
 

@@ -19,7 +19,7 @@ from ps_backend.client.server_link import RetryPolicy
 from ps_backend.transport import Location, Tls, tls_of
 from ps_backend.wire.keyed import SpaceState
 from ps_backend.wire.narrow import KINDS as WIRES
-from ps_backend.wire.rounds import OPERATIONS, Total, Winner
+from ps_backend.wire.rounds import OPERATIONS, Key, Total, Winner
 
 __all__ = [
     "KEYS",
@@ -30,6 +30,7 @@ __all__ = [
     "Counters",
     "Ended",
     "Indices",
+    "Key",
     "KeyBatch",
     "KeySpace",
     "KeyView",

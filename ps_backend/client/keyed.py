@@ -32,6 +32,7 @@ from ps_backend.wire.keyed import (
     unknown_plugin,
 )
 from ps_backend.wire.narrow import narrowed, travelling
+from ps_backend.wire.rounds import Key
 
 Array = npt.NDArray[Any]
 
@@ -195,6 +196,37 @@ class KeySpace:
                 )
             self._plugins[name] = Signature.parsed(found.pop())
         return self._plugins[name]
+
+    def stage(
+        self,
+        round: str,
+        key: Key,
+        program: RowProgram,
+        arrays: Sequence[int],
+        keys: KeyBatch,
+        given: Sequence[Array] = (),
+        scalars: Sequence[Scalar] = (),
+    ) -> None:
+        """Keep a row program for ``round`` until it is committed, under ``key``, as of ``run``.
+
+        It returns nothing. One message to each server, also where it has no key. ``RoundClosed``.
+        """
+        known = (program.sweep.digest, "")
+        body = encode_row_program(program, arrays, scalars, full=known not in self._known)
+        body.keys.space = self.number
+        body.staged.CopyFrom(pb.StagedRows(round=round, **key._asdict()))
+        shares = keys.shares(self.servers)
+        rows = [
+            np.ascontiguousarray(one, type.dtype)
+            for one, type in zip(given, program.given, strict=True)
+        ]
+        messages: Messages = {}
+        for server in range(self.servers):
+            some = shares.get(server, slice(0))
+            call = RowCall(program, body, keys.keys[some], [one[some] for one in rows], False)
+            messages[server] = call.message(self._requests.request(), "stage_rows")
+        self._send(messages)
+        self._known.add(known)
 
     def remove(self, keys: KeyBatch) -> None:
         """Remove keys; those that are not there are none. One message to each holder."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy.typing as npt
 
@@ -11,6 +12,7 @@ from ps_backend.client.interrupts import uninterrupted
 from ps_backend.client.requests import Messages
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
+from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.rounds import Total, Winner
 
 _MOST_KEPT_BYTES = 1 << 16
@@ -72,11 +74,32 @@ class Rounds(Connection):
             raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
         self.commit_totals(round, [Total(target, type, ordered)])
 
-    def commit_totals(self, round: str, totals: Sequence[Total]) -> None:
+    def commit_totals(
+        self,
+        round: str,
+        totals: Sequence[Total],
+        keyed: Mapping[int, Sequence[Winner]] = MappingProxyType({}),
+    ) -> None:
         """Make all ``totals`` and close the round, or change nothing. One message a server.
 
-        Raises ``PSError`` if a winner staged less than it says.
+        ``keyed``: by slot of a keyed space whose contributions are applied, in which order; two
+        more messages a server. Raises ``PSError`` if a winner staged less than it says,
+        ``OutOfBudget`` if there is no room for new keys.
         """
+        if not keyed:
+            self._commit_totals(round, totals)
+            return
+        with uninterrupted():
+            named = [
+                pb.KeyedTotal(slot=slot, winners=[pb.Winner(**one._asdict()) for one in winners])
+                for slot, winners in keyed.items()
+            ]
+            self._send(self._requests.to_all("prepare_rows", round=round, totals=named))
+            if totals:
+                self._commit_totals(round, totals)
+            self._send(self._requests.to_all("apply_rows", round=round))
+
+    def _commit_totals(self, round: str, totals: Sequence[Total]) -> None:
         done: list[int] = []
         self._check_usable()
         with uninterrupted():

@@ -114,9 +114,11 @@ def _run(
 ) -> None:
     """One round with one action."""
     with open_round(ps, [target.array for target in targets], op) as given:
-        several = (given,) if isinstance(given, Contributor) else given
+        several = given if isinstance(given, tuple) else (given,)
         contributors = {
-            target.key: contributor for target, contributor in zip(targets, several, strict=True)
+            target.key: contributor
+            for target, contributor in zip(targets, several, strict=True)
+            if isinstance(contributor, Contributor)  # check_arrays lets no others in
         }
         alone = isinstance(given, Contributor) and targets[0].name == "into"
         task = Accumulation(function, contributors, alone, _attempts(ps.spark_context))
@@ -159,7 +161,7 @@ def _targets(ps: TaskSession, into: Into) -> list[Target]:
     if isinstance(into, Mapping):
         pairs: list[tuple[Key, DistArray]] = list(into.items())
     else:
-        pairs = list(enumerate([into] if isinstance(into, DistArray) else into))
+        pairs = list(enumerate(into if isinstance(into, Sequence) else [into]))
     if not pairs:
         raise TypeError("accumulate needs at least one array: ps.accumulate(rdd, f, into=g)")
     check_arrays(ps, [array for _, array in pairs])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 from distvec.array.handle import broadcasts
 from distvec.array.indexing import as_given, as_indices
 from distvec.spark.access import Access, join
+from ps_backend.client import Client, Key
 from ps_backend.program.types import ArrayType
 
 _RUN_BITS = 63
@@ -61,8 +62,8 @@ class Contributor:
     comes too late to count.
     """
 
-    def __init__(self, sender: Sender, slot: int) -> None:
-        self._sender, self._slot = sender, slot
+    def __init__(self, sender: Sender, slot: int, type: ArrayType) -> None:
+        self._sender, self._slot, self._type = sender, slot, type
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
         """Contribute ``values`` at ``indices``; None: at all.
@@ -70,9 +71,23 @@ class Contributor:
         A number an index, to a table a row; or one number or row for all. Indices may come in any
         order and repeatedly, and count from the end if negative.
         """
-        slot = self._sender.slots[self._slot]
-        where = None if indices is None else as_indices(indices, slot.space.length)
-        self._sender.send(self._slot, where, as_values(values, slot, where))
+        type, sender = self._type, self._sender
+        where = None if indices is None else as_indices(indices, type.space.length)
+        given = as_values(values, type, where)
+
+        def stage(client: Client, key: Key) -> None:
+            client.stage(
+                sender.name,
+                key.partition,
+                key.attempt,
+                type.space,
+                where,
+                given,
+                slot=key.slot,
+                number=key.number,
+            )
+
+        sender.send(self._slot, stage)
 
 
 class Sender:
@@ -86,11 +101,12 @@ class Sender:
         self,
         access: Access,
         name: str,
-        slots: Sequence[ArrayType],
+        slots: int,
         reports: Accumulator[Reports],
         closure: int | None = None,
     ) -> None:
-        self.name, self.slots = name, tuple(slots)
+        """``slots``: how many the round has."""
+        self.name, self._slots = name, slots
         self.is_over = False
         """Set on the driver at the end of the round."""
         self._access, self._reports = access, reports
@@ -103,31 +119,26 @@ class Sender:
         if self.is_over:
             raise RuntimeError("the round is over; run the tasks inside of 'with ps.round(...)'")
         closure = next(self._closures) if self._closure is None else self._closure
-        return _unpickled, (self._access, self.name, self.slots, self._reports, closure)
+        return _unpickled, (self._access, self.name, self._slots, self._reports, closure)
 
-    def send(
-        self, slot: int, indices: npt.NDArray[np.int64] | None, values: npt.NDArray[Any]
-    ) -> None:
-        """Stage one contribution. One message a server."""
+    def send(self, slot: int, stage: Callable[[Client, Key], None]) -> None:
+        """Let ``stage`` send one contribution, under the key that it is told."""
+        context, closure = self.check_in_task()
+        with self._lock:
+            report = self._report_of(context, closure)
+            key = Key(report.partition, report.run, slot, report.counts[slot])
+            stage(join(self._access), key)
+            report.counts[slot] += 1
+
+    def check_in_task(self) -> tuple[TaskContext, int]:
+        """This task, and the number of its closure; ``RuntimeError`` on the driver."""
         context = TaskContext.get()
         if context is None or self._closure is None:
             raise RuntimeError(
                 "a round takes contributions from Spark tasks, as in rdd.foreachPartition(lambda "
                 "rows: r.push(...)); on the driver add to the array itself: g.push(indices, values)"
             )
-        with self._lock:
-            report = self._report_of(context, self._closure)
-            join(self._access).stage(
-                self.name,
-                report.partition,
-                report.run,
-                self.slots[slot].space,
-                indices,
-                values,
-                slot=slot,
-                number=report.counts[slot],
-            )
-            report.counts[slot] += 1
+        return context, self._closure
 
     def _report_of(self, context: TaskContext, closure: int) -> Report:
         """This run's report; Spark reads it when the task has ended, with the counts of then."""
@@ -140,7 +151,7 @@ class Sender:
                 attempt,
                 # Not the attempt's own id: after coalesce() one attempt runs a closure repeatedly.
                 secrets.randbits(_RUN_BITS),
-                [0] * len(self.slots),
+                [0] * self._slots,
             )
             self._reports.add({self.name: [self._report]})
         return self._report
@@ -149,7 +160,7 @@ class Sender:
 def _unpickled(
     access: Access,
     name: str,
-    slots: Sequence[ArrayType],
+    slots: int,
     reports: Accumulator[Reports],
     closure: int,
 ) -> Sender:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
@@ -22,7 +24,9 @@ from distvec.array.creation import on_servers
 from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
+from distvec.keyed.space import KeyedSpace
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
+from distvec.spark.rounds.keyed import KeyedContributor
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
 from ps_backend.errors import PSError, RoundLost, ServerLost
@@ -38,26 +42,62 @@ class RanInStages(RuntimeError):
     """A function that contributes ran in several stages, which nothing tells from a repetition."""
 
 
+Contributes: TypeAlias = Contributor | KeyedContributor
+Shared: TypeAlias = DistArray | KeyedArray
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Which slot of a round is for what: one for each plain array, one for each keyed space."""
+
+    arrays: Mapping[int, DistArray]
+    spaces: Mapping[int, KeyedSpace]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Shared]) -> tuple[Slots, list[int]]:
+        """Of the arrays of a round; and the slot of each of them."""
+        plain: dict[int, DistArray] = {}
+        spaces: dict[Any, int] = {}
+        chosen = []
+        for one in arrays:
+            slot = len(plain) + len(spaces)
+            if isinstance(one, KeyedArray):
+                slot = spaces.setdefault(one.space, slot)
+            else:
+                plain[slot] = one
+            chosen.append(slot)
+        return cls(plain, {slot: space for space, slot in spaces.items()}), chosen
+
+
 @contextmanager
 def open_round(
-    ps: TaskSession, arrays: Sequence[DistArray], op: str
-) -> Iterator[Contributor | tuple[Contributor, ...]]:
+    ps: TaskSession, arrays: Sequence[Shared], op: str
+) -> Iterator[Contributes | tuple[Contributes, ...]]:
     """A round over ``arrays``: the contributor of one or those of several; see PSContext.round."""
     if op not in OPERATIONS:
         raise ValueError(f"op={op!r}; allowed are {', '.join(map(repr, OPERATIONS))}")
     if not arrays:
         raise TypeError("a round needs at least one array: ps.round(g)")
-    check_arrays(ps, arrays)
+    check_arrays(ps, [one for one in arrays if not isinstance(one, KeyedArray)])
+    for one in arrays:
+        if isinstance(one, KeyedArray):
+            check_keyed(ps, one)
     if len({id(array) for array in arrays}) != len(arrays):
         raise ValueError("an array is given twice; a round makes one total for each")
-    slots = [array.type for array in arrays]
-    sender = Sender(ps.access, str(ps.client.new_id()), slots, ps.reports)
+    slots, chosen = Slots.of(arrays)
+    count = len(slots.arrays) + len(slots.spaces)
+    sender = Sender(ps.access, str(ps.client.new_id()), count, ps.reports)
     try:
-        contributors = tuple(Contributor(sender, k) for k in range(len(arrays)))
+        contributors = tuple(
+            KeyedContributor(sender, slot, one, op)
+            if isinstance(one, KeyedArray)
+            else Contributor(sender, slot, one.type)
+            for one, slot in zip(arrays, chosen, strict=True)
+        )
         yield contributors[0] if len(arrays) == 1 else contributors
         sender.is_over = True
         reports = ps.reports.value.pop(sender.name, None)
-        commit(ps, arrays, op, sender.name, counted(reports or []))
+        commit(ps, slots, op, sender.name, counted(reports or []))
     except BaseException as error:
         sender.is_over = True
         ps.reports.value.pop(sender.name, None)
@@ -104,27 +144,23 @@ def counted(reports: Iterable[Report]) -> list[Report]:
     return sorted(winners, key=lambda one: (one.closure, one.partition))
 
 
-def commit(
-    ps: TaskSession, arrays: Sequence[DistArray], op: str, name: str, winners: Sequence[Report]
-) -> None:
-    """Combine each of ``arrays`` with what the ``winners`` staged; all of them or none."""
+def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[Report]) -> None:
+    """Combine the arrays of ``slots`` with what the ``winners`` staged; all of them or none."""
+    arrays = list(slots.arrays.values())
+
+    def ordered(slot: int) -> list[Winner]:
+        return [Winner(one.partition, one.run, one.counts[slot]) for one in winners]
+
     with turns_of(arrays):  # from reading them on: another round's thread may end one, too
         ps.evaluate(*arrays)  # at once, in common messages
         sources = [array.buffer for array in arrays]
         buffers = [ps.new_buffer(array.type) for array in arrays]
         totals = [
-            Total(
-                buffer.id,
-                buffer.type,
-                [Winner(one.partition, one.run, one.counts[slot]) for one in winners],
-                source=source.id,
-                op=op,
-                slot=slot,
-            )
-            for slot, (source, buffer) in enumerate(zip(sources, buffers, strict=True))
+            Total(buffer.id, buffer.type, ordered(slot), source=source.id, op=op, slot=slot)
+            for slot, source, buffer in zip(slots.arrays, sources, buffers, strict=True)
         ]
         with measured(ps.counters), uninterrupted():
-            ps.client.commit_totals(name, totals)
+            ps.client.commit_totals(name, totals, {slot: ordered(slot) for slot in slots.spaces})
             for array, buffer in zip(arrays, buffers, strict=True):
                 array.become(ps.graph.leaf(buffer))
 
@@ -154,6 +190,8 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
         if not isinstance(array, DistArray):
             table = isinstance(array, Transposed)
             hint = "give the table, x.T" if table else "make one: ps.array(values)"
+            if isinstance(array, KeyedArray):
+                hint = "of keyed arrays there are rounds: with ps.round(t) as r"
             raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
         if array.session is not ps:
             raise ValueError("the array belongs to another session than this PSContext")

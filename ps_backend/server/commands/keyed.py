@@ -15,13 +15,14 @@ from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.keys import server_of
 from ps_backend.program.types import ValueType, dtype_of
-from ps_backend.server.checks import verify_array, verify_row
+from ps_backend.server.checks import name_within_bounds, verify_array, verify_row
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.admission import Admission, ExactCounts, Sketch
 from ps_backend.server.state.keyed.own_run import OwnRun, of_plugin
 from ps_backend.server.state.keyed.row_run import RowRun, located
 from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList
+from ps_backend.server.state.keyed.staged import Prepared, StagedRows
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
@@ -37,6 +38,7 @@ from ps_backend.wire.keyed import (
     padded,
 )
 from ps_backend.wire.narrow import check_kind, narrowed, travelling, widened
+from ps_backend.wire.rounds import Key, Winner
 
 Array = npt.NDArray[Any]
 
@@ -140,6 +142,52 @@ def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -
     del blocks
     answer = _narrowed(run, out, body.returns_as)
     return Response(pb.Reply(partials=[one.tobytes() for one in answer]))
+
+
+def _staged_bounds(body: pb.RowCall) -> None:
+    _call_bounds(body)
+    check_name("round", body.staged.round)
+
+
+@command(_staged_bounds, keeps_undo=True)
+def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Keep a row program that writes until the round is committed or dropped."""
+    body = request.stage_rows
+    space, run = _prepare(session, body)
+    if run.program.returned or not isinstance(run, RowRun):
+        raise InvalidProgram("a row program of a round returns nothing, and is none of a plug-in")
+    keys, given, (block,) = _received(session, space, body, run, payload)
+    whose = body.staged
+    key = Key(whose.partition, whose.attempt, whose.slot, whose.number)
+    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, block))
+    return Response(pb.Reply())
+
+
+def _prepare_bounds(body: pb.PrepareRows) -> None:
+    check_name("round", body.round)
+    check("totals of a commit", len(body.totals), 0, limits.MOST_TOTALS)
+
+
+@command(_prepare_bounds)
+def prepare_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Reserve room for the keys that the winners of a round insert."""
+    body = request.prepare_rows
+    rows: list[StagedRows] = []
+    for total in body.totals:
+        winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
+        for staged in session.rounds.staged(body.round, total.slot, winners):
+            if not isinstance(staged, StagedRows):
+                raise ValueError(f"slot {total.slot} of round {body.round!r} has no rows of keys")
+            rows.append(staged)
+    session.rounds.keep_prepared(body.round, Prepared(rows))
+    return Response(pb.Reply())
+
+
+@command(name_within_bounds("round"))
+def apply_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Run what was prepared; the round is over."""
+    session.rounds.take_prepared(request.apply_rows.round).apply()
+    return Response(pb.Reply())
 
 
 def _remove_bounds(body: pb.RemoveKeys) -> None:

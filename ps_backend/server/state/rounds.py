@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,9 +54,27 @@ class Contribution:
                 operation.at(target, self.indices, values)
 
 
+class RowChange(Protocol):
+    """What waits to be done with the rows of keys: see ``state/keyed/staged.py``."""
+
+    @property
+    def block(self) -> MemoryBlock:
+        """The memory that it is in."""
+
+
+class Prepared(Protocol):
+    """Changes of rows, for whose keys there is room."""
+
+    def apply(self) -> None:
+        """Make them."""
+
+
+Staged: TypeAlias = Contribution | RowChange
+
+
 @dataclass(slots=True)
 class _Round:
-    contributions: dict[Key, Contribution] = field(default_factory=dict)
+    contributions: dict[Key, Staged] = field(default_factory=dict)
 
 
 class Rounds:
@@ -66,9 +85,10 @@ class Rounds:
         self._open: dict[str, _Round] = {}
         self._closed: dict[str, Reservation] = {}  # in order of closing
         self._undo: tuple[str, _Round] | None = None
+        self._prepared: dict[str, Prepared] = {}
         self._lock = threading.Lock()
 
-    def stage(self, name: str, key: Key, contribution: Contribution) -> None:
+    def stage(self, name: str, key: Key, contribution: Staged) -> None:
         """Keep a contribution under ``key``, instead of an earlier one.
 
         Raises ``RoundClosed`` after the round was committed or dropped.
@@ -82,15 +102,28 @@ class Rounds:
     ) -> list[Contribution]:
         """The contributions of ``winners`` to ``slot``, in order.
 
-        Raises ``PSError`` if one is missing, ``ValueError`` if an attempt is named twice or its
-        contribution has another space or row than ``target``, ``RoundClosed`` if the round is over.
+        Raises as ``staged``, and ``ValueError`` for one of another space or row than ``target``.
+        """
+        found = []
+        for one in self.staged(name, slot, winners):
+            if not isinstance(one, Contribution):
+                raise ValueError(f"slot {slot} of round {name!r} has rows of keys, not of {target}")
+            one.check_fits(target)
+            found.append(one)
+        return found
+
+    def staged(self, name: str, slot: int, winners: Sequence[Winner]) -> list[Staged]:
+        """The contributions of ``winners`` to ``slot``, in order.
+
+        Raises ``PSError`` if one is missing, ``ValueError`` if an attempt is named twice,
+        ``RoundClosed`` if the round is over.
         """
         if len({winner[:2] for winner in winners}) != len(winners):
             raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners[:9])}")
         with self._lock:
             self._refuse_closed(name, "the commit")
             staged = self._open.get(name, _Round()).contributions
-            found: list[Contribution] = []
+            found: list[Staged] = []
             missing: list[tuple[int, int]] = []
             for winner in winners:
                 for key in winner.keys(slot):  # lazily: what is announced may be any number
@@ -105,9 +138,23 @@ class Rounds:
                     f"round {name!r} cannot be committed: nothing was staged here by (partition, "
                     f"attempt) {', '.join(map(str, missing))}; nothing was changed"
                 )
-        for contribution in found:
-            contribution.check_fits(target)
         return found
+
+    def keep_prepared(self, name: str, prepared: Prepared) -> None:
+        """Keep what the winners staged and is ready to be done, until ``take_prepared``."""
+        with self._lock:
+            self._prepared[name] = prepared
+
+    def take_prepared(self, name: str) -> Prepared:
+        """What was prepared; the round is over. ``PSError`` if there is nothing."""
+        with self._lock:
+            found = self._prepared.pop(name, None)
+            if found is None:
+                raise PSError(f"round {name!r}: nothing was prepared here")
+            self._open.pop(name, None)
+            if name not in self._closed:
+                self._remember(name)
+            return found
 
     def close(self, name: str, *, undo: bool) -> int:
         """End the round; with ``undo``, until ``settle``, ``reopen`` can take this back.
@@ -139,6 +186,7 @@ class Rounds:
         """End the round without a result; what comes later for it is refused."""
         with self._lock:
             self._open.pop(name, None)
+            self._prepared.pop(name, None)
             self._remember(name)
 
     def _refuse_closed(self, name: str, what: str) -> None:
@@ -156,4 +204,5 @@ class Rounds:
         with self._lock:
             self._open.clear()
             self._closed.clear()
+            self._prepared.clear()
             self._undo = None

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.errors import InvalidProgram
+from ps_backend.errors import BufferLost, InvalidProgram
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Scalar
 from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, Keys, Locations
+from ps_backend.server.state.memory import Reservation
 
 Array = npt.NDArray[Any]
 
@@ -61,16 +62,21 @@ class RowRun:
         return cls(program, arrays, scalars, kernel, computed)
 
     def run(
-        self, space: KeyedSpace, keys: KeyList, given: Sequence[Array], out: Sequence[Array]
+        self,
+        space: KeyedSpace,
+        keys: KeyList,
+        given: Sequence[Array],
+        out: Sequence[Array],
+        ahead: Reservation | None = None,
     ) -> None:
         """Run on all keys. ``given``: a row for each of them; ``out``: arrays for what is returned.
 
         Keys that are missing are inserted if the program writes, else they have their initial
-        values. ``OutOfBudget``, and nothing changed, where there is no room for them.
+        values. ``OutOfBudget``, and nothing changed, where there is no room for them; ``ahead``:
+        room that was reserved. ``BufferLost`` once an array is freed.
         """
         count = len(keys.keys)
-        ahead = None
-        if self.program.changes and count > _AT_ONCE:  # all of it, or nothing
+        if ahead is None and self.program.changes and count > _AT_ONCE:  # all of it, or nothing
             with space.lock:
                 fresh = keys.keys[located(space, keys) < 0]
                 if space.admission is None and len(fresh):
@@ -78,10 +84,15 @@ class RowRun:
         for low in range(0, count, _AT_ONCE):
             high = min(low + _AT_ONCE, count)
             with space.lock:
+                self._check_arrays()
                 locations = located(space, keys)[low:high]
                 if self.program.changes:
                     space.insert(keys.keys[low:high], locations, ahead)
                 self._run_piece(keys.keys, locations, low, given, out)
+
+    def _check_arrays(self) -> None:
+        if any(array.is_freed for array in self.arrays):
+            raise BufferLost("an array of the keyed space was freed before the rows were changed")
 
     def _run_piece(
         self,

@@ -46,6 +46,8 @@ class KeyedRows:
 
     type: ValueType
     store: RowStore
+    is_freed: bool = False
+    """It does not grow with the space any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +115,8 @@ class KeyedSpace:
         with self.lock:
             before = len(self.arrays)
             for number in numbers:
-                self.arrays.pop(number, None)
+                if number in self.arrays:
+                    self.arrays.pop(number).is_freed = True
                 self.views.pop(number, None)
             if len(self.arrays) < before:
                 self._settle(None)
@@ -131,7 +134,7 @@ class KeyedSpace:
             return
         fresh = keys[missing]
         if self.admission is not None:
-            admitted = self.admission.admit(fresh, self._reserve)
+            admitted = self.admission.admit(fresh, self._reserve if ahead is None else self._take)
             self.counts.waiting += int(len(fresh) - np.count_nonzero(admitted))
             missing, fresh = missing[admitted], fresh[admitted]
             if not len(missing):
@@ -164,6 +167,8 @@ class KeyedSpace:
 
     def reserve_for(self, fresh: Keys) -> Reservation:
         """Room for keys that are not here; ``OutOfBudget``, and counted, where there is none."""
+        if not len(fresh):
+            return self._take(0, "no keys")
         missing = np.bincount(bucket_of(fresh), minlength=BUCKETS)
         needed = self.index.bytes_for(missing)
         needed += sum(array.store.bytes_for(missing) for array in self.arrays.values())
@@ -217,6 +222,10 @@ class KeyedSpace:
                 f"keys, or allow more: ps.keys(most_bytes=)"
             )
         return self._memory.reserve(needed, what)
+
+    def _take(self, needed: int, what: str) -> Reservation:
+        """Room that is there, as more was reserved."""
+        return self._memory.reserve(needed, what, force=True)
 
     def _settle(self, ahead: Reservation | None) -> None:
         """Count what is held now, instead of what was reserved ``ahead``."""
