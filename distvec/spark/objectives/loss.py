@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 import distvec
 from distvec import DistArray
 from distvec.losses.binary import Logistic
+from distvec.spark.keyed.logistic import KeyedLogisticLoss
 from distvec.spark.objectives.objective import Objective
 from optim import ElasticNet
 
@@ -21,12 +22,25 @@ class LogisticLoss(Objective):
     +1 or -1 and row weights ``c`` (column ``weight``, else 1). It is ``Objective`` with that loss
     and penalty, whose other arguments it takes; ``mode`` is "job" unless said otherwise.
     ``label`` holds {0, 1} or {-1, 1}, or two values of which ``positive_label`` is +1.
+
+    With ``keys=True`` it is a ``KeyedLogisticLoss`` instead, which takes its own arguments:
+    features are keys that nobody numbered, and it trains itself, by minibatches.
     """
 
     _stack_of_user: ClassVar[int] = 3
 
+    def __new__(cls, *args: Any, keys: bool = False, **options: Any) -> Any:
+        """One over numbered features, or over ``keys``."""
+        return KeyedLogisticLoss(*args, **options) if keys else super().__new__(cls)
+
     def __init__(
-        self, data: DataFrame, *, l2: float = 0.0, mode: str = "job", **options: Any
+        self,
+        data: DataFrame,
+        *,
+        l2: float = 0.0,
+        mode: str = "job",
+        keys: bool = False,
+        **options: Any,
     ) -> None:
         self.l2 = _penalty_factor(l2, "l2")
         super().__init__(data, loss=Logistic(), penalty=_l2(l2), mode=mode, **options)

@@ -1,0 +1,1 @@
+"""Models over the keys of DataFrame columns, whose number nobody knows before."""

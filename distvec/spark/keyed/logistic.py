@@ -1,0 +1,152 @@
+"""Logistic regression over keys: features that nobody numbered, steps by minibatches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DoubleType, StructField, StructType
+
+from distvec.keyed.array import KeyedArray
+from distvec.keyed.space import KeyedSpace
+from distvec.rows.face import rows as row_functions
+from distvec.rows.optimizer import RowOptimizer
+from distvec.spark.context import PSContext
+from distvec.spark.interpreter import adopt
+from distvec.spark.keyed.progress import SCHEMA, Progress, Seen
+from distvec.spark.keyed.task import INTERCEPT, Pass, Reading, Score
+from distvec.spark.objectives.arguments import check_data
+from distvec.spark.rounds.keyed import KeyedContributor
+
+
+class KeyedLogisticLoss:
+    """What ``LogisticLoss(..., keys=True)`` makes: it trains without a dimension.
+
+        model = LogisticLoss(clicks, keys=True, features=["site", "ad"], label="click")
+        model.train(progress=print)
+        model.scores(others).show()
+
+    ``features``: a column of lists of integers, which are keys, or of texts, which are hashed; or
+    several columns, of whatever type: "site=a.com" is the text that is hashed. ``values``: a column
+    of lists, one number a key; else all are 1. ``label``: 0 or -1, and 1; or ``positive_label``
+    and others. ``weight``: a column of numbers.
+
+    ``weights`` is a vector over keys; those that come for the first time are inserted, as ``space``
+    (one of ``ps.keys(admit=, most_bytes=)``, or a new one) lets them. ``intercept``: the weight of
+    a key of its own.
+
+    Tasks take ``batch_size`` rows at a time: they pull the weights of their keys, and step by the
+    gradient of the sum of their losses. ``optimizer``: ``dv.rows.ftrl()`` unless said otherwise.
+    Two messages to each server a minibatch. Steps count at once, and at least once where Spark
+    repeats a task. With ``exactly_once`` they wait for the end of the pass over the rows, in a
+    round (``PSContext.round``): all gradients are then of the weights before it, and the bits are
+    the same in each run; so make the passes small, as those of a stream.
+    """
+
+    def __init__(
+        self,
+        data: DataFrame | None = None,
+        *,
+        features: str | Sequence[str] = "features",
+        values: str | None = None,
+        label: str = "label",
+        weight: str | None = None,
+        positive_label: float | None = None,
+        intercept: bool = True,
+        optimizer: RowOptimizer | None = None,
+        batch_size: int = 256,
+        exactly_once: bool = False,
+        space: KeyedSpace | None = None,
+        ps: PSContext | None = None,
+    ) -> None:
+        """``data``: what ``train`` takes unless it is given others. Some messages a server."""
+        names = (features,) if isinstance(features, str) else tuple(features)
+        if not names:
+            raise ValueError("features names no column")
+        if values is not None and len(names) > 1:
+            raise ValueError(f"values={values!r} goes with one column of lists, not with {names}")
+        if not batch_size >= 1:
+            raise ValueError(f"batch_size={batch_size!r}: must be 1 or more")
+        self.ps = PSContext.active() if ps is None else ps
+        self.data = data
+        self.exactly_once = exactly_once
+        self.space = self.ps.keys() if space is None else space
+        self.weights: KeyedArray = self.space.zeros()
+        """A float64 vector over the keys."""
+        self.weights.optimizer(row_functions.ftrl() if optimizer is None else optimizer)
+        self.rows = 0
+        """How many were learned from, with those that came again."""
+        self._reading = Reading(names, values, label, weight, positive_label, intercept, batch_size)
+
+    @property
+    def intercept(self) -> float:
+        """The weight that all rows have. One message."""
+        return float(self.weights.pull([INTERCEPT])[0])
+
+    def train(
+        self,
+        data: DataFrame | None = None,
+        *,
+        epochs: int = 1,
+        progress: Callable[[Progress], Any] | None = None,
+    ) -> Progress:
+        """Go over the rows ``epochs`` times, one Spark job each; returns how the last pass went.
+
+        ``data``: in place of that of the constructor, as ``foreachBatch`` gives it. ``progress`` is
+        called after each pass, as ``print``. Raises ``OutOfBudget`` if there is no room for new
+        keys, and Spark's ``PythonException`` for rows that cannot be used.
+        """
+        rows = self._given(data)
+        if not epochs >= 1:
+            raise ValueError(f"epochs={epochs!r}: must be 1 or more")
+        for _ in range(epochs):
+            began = time.monotonic()
+            opened: Any = self.ps.round if self.exactly_once else self.ps.share
+            with opened(self.weights) as steps:
+                seen = self._over(rows, steps)
+            self.rows += seen.rows
+            done = self._progress(seen, began)
+            if progress is not None:
+                progress(done)
+        return done
+
+    def evaluate(self, data: DataFrame | None = None) -> Progress:
+        """How well rows are predicted; nothing is learned, and no key inserted. One Spark job."""
+        began = time.monotonic()
+        return self._progress(self._over(self._given(data), None), began)
+
+    def scores(self, data: DataFrame, *, output: str = "score") -> DataFrame:
+        """``data`` with a column ``output``: the probability that a row is positive; lazy."""
+        if output in data.columns:
+            raise ValueError(f"output={output!r} is a column of the data; name another one")
+        kept = StructType([*data.schema.fields, StructField(output, DoubleType())])
+        return data.mapInArrow(Score(self._reading, self.weights, output), kept)
+
+    def _over(self, rows: DataFrame, steps: KeyedArray | KeyedContributor | None) -> Seen:
+        task = Pass(self._reading, self.weights, steps)
+        seen = Seen.nothing()
+        for row in rows.mapInArrow(task, SCHEMA).collect():
+            seen += Seen.of_row(row)
+        return seen
+
+    def _progress(self, seen: Seen, began: float) -> Progress:
+        keys, seconds = len(self.space), time.monotonic() - began
+        return Progress(self.rows, keys, seen.mean_loss, seen.auc, seconds)
+
+    def _given(self, data: DataFrame | None) -> DataFrame:
+        """The columns that are read, of ``data`` or of what the constructor was given."""
+        chosen = self.data if data is None else data
+        if chosen is None:
+            raise TypeError("there are no rows: give train(data) a DataFrame, or the constructor")
+        check_data(chosen, self.ps)
+        self.ps.make_way()
+        adopt(chosen)
+        reading = self._reading
+        others = [one for one in (reading.values, reading.weight) if one is not None]
+        return chosen.select(*dict.fromkeys([*reading.keys, reading.label, *others]))
+
+    def __repr__(self) -> str:
+        features = ", ".join(self._reading.keys)
+        return f"<{type(self).__name__} of {features}: {self.rows:,} rows seen>"

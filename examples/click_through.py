@@ -1,0 +1,150 @@
+"""Click-through by FTRL, over a stream whose features grow: nobody knows how many there will be.
+
+    python -m examples.click_through --picture auc.png
+
+Each hour brings a file of impressions, with new users and new ads among them. A structured stream
+gives them to the model file by file: a row is predicted first, and learned from then. The weights
+are on parameter servers, under hashes of "user=u17" and "ad=a4", and grow with these. The clicks
+follow planted weights, so it is known how well they could be predicted at best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from pyspark.sql import DataFrame, SparkSession
+
+import distvec as dv
+from distvec.spark import LogisticLoss, PSContext
+
+SCHEMA = "user string, ad string, site string, click int, chance double"
+FEATURES = {"user": 1.0, "ad": 0.8, "site": 0.5}
+"""Columns, and the spread of their planted weights."""
+COMMON = -1.5
+"""What all margins begin with: one click in five."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make up hours of clicks, learn from them as a stream, and print a line for each."""
+    options = parse(arguments)
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    try:
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+            PSContext.get_or_create(spark, servers=2) as ps,
+        ):
+            folder = Path(directory)
+            best = [write_hour(folder / "clicks", hour, options) for hour in range(options.hours)]
+            found = learn(spark, ps, folder)
+            for hour, (done, most) in enumerate(zip(found, best, strict=True)):
+                print(f"hour {hour:3}  {done}  (at best {most:.4f})")
+            print(f"{found[-1].keys:,} weights after {found[-1].rows:,} rows")
+            if options.picture:
+                draw(options.picture, [done.auc for done in found], best)
+    finally:
+        spark.stop()
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hours", type=int, default=24, help="files of the stream")
+    parser.add_argument("--rows", type=int, default=20_000, help="impressions an hour")
+    parser.add_argument("--users", type=int, default=2_000, help="at first; a tenth more each hour")
+    parser.add_argument("--seed", type=int, default=0, help="of what is made up")
+    parser.add_argument(
+        "--picture", type=Path, help="a file for the AUC over time, such as auc.png"
+    )
+    return parser.parse_args(arguments)
+
+
+def learn(spark: SparkSession, ps: PSContext, folder: Path) -> list[Any]:
+    """Train on the files of ``folder / "clicks"``, oldest first; how each of them went."""
+    model = LogisticLoss(
+        keys=True,
+        features=list(FEATURES),
+        label="click",
+        optimizer=dv.rows.ftrl(0.2, l1=0.1),
+        space=ps.keys(most_bytes=1 << 28),
+    )
+    found: list[Any] = []
+
+    def one_file(rows: DataFrame, _: int) -> None:
+        found.append(model.train(rows.coalesce(2)))
+
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    query = (
+        stream.parquet(str(folder / "clicks"))
+        .writeStream.foreachBatch(one_file)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return found
+
+
+def write_hour(folder: Path, hour: int, options: argparse.Namespace) -> float:
+    """Write a file of impressions; returns the AUC of who knows the planted weights."""
+    rng = np.random.default_rng((options.seed, hour))
+    users = options.users + options.users * hour // 10
+    counts = {"user": users, "ad": users // 4, "site": 50}
+    margins, columns = np.full(options.rows, COMMON), {}
+    for name, count in counts.items():
+        chosen = (count * rng.random(options.rows) ** 2).astype(np.int64)  # some come often
+        place = list(counts).index(name)
+        planted = np.random.default_rng((options.seed, 0, place)).normal(size=count)
+        margins += FEATURES[name] * planted[chosen]
+        columns[name] = np.char.add(name[0], chosen.astype(str))
+    chance = 1 / (1 + np.exp(-margins))
+    clicks = (rng.random(options.rows) < chance).astype(np.int32)
+    folder.mkdir(exist_ok=True)
+    table = pa.table({**columns, "click": clicks, "chance": chance})
+    parquet.write_table(table, folder / f"hour-{hour:04}.parquet")
+    return area(chance, clicks)
+
+
+def area(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Under the ROC curve: how often a click has the higher score than what is none."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(scores)] = np.arange(len(scores))
+    clicks = labels == 1
+    count = clicks.sum()
+    wins = ranks[clicks].sum() - count * (count - 1) / 2
+    return float(wins / (count * (len(scores) - count)))
+
+
+def draw(path: Path, found: Sequence[float], best: Sequence[float]) -> None:
+    """The AUC of each hour beside the best possible, as a picture."""
+    if find_spec("matplotlib") is None:
+        print("no picture: it needs matplotlib, pip install 'distvec[plot]'")
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot(best, color="0.6", label="with the planted weights")
+    axes.plot(found, marker=".", label="FTRL, before it learned from the hour")
+    axes.set(xlabel="hour", ylabel="AUC")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    print(f"AUC over time: {path}")
+
+
+if __name__ == "__main__":
+    main()
