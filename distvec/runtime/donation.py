@@ -22,6 +22,7 @@ from collections import Counter
 from distvec.graph.expr import Node
 from distvec.planner.plan import Plan, PlannedProgram
 from distvec.runtime.holders import Holders
+from ps_backend.program.row_ops import TABLE
 
 LEAST_BYTES = 1 << 20
 """Two copies of smaller vectors cost less than finding out whether one would do."""
@@ -58,9 +59,18 @@ def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
             fitting = [donor for donor in free if plan.nodes[donor].type == type]
             if not fitting:
                 return {}
-            donors[position] = fitting[0]
-            free.remove(fitting[0])
+            donors[position] = _best(plan, position, fitting)
+            free.remove(donors[position])
     return donors
+
+
+def _best(plan: Plan, position: int, fitting: list[int]) -> int:
+    """Of arrays that are alike; one of which most stays as it is had best stay where it is."""
+    node = plan.nodes[position]
+    if node.op in TABLE and TABLE[node.op].over:
+        own = [donor for donor in fitting if plan.nodes[donor] is node.args[0]]
+        return (own or fitting)[0]
+    return fitting[0]
 
 
 def _fetched(program: PlannedProgram) -> set[int]:

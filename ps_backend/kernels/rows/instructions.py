@@ -62,7 +62,9 @@ def recipe_of(sweep: Sweep) -> Recipe:
         if isinstance(step, Step)
     }
     constants = tuple((v, s, _run_of(s)) for v, s in steps.items() if v in sweep.constants)
-    chunked = {value: step for value, step in steps.items() if value not in sweep.constants}
+    chunked = _overwriting_last(
+        {value: step for value, step in steps.items() if value not in sweep.constants}
+    )
     bases = _bases(chunked)
     places = _Places(sweep, chunked, bases)
     made = [places.next(value) for value in chunked]
@@ -91,6 +93,18 @@ def recipe_of(sweep: Sweep) -> Recipe:
     return Recipe(instructions, tuple(places.types), constants)
 
 
+def _overwriting_last(steps: Mapping[int, Step]) -> dict[int, Step]:
+    """The steps in an order in which those that may work over an array, and what is computed of
+    their results, come after all that still reads it as it was.
+    """
+    after: set[int] = set()
+    for value, step in steps.items():
+        if _is_over(step) or not after.isdisjoint(step.args):
+            after.add(value)
+    first = {value: step for value, step in steps.items() if value not in after}
+    return first | {value: step for value, step in steps.items() if value in after}
+
+
 def _list_of(step: Step) -> int | None:
     place = row_ops.TABLE[step.op].slots if step.op in row_ops.TABLE else None
     return None if place is None else step.args[place]
@@ -113,6 +127,10 @@ def _tiled(sweep: Sweep, step: Step, bases: Mapping[int, int]) -> int:
     alike = all(types[arg].row == row and arg not in bases for arg in arrays)
     rows = _TOGETHER // row[0]
     return 1 << (rows.bit_length() - 1) if repeats and alike and rows > 1 else 0
+
+
+def _is_over(step: Step) -> bool:
+    return step.op in row_ops.TABLE and row_ops.TABLE[step.op].over
 
 
 def _is_view(step: Step) -> bool:
@@ -177,6 +195,11 @@ class _Places:
                     place = self._place[arg]
                     if self.types[place] == step.type:
                         return place
+        if _is_over(step):
+            base, *others = step.args
+            is_alone = all(self._bases.get(arg, arg) != base for arg in others)
+            if is_alone and self._last.get(base) == value:
+                return self._place.get(base)
         return None
 
     def _new(self, type: ValueType) -> int:
@@ -196,7 +219,9 @@ def _read_late(
     found: list[frozenset[int]] = []
     for step in reversed(list(steps.values())):
         read = {base for arg in step.args if (base := bases.get(arg, arg)) in inputs}
-        found.append(frozenset(late if step.op in ops.TABLE else late | read))
+        others = step.args[1:] if _is_over(step) else step.args
+        apart = {base for arg in others if (base := bases.get(arg, arg)) in inputs}
+        found.append(frozenset(late if step.op in ops.TABLE else late | apart))
         late |= read
     return reversed(found)
 

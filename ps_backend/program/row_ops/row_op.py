@@ -69,6 +69,8 @@ class RowOp:
     """Its one argument is a value for each slot of the space."""
     may_fail: bool = False
     """Of some values it raises an error, on one server only: no memory is given away with it."""
+    over: bool = False
+    """``out`` may be the memory of its first argument, most of which stays as it is."""
     products: bool = False
     """It multiplies by a matrix: worth chunks of many rows."""
 

@@ -96,7 +96,7 @@ def _changed_columns(values: Values, params: Params) -> ValueType:
 
 def _scatter_columns(out: Any, place: Place, x: Any, given: Any, chosen: Any) -> Any:
     """Row by row: NumPy has a loop of its own for ``at`` of one vector of indices."""
-    np.copyto(out, x)
+    np.copyto(out, x)  # which NumPy leaves out where both are the same memory
     ufunc = getattr(np, JOINS[place.params[0]])
     for row, values in zip(out, given, strict=True):
         ufunc.at(row, chosen, values)
@@ -111,5 +111,14 @@ ROWS = (
     RowOp("columns", 1, _some_columns, _columns, params=3, view=True),
     RowOp("join_columns", 2, _both_columns, _join_columns),
     RowOp("take_columns", 2, _chosen_columns, _take_columns, held=1, columns=1),
-    RowOp("scatter_columns", 3, _changed_columns, _scatter_columns, held=1, params=1, columns=2),
+    RowOp(
+        "scatter_columns",
+        3,
+        _changed_columns,
+        _scatter_columns,
+        held=1,
+        params=1,
+        columns=2,
+        over=True,
+    ),
 )

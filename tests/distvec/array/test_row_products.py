@@ -121,6 +121,31 @@ def test_a_step_of_both_tables_and_the_next_products_are_one_message(ps: dv.Sess
     np.testing.assert_array_equal(B.numpy(), b)
 
 
+def test_steps_in_place_have_the_bits_of_steps_on_copies(ps: dv.Session) -> None:
+    n, k = 70, 2048  # 1.1 MB, from where on memory is given away
+    a, b = made(1, n, k), made(2, n, k)
+    A, B = put(ps, a, "columns"), put(ps, b, "columns")
+    rng, every = np.random.default_rng(3), np.arange(n)
+    for _ in range(4):
+        i, j = rng.integers(n, size=(2, 9))
+        first, second = A[i], B[j]
+        np.add.at(A, i, second)
+        np.subtract.at(B, j, first)
+        np.multiply.at(B, i, 0.5)  # over what was just made
+        np.add.at(A, every[::-1], A)  # of what is written over
+        del first, second
+        ps.counters.reset()
+        dv.evaluate(A, B)
+        assert ps.counters.vectors_in_place == 2 * ps.counters.messages
+        old = a[i]
+        np.add.at(a, i, b[j])
+        np.subtract.at(b, j, old)
+        np.multiply.at(b, i, 0.5)
+        np.add.at(a, every[::-1], a.copy())
+    np.testing.assert_array_equal(A.numpy(), a)
+    np.testing.assert_array_equal(B.numpy(), b)
+
+
 def test_indices_travel_once(ps: dv.Session) -> None:
     A = put(ps, made(1, 3, 2000), "columns")
     i = np.arange(10_000) % 3
