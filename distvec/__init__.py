@@ -54,6 +54,7 @@ from distvec.keyed.initial import normal, uniform
 from distvec.keyed.space import KeyedSpace
 from distvec.opening import attach, connect, local
 from distvec.rows.face import rows
+from distvec.rows.kernel import kernel
 from distvec.session import Session
 from ps_backend.errors import (
     AuthenticationError,
@@ -139,6 +140,7 @@ __all__ = [
     "profile",
     "ptp",
     "row_dot",
+    "kernel",
     "rows",
     "save",
     "softmax",

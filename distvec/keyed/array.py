@@ -19,6 +19,7 @@ from distvec.keyed.background import in_background
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.training import Training
 from distvec.rows.function import RowFunction
+from distvec.rows.kernel import KernelFunction
 from distvec.rows.optimizer import RowOptimizer
 from distvec.rows.plugin import Plugin
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
@@ -325,7 +326,11 @@ class RowView:
         self.array._step(self._batch, self._view, gradients, step_size)
 
     def apply(
-        self, function: RowFunction | Plugin, *args: Any, combine: str = "add", **named: Any
+        self,
+        function: RowFunction | Plugin | KernelFunction,
+        *args: Any,
+        combine: str = "add",
+        **named: Any,
     ) -> Any:
         """As of ``KeyedSpace.apply``, on the rows of these keys."""
         space = self.array.space

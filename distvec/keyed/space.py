@@ -23,6 +23,7 @@ from distvec.keyed.initial import rule_of
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.layout import Layout
 from distvec.rows.function import RowFunction
+from distvec.rows.kernel import KernelFunction
 from distvec.rows.plugin import Plugin
 from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
@@ -211,7 +212,7 @@ class KeyedSpace:
 
     def apply(
         self,
-        function: RowFunction | Plugin,
+        function: RowFunction | Plugin | KernelFunction,
         keys: Any,
         *args: Any,
         combine: str = "add",

@@ -94,6 +94,7 @@ class PSContext(TaskSession):
         durability: str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         plugins: Sequence[str] | None = None,
+        kernels: bool = False,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -124,7 +125,7 @@ class PSContext(TaskSession):
         same bits (docs/checkpoints.md).
 
         ``plugins``: modules that the servers started here load, which their Python must find
-        (docs/keyed.md).
+        (docs/keyed.md); ``kernels``: whether they compile those of ``dv.kernel``.
 
         ValueError if a running context has other servers than those asked for, or started them with
         another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``
@@ -133,11 +134,11 @@ class PSContext(TaskSession):
         """
         spark_context = context_of(spark)
         wanted = _addresses(addresses)
-        added = extensions(plugins or ())
-        if wanted is not None and plugins is not None:
+        added = extensions(plugins or (), kernels)
+        if wanted is not None and (plugins is not None or kernels):
             raise ValueError(
-                "plugins= is for servers started here; those at addresses= get them by distvec "
-                "serve --plugin package.module"
+                "plugins= and kernels= are for servers started here; those at addresses= get them "
+                "by distvec serve --plugin package.module --kernels"
             )
         if wanted is not None and servers is not None and servers != len(wanted):
             raise ValueError(f"servers={servers} but {len(wanted)} addresses; leave servers out")
@@ -151,7 +152,7 @@ class PSContext(TaskSession):
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
                     running._options.refuse_others(memory, cores, resource_profile)
-                    if plugins is not None:
+                    if plugins is not None or kernels:
                         running._options.refuse_other_extensions(added)
                     running._refuse_other_tls(tls)
                     running.durability.refuse_others(durability, checkpoint)

@@ -44,9 +44,12 @@ class OwnFunction:
     @cached_property
     def digest(self) -> str:
         """What the tree is found by; empty of a plug-in."""
-        if not self.tree:
-            return ""
-        return hashlib.blake2b(self.tree, digest_size=16).hexdigest()
+        return digest_of(self.tree) if self.tree else ""
+
+
+def digest_of(tree: bytes) -> str:
+    """What a tree is found by."""
+    return hashlib.blake2b(tree, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import OutOfBudget, PSError, SessionFenced, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
@@ -60,6 +61,8 @@ class Host:
     """The store of a URL that a client names, or an error if that is not for clients."""
     loaded: Loaded = field(default_factory=Loaded)
     """What the operator has added."""
+    kernels: UserKernels | None = None
+    """Those of clients; None where the operator has not switched them on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class Sessions:
                 pb.Plugin(name=one.name, signature=str(one.signature))
                 for one in self._host.loaded.plugins.values()
             ],
+            kernels=self._host.kernels is not None,
             commands=[one.name for one in self._host.loaded.commands],
         )
 
