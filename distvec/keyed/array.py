@@ -24,8 +24,7 @@ from distvec.rows.optimizer import RowOptimizer
 from distvec.rows.plugin import Plugin
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
-from ps_backend.program.row_program import RowProgram, Scatter
-from ps_backend.program.sweep import Sweep
+from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
 
 Missing = Literal["init", "raise"] | float
@@ -217,7 +216,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         if isinstance(missing, str) and missing not in ("init", "raise"):
             raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
-        program = RowProgram(Sweep((self.type,), (), (), (0,), ()), gathers=(0,), returns=(0,))
+        program = RowProgram.pull(self.type)
         find = return_found or missing != "init"
         space = self.space
         with measured(space.session.counters):
@@ -242,7 +241,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise ValueError(
                 f"{batch.count} keys need values of shape {shape}, got {np.shape(values)}"
             ) from error
-        program = RowProgram(Sweep((self.type,), (), (), (0,), ()), scatters=(Scatter(0, 0, op),))
+        program = RowProgram.scatter(self.type, op)
         space = self.space
         with measured(space.session.counters):
             space.remote.run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS, Signature
@@ -77,6 +77,13 @@ class RowProgram:
         """The types of what it makes, as scatters and returns count them."""
         return self.sweep.stored if self.own is None else self.own.results
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sweep, self.gathers, self.scatters, self.returns, self.with_keys))
+
     @cached_property
     def given(self) -> tuple[ValueType, ...]:
         """The types of what comes along, one row for each key."""
@@ -92,6 +99,18 @@ class RowProgram:
     def changes(self) -> bool:
         """Whether it writes anything, and so inserts the keys that are missing."""
         return bool(self.scatters)
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def pull(cls, type: ValueType) -> RowProgram:
+        """Returns the rows of one array."""
+        return cls(Sweep((type,), (), (), (0,), ()), gathers=(0,), returns=(0,))
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def scatter(cls, type: ValueType, op: str) -> RowProgram:
+        """Joins rows that come along to those of one array."""
+        return cls(Sweep((type,), (), (), (0,), ()), scatters=(Scatter(0, 0, op),))
 
     def verify(self) -> None:
         """Raise ``InvalidProgram`` unless its parts fit together; the sweep is verified apart."""

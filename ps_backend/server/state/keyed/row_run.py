@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,8 @@ class RowRun:
         cls, program: RowProgram, arrays: Sequence[KeyedRows], scalars: Sequence[Scalar]
     ) -> RowRun:
         """Verified, and compiled. Raises ``InvalidProgram`` where types do not fit the arrays."""
-        program.verify()
-        sweep = program.sweep
-        verify_sweep(sweep)
+        kernel, computed = _compiled(program)
         verify_arrays(program, arrays)
-        computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
-        kernel = None
-        if computed:
-            outputs = tuple(sweep.outputs[k] for k in computed)
-            kernel = compile_sweep(replace(sweep, outputs=outputs), _LENGTH)
         return cls(program, arrays, scalars, kernel, computed)
 
     def run(
@@ -148,6 +142,19 @@ class RowRun:
                 np.copyto(target, results[k])
         for scatter in program.scatters:
             self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int]]:
+    """The kernel of a program, which is verified, and the outputs that it makes."""
+    program.verify()
+    sweep = program.sweep
+    verify_sweep(sweep)
+    computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
+    if not computed:
+        return None, computed
+    outputs = tuple(sweep.outputs[k] for k in computed)
+    return compile_sweep(replace(sweep, outputs=outputs), _LENGTH), computed
 
 
 def located(space: KeyedSpace, keys: KeyList) -> Locations:
