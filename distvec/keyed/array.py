@@ -6,7 +6,7 @@ import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,17 @@ from distvec.diagnostics.profile import measured
 from distvec.keyed.applied import applied
 from distvec.keyed.background import in_background
 from distvec.keyed.key_lists import as_keys
-from distvec.keyed.training import Training
 from distvec.rows.function import RowFunction
 from distvec.rows.kernel import KernelFunction
-from distvec.rows.optimizer import RowOptimizer
 from distvec.rows.plugin import Plugin
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
+
+if TYPE_CHECKING:
+    from distvec.keyed.training import Training
+    from distvec.rows.optimizer import RowOptimizer
 
 Missing = Literal["init", "raise"] | float
 _MOST_NAMED = 5
@@ -180,6 +182,9 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         Returns its states by name: new arrays of the space, aligned with this one, so that they
         grow and are evicted with it. One message a server for each.
         """
+        from distvec.keyed.training import Training  # `optim` imports SciPy's: tasks need it not
+        from distvec.rows.optimizer import RowOptimizer
+
         if not isinstance(optimizer, RowOptimizer):
             raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
         self._training = Training(self.space, self, optimizer)

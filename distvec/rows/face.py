@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from distvec.array.random import uniform_at
-from distvec.rows import optimizers, updates
+from distvec.rows import updates
 from distvec.rows.function import RowFunction
 from distvec.rows.kinds import Number, PerKey, RowsOf
 from distvec.rows.plugin import plugin
+
+if TYPE_CHECKING:
+    from distvec.rows import optimizers
+
+OPTIMIZERS = (
+    *("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam"),
+    *("ftrl", "group_ftrl", "rmsprop", "adadelta"),
+)
+"""The functions of ``distvec.rows.optimizers``."""
 
 
 class Rows:
@@ -35,12 +45,25 @@ class Rows:
     min, max = staticmethod(updates.min), staticmethod(updates.max)
     random = staticmethod(uniform_at)
 
-    sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
-    adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
-    rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
-    ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
     plugin = staticmethod(plugin)
-    rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
+
+    if TYPE_CHECKING:
+        sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
+        adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
+        rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
+        ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
+        rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """An optimizer: imported when it is asked for, as ``optim`` imports SciPy's."""
+            if name in OPTIMIZERS:
+                return getattr(import_module("distvec.rows.optimizers"), name)
+            raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
+
+    def __dir__(self) -> list[str]:
+        own = [name for name in vars(type(self)) if not name.startswith("_")]
+        return sorted({*own, *OPTIMIZERS})
 
     def __call__(self, function: Callable[..., Any]) -> RowFunction:
         """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""

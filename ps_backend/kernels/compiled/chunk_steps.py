@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.addresses import addresses_of
 from ps_backend.kernels.compiled.machine_code import linear_loops
-from ps_backend.kernels.compiled.tables import LinkTable, addresses_of
+from ps_backend.kernels.compiled.tables import LinkTable
 from ps_backend.program import ops
 from ps_backend.program.combination import Combination
 from ps_backend.program.sweep import Step

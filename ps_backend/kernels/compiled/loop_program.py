@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.compiled.machine_code import tile_loop
 from ps_backend.kernels.compiled.own_loops import MOST, SUM_OF_FLOATS, own_loop, own_sum
-from ps_backend.kernels.compiled.tables import address_of
 from ps_backend.kernels.numpy_loops import has_loop, loop_of
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.addresses import addresses_of
 from ps_backend.kernels.compiled.machine_code import linear_loops
-from ps_backend.kernels.compiled.tables import DotTable, addresses_of
+from ps_backend.kernels.compiled.tables import DotTable
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import FLOATS
 

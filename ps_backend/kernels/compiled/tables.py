@@ -28,17 +28,6 @@ _KINDS = {
 }
 
 
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Where its first element lies."""
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def addresses_of(arrays: Sequence[npt.NDArray[Any]]) -> Table:
-    """Where the arrays lie; one entry more, of no meaning."""
-    return np.array([*map(address_of, arrays), 0], np.int64)
-
-
 class DotTable:
     """Pairs of vectors in groups that have one vector in common.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.tables import address_of
+from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.layout import (
     ADDRESS,
     FACTOR,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.tables import address_of
+from ps_backend.kernels.addresses import address_of
 from ps_backend.program import initial
 from ps_backend.program.initial import Constant, Fill, Normal, Uniform
 

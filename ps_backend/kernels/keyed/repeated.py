@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.tables import address_of
+from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.moving.sorting import Run, sort_with_indices
 from ps_backend.kernels.pause import no_pause
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.tables import address_of
+from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.initial import Constant, Fill, evaluate
 from ps_backend.program.keys import BUCKETS
