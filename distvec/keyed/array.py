@@ -58,7 +58,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         rows = t.pull(keys)
 
     In expressions it stands for ``values``, which is read when the expression is built:
-    ``float(w @ w)``, ``w.assign(w - lr * g / np.sqrt(s))``.
+    ``float(w @ w)``, ``w.assign(w - lr * g / np.sqrt(s))``, ``w += g``.
     """
 
     def __init__(self, space: Home, number: int, type: ValueType, init: Fill) -> None:
@@ -270,11 +270,20 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         (found,) = self.space.frozen(self)
         return found
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
+    ) -> Any:
+        """``w += x`` is ``w.assign(w + x)``."""
+        if len(out) > 1 or not all(isinstance(one, KeyedArray) for one in out):
+            return NotImplemented
         given = _as_plain((*inputs, *options.values()))
         plain = [given.get(id(one), one) for one in inputs]
         options = {name: given.get(id(one), one) for name, one in options.items()}
-        return getattr(ufunc, method)(*plain, **options)
+        result = getattr(ufunc, method)(*plain, **options)
+        for target in out:
+            target.assign(result)
+            return target
+        return result
 
     def __array_function__(
         self,

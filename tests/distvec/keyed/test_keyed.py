@@ -337,3 +337,17 @@ def test_the_same_operations_again_give_the_same_memory(sessions):
 def test_what_a_dtype_cannot_hold_is_refused_where_the_array_is_made(ps):
     with pytest.raises(OverflowError):
         ps.keys().full(300, dtype="int8")
+
+
+def test_an_operation_in_place_is_an_assignment(ps):
+    space = ps.keys()
+    w, g = space.full(2.0), space.zeros()
+    g.push([1, 2, 3], [1, 2, 3])
+    same = w
+    w += g
+    w *= 10
+    np.subtract(w, 1, out=w)
+    assert w is same and w.pull([1, 2, 3, 4]).tolist() == [29, 39, 49, 2]
+    x = np.zeros(3)
+    with pytest.raises(TypeError):
+        np.add(w, 1, out=x)

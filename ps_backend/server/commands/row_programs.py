@@ -1,0 +1,151 @@
+"""Row programs: run on the rows of keys, at once, or as a round says; keys that are removed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ps_backend import limits
+from ps_backend.errors import InvalidProgram
+from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.server.checks import name_within_bounds
+from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.commands.row_calls import answered, laid_out, prepared, received, typed
+from ps_backend.server.session import ServerSession
+from ps_backend.server.state.keyed.row_run import RowRun, located
+from ps_backend.server.state.keyed.staged import Prepared, StagedRows
+from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.keyed import (
+    decode_keys,
+)
+from ps_backend.wire.narrow import check_kind, travelling
+from ps_backend.wire.rounds import Key, Winner
+
+
+def _call_bounds(body: pb.RowCall) -> None:
+    check("keys", body.keys.count, 0, limits.MOST_LENGTH)
+    check("arrays of a row program", len(body.arrays), 0, limits.MOST_VALUES)
+    places = len(body.gathers) + len(body.scatters) + len(body.returns)
+    check("places of a row program", places, 0, limits.MOST_VALUES)
+    check("bytes of scalars", len(body.scalars), 0, limits.MOST_OPERAND_BYTES)
+    check_kind(body.given_as)
+    check_kind(body.returns_as)
+    check("characters of a signature", len(body.own.signature), 0, limits.MOST_SIGNATURE)
+    check_name("plugin", body.own.plugin)
+    check("bytes of a kernel", len(body.own.tree), 0, limits.MOST_TREE_BYTES)
+
+
+@command(_call_bounds, repeatable=True)
+def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Rows of keys as they are now, or what a row program makes of them; nothing changes.
+
+    Of keys that are not there those that they would begin with.
+    """
+    body = request.look_up
+    space, run = prepared(session, body)
+    if run.program.changes:
+        raise InvalidProgram("a look-up changes nothing, so its program scatters nothing")
+    keys, given, blocks = received(session, space, body, run, payload)
+    count, kind = len(keys.keys), body.returns_as
+    types = [part for type in run.program.returned for part in travelling(type, kind)]
+    size, places = laid_out(types, count, body.find)
+    (block,) = session.store.memory.allocate([size], "looking up keys")
+    found = [block.bytes[at : at + n] for at, n in places]
+    parts = typed(types, found[body.find :], count)
+    if kind:
+        out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
+    else:
+        out = parts
+    run.run(space, keys, given, out)
+    if kind:
+        for part, rows in zip(parts, answered(run, out, kind), strict=True):
+            np.copyto(part, rows)
+    if body.find:
+        with space.lock:
+            np.greater_equal(located(space, keys), 0, out=found[0].view(np.bool_))
+    del blocks
+    return Response(pb.Reply(payload=size), [byte_view(block.bytes[:size])], [block])
+
+
+@command(_call_bounds)
+def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Run a row program that writes. Keys that are not there yet are inserted."""
+    body = request.change_rows
+    space, run = prepared(session, body)
+    count = body.keys.count
+    size = sum(count * type.row_bytes for type in run.program.returned)
+    if size > MOST_PARTIAL_BYTES:
+        raise InvalidProgram(
+            f"the row program returns {size} bytes, and an answer that is kept for repeats has "
+            f"room for {MOST_PARTIAL_BYTES}: give it fewer keys at once"
+        )
+    keys, given, blocks = received(session, space, body, run, payload)
+    out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
+    run.run(space, keys, given, out)
+    del blocks
+    answer = answered(run, out, body.returns_as)
+    return Response(pb.Reply(partials=[one.tobytes() for one in answer]))
+
+
+def _staged_bounds(body: pb.RowCall) -> None:
+    _call_bounds(body)
+    check_name("round", body.staged.round)
+
+
+@command(_staged_bounds, keeps_undo=True)
+def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Keep a row program that writes until the round is committed or dropped."""
+    body = request.stage_rows
+    space, run = prepared(session, body)
+    if run.program.returned or not isinstance(run, RowRun):
+        raise InvalidProgram("a row program of a round returns nothing, and is none of a plug-in")
+    keys, given, (block,) = received(session, space, body, run, payload)
+    whose = body.staged
+    key = Key(whose.partition, whose.attempt, whose.slot, whose.number)
+    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, block))
+    return Response(pb.Reply())
+
+
+def _prepare_bounds(body: pb.PrepareRows) -> None:
+    check_name("round", body.round)
+    check("totals of a commit", len(body.totals), 0, limits.MOST_TOTALS)
+
+
+@command(_prepare_bounds)
+def prepare_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Reserve room for the keys that the winners of a round insert."""
+    body = request.prepare_rows
+    rows: list[StagedRows] = []
+    for total in body.totals:
+        winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
+        for staged in session.rounds.staged(body.round, total.slot, winners):
+            if not isinstance(staged, StagedRows):
+                raise ValueError(f"slot {total.slot} of round {body.round!r} has no rows of keys")
+            rows.append(staged)
+    session.rounds.keep_prepared(body.round, Prepared(rows))
+    return Response(pb.Reply())
+
+
+@command(name_within_bounds("round"))
+def apply_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Run what was prepared; the round is over."""
+    session.rounds.take_prepared(request.apply_rows.round).apply()
+    return Response(pb.Reply())
+
+
+def _remove_bounds(body: pb.RemoveKeys) -> None:
+    check("keys", body.keys.count, 0, limits.MOST_LENGTH)
+
+
+@command(_remove_bounds)
+def remove_keys(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
+    """Remove keys; those that are not there are none."""
+    body = request.remove_keys.keys
+    space = session.keyed.get(body.space)
+    payload.expect(body.bytes)
+    (block,) = session.store.memory.allocate([body.bytes], "removing keys")
+    payload.into(byte_view(block.bytes[: body.bytes]))
+    keys = decode_keys(block.bytes[: body.bytes], body.count)
+    with space.lock:
+        space.remove(keys)
+    return Response(pb.Reply())
