@@ -34,6 +34,7 @@ from distvec.durability.load import Loaded, load
 from distvec.durability.names import Names
 from distvec.durability.save import save
 from distvec.graph.dtypes import check_dtype
+from distvec.keyed.key_lists import length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
 from ps_backend.errors import CheckpointIncomplete, PSError
@@ -126,7 +127,12 @@ class Session(Home):
         return ColumnSplit(self, n) if split == "columns" else RowSplit(self, n)
 
     def keys(
-        self, *, admit: int = 1, sketch: int | None = None, most_bytes: int | None = None
+        self,
+        among: range | None = None,
+        *,
+        admit: int = 1,
+        sketch: int | None = None,
+        most_bytes: int | None = None,
     ) -> KeyedSpace:
         """A keyed space: what makes vectors and tables over int64 keys that nobody numbered.
 
@@ -134,12 +140,15 @@ class Session(Home):
             w = space.zeros()
             w.push([17, -3, 2**40], [1.0, 2.0, 3.0])
 
+        ``among``: ``range(n)``, of keys that are numbered, all of them there from the start: they
+        need no table, and their arrays, as ``values``, are aligned to plain ones of length n.
         ``admit``: with how many changes a key is inserted, up to 255: before, they are dropped, and
         counted exactly, or in ``sketch`` bytes, which takes some keys for others. ``most_bytes``:
         what it may take on all servers; what would exceed this raises ``OutOfBudget``. One message
         a server.
         """
-        return KeyedSpace(self, admit=admit, sketch=sketch, most_bytes=most_bytes)
+        length = 0 if among is None else length_of_range(among)
+        return KeyedSpace(self, length=length, admit=admit, sketch=sketch, most_bytes=most_bytes)
 
     def select(self, values: DistArray, mask: DistArray) -> Selection:
         """As ``Home.select``."""

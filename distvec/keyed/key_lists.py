@@ -32,6 +32,15 @@ def as_keys(given: Any) -> Keys:
     return check_keys(given)
 
 
+def length_of_range(keys: Any) -> int:
+    """The n of ``range(n)``; ``TypeError`` for anything else, ``ValueError`` for an empty one."""
+    if not isinstance(keys, range) or (keys.start, keys.step) != (0, 1):
+        raise TypeError(f"ps.keys takes range(n), for keys 0 to n - 1, or nothing, got {keys!r}")
+    if not keys:
+        raise ValueError("ps.keys(range(0)) would have no keys; leave the range out for any keys")
+    return len(keys)
+
+
 def _first(given: Any) -> Any:
     """The first key of a list of any objects; None of an array of numbers."""
     if isinstance(given, np.ndarray) and given.dtype.kind != "O":

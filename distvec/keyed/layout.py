@@ -26,12 +26,14 @@ class Layout:
     number: int
     counts: tuple[int, ...]
     versions: tuple[int, ...]
+    is_range: bool = False
+    """Whether the keys are 0, 1, 2, ...: then it is the order of every plain array as long."""
 
     @classmethod
-    def of(cls, number: int, states: Sequence[SpaceState]) -> Layout:
+    def of(cls, number: int, states: Sequence[SpaceState], is_range: bool) -> Layout:
         """Of what the servers say."""
         counts = tuple(state.keys for state in states)
-        return cls(number, counts, tuple(state.version for state in states))
+        return cls(number, counts, tuple(state.version for state in states), is_range)
 
     @property
     def length(self) -> int:
@@ -41,6 +43,8 @@ class Layout:
     @cached_property
     def id(self) -> int:
         """Tells apart the spaces of different layouts: arrays of two of them are not aligned."""
+        if self.is_range:
+            return 0
         data = np.array([self.number, *self.versions, *self.counts], "<u8").tobytes()
         digest = hashlib.blake2b(data, digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1 | 1

@@ -28,7 +28,7 @@ from distvec.rows.plugin import Plugin
 from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
 from ps_backend.program.initial import Constant, Fill, evaluate
-from ps_backend.program.keys import server_of
+from ps_backend.program.keys import Partition
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, ValueType, array_type
@@ -61,21 +61,26 @@ class KeyedSpace:
         self,
         session: Home,
         *,
+        length: int = 0,
         admit: int = 1,
         sketch: int | None = None,
         most_bytes: int | None = None,
     ) -> None:
-        """As of ``Session.keys``."""
+        """As of ``Session.keys``; ``length``: of a range of keys, 0 for any."""
         if not 1 <= operator.index(admit) <= 255:
             raise ValueError(f"admit must be 1 .. 255, got {admit}")
         if sketch is not None and admit == 1:
             raise ValueError("sketch counts keys that are not admitted yet; give admit= as well")
+        if length and admit > 1:
+            raise ValueError("the keys of a range are all there from the start: leave admit= out")
         self.session = session
-        self.options = {"admit": admit, "sketch": sketch, "most_bytes": most_bytes}
+        self.options = {
+            "length": length, "admit": admit, "sketch": sketch, "most_bytes": most_bytes,
+        }  # fmt: skip
         """With which it was made."""
         self.number = session.client.new_id()
         """Of the space, among all that the session has numbers for."""
-        self.remote: KeySpace = session.client.key_space(self.number)
+        self.remote: KeySpace = session.client.key_space(self.number, Partition(length))
         self._layout: Layout | None = None
         with measured(session.counters):
             self.remote.make(admit=admit, sketch=sketch or 0, most_bytes=most_bytes or 0)
@@ -89,7 +94,8 @@ class KeyedSpace:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.remote = self.session.client.key_space(self.number)
+        partition = Partition(self.options["length"] or 0)
+        self.remote = self.session.client.key_space(self.number, partition)
         self._layout = None
 
     def __eq__(self, other: object) -> bool:
@@ -205,6 +211,7 @@ class KeyedSpace:
 
         Written to again, they begin anew with their initial values.
         """
+        self._refuse_range("remove")
         with measured(self.session.counters):
             self.remote.remove(KeyBatch.of(as_keys(keys)))
 
@@ -248,6 +255,7 @@ class KeyedSpace:
         if keys were inserted or removed since these were read. One message that computes it, one
         that counts, one that evicts.
         """
+        self._refuse_range("evict")
         chosen = self._aligned(mask, np.dtype(np.bool_), "mask")
         count = int(np.count_nonzero(chosen))
         if count:
@@ -274,6 +282,12 @@ class KeyedSpace:
         worst = np.argsort(score[::-1], kind="stable")[:surplus]
         mask[len(score) - 1 - worst] = True
         return self.evict(mask)
+
+    def _refuse_range(self, what: str) -> None:
+        if self.remote.partition.length:
+            raise TypeError(
+                f"{what}: the keys of a range stay; assign to their rows what they began with"
+            )
 
     # --- as plain arrays --------------------------------------------------------------------------
 
@@ -313,9 +327,10 @@ class KeyedSpace:
 
         One message that reads the keys, one that moves all, one that fills.
         """
-        holders = server_of(keys.numpy(), self.remote.servers)
+        holders = self.remote.partition.server_of(keys.numpy(), self.remote.servers)
         counts = np.bincount(holders, minlength=self.remote.servers)
-        layout = Layout(self.remote.number, tuple(counts.tolist()), (0,) * len(counts))
+        zeros, is_range = (0,) * len(counts), self.remote.partition.length > 0
+        layout = Layout(self.remote.number, tuple(counts.tolist()), zeros, is_range)
         if not layout.length:
             return
         moved = [self._moved(one, layout) for one in (keys, *(one for _, one in rows))]
@@ -367,7 +382,7 @@ class KeyedSpace:
         if fresh or self._layout is None:
             with measured(self.session.counters):
                 states = self.remote.layout()
-            self._layout = Layout.of(self.number, states)
+            self._layout = Layout.of(self.number, states, self.remote.partition.length > 0)
         return self._layout
 
     def retried(self, ask: Callable[[Layout], Result]) -> Result:

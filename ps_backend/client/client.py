@@ -16,6 +16,7 @@ from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
 from ps_backend.client.publications import PublishedArrays
 from ps_backend.client.server_link import Diagnose, RetryPolicy
+from ps_backend.program.keys import HASHED, Partition
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import (
@@ -185,9 +186,10 @@ class Client(PublishedArrays):
         """The loop ``name`` of the session: ranks with clocks, and a bound on them. No message."""
         return Loop(name, self._requests, self._send)
 
-    def key_space(self, number: int) -> KeySpace:
+    def key_space(self, number: int, partition: Partition = HASHED) -> KeySpace:
         """The keyed space of that number, a new one or one that is there. No message."""
-        return KeySpace(number, self._requests, self._send, self.new_id, self.counters)
+        send, new_id = self._send, self.new_id
+        return KeySpace(number, self._requests, send, new_id, self.counters, partition)
 
     # --- commands that a program registered with the servers --------------------------------------
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ps_backend.client.selection import Selection
 from ps_backend.kernels.keyed import repeated
-from ps_backend.program.keys import check_keys, server_of
+from ps_backend.program.keys import Partition, check_keys
 
 Keys = npt.NDArray[np.int64]
 
@@ -47,10 +47,14 @@ class KeyBatch:
         """A row for each key as it was given, of those for the different ones."""
         return rows if self.inverse is None else rows[self.inverse]
 
-    def shares(self, servers: int) -> Mapping[int, Selection]:
-        """Which of ``keys`` each server holds, of those that hold any."""
+    def shares(self, servers: int, partition: Partition) -> Mapping[int, Selection]:
+        """Which of ``keys`` each server holds, of those that hold any.
+
+        ``IndexError`` for keys that are not in the range that ``partition`` is of.
+        """
+        partition.check(self.keys)
         if servers == 1:
             return {0: slice(None)} if len(self.keys) else {}
-        holders = server_of(self.keys, servers)
+        holders = partition.server_of(self.keys, servers)
         masks = {server: holders == server for server in range(servers)}
         return {server: mask for server, mask in masks.items() if mask.any()}

@@ -16,6 +16,7 @@ from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.row_call import KeyView, RowCall
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.initial import Fill
+from ps_backend.program.keys import Partition
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar
@@ -69,8 +70,11 @@ class KeySpace:
         send: Send,
         new_id: Callable[[], int],
         counters: Counters,
+        partition: Partition,
     ) -> None:
         self.number = number
+        self.partition = partition
+        """How the keys are shared out."""
         self._requests, self._send = requests, send
         self._new_id, self._counters = new_id, counters
         self._known: set[tuple[str, str]] = set()
@@ -91,6 +95,7 @@ class KeySpace:
         """
         shares = [-(-size // self.servers) for size in (most_bytes, sketch)]
         fields = {"most_bytes": shares[0], "admit": admit, "sketch": shares[1]}
+        fields["length"] = self.partition.length
         self._send(self._requests.to_all("make_keys", space=self.number, **fields))
 
     def add_array(self, number: int, type: ValueType, fill: Fill) -> None:
@@ -143,7 +148,7 @@ class KeySpace:
         known = frozenset[int]()
         if view is not None:
             body.keys.view, known = view.number, frozenset(view.servers)
-        shares = keys.shares(self.servers)
+        shares = keys.shares(self.servers, self.partition)
         calls = {
             server: RowCall(
                 program, body, keys.keys[some], [one[some] for one in rows], server in known
@@ -215,7 +220,7 @@ class KeySpace:
         body = encode_row_program(program, arrays, scalars, full=known not in self._known)
         body.keys.space = self.number
         body.staged.CopyFrom(pb.StagedRows(round=round, **key._asdict()))
-        shares = keys.shares(self.servers)
+        shares = keys.shares(self.servers, self.partition)
         rows = [
             np.ascontiguousarray(one, type.dtype)
             for one, type in zip(given, program.given, strict=True)
@@ -231,7 +236,7 @@ class KeySpace:
     def remove(self, keys: KeyBatch) -> None:
         """Remove keys; those that are not there are none. One message to each holder."""
         messages: Messages = {}
-        for server, selection in keys.shares(self.servers).items():
+        for server, selection in keys.shares(self.servers, self.partition).items():
             data = encode_keys(keys.keys[selection])
             count = len(keys.keys[selection])
             named = pb.Keys(space=self.number, count=count, bytes=len(data))

@@ -10,6 +10,7 @@ Source of the bijection: the finaliser of MurmurHash3 (Appleby, in the public do
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from ps_backend.program.key_hashes import hash_texts, hash_tuples
 
 __all__ = [
     "BUCKETS",
+    "HASHED",
+    "Partition",
     "bucket_of",
     "check_keys",
     "hash_texts",
@@ -71,6 +74,42 @@ def server_of(keys: npt.NDArray[np.int64], servers: int) -> npt.NDArray[np.int64
     found *= servers
     found //= BUCKETS
     return found
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How the keys of a space are shared out: any int64 by its hash, or those of a range in order.
+
+    A bucket of a range holds ``bucket_size`` keys that follow each other.
+    """
+
+    length: int = 0
+    """The keys are 0, 1, ..., ``length - 1``; 0: they are any."""
+
+    @property
+    def bucket_size(self) -> int:
+        """Keys of a bucket, of a range."""
+        return max(1, -(-self.length // BUCKETS))
+
+    def bucket_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The bucket of each key."""
+        return keys // self.bucket_size if self.length else bucket_of(keys)
+
+    def server_of(self, keys: npt.NDArray[np.int64], servers: int) -> npt.NDArray[np.int64]:
+        """Which of so many servers holds each key."""
+        if not self.length:
+            return server_of(keys, servers)
+        return self.bucket_of(keys) * servers // BUCKETS
+
+    def check(self, keys: npt.NDArray[np.int64]) -> None:
+        """Raise ``IndexError`` for ascending ``keys`` that are not all in the range."""
+        if self.length and len(keys) and not (keys[0] >= 0 and keys[-1] < self.length):
+            wrong = keys[0] if keys[0] < 0 else keys[-1]
+            raise IndexError(f"key {wrong} is not in range({self.length}), which the space is over")
+
+
+HASHED = Partition()
+"""Of spaces over any keys."""
 
 
 def check_keys(keys: Any) -> npt.NDArray[np.int64]:

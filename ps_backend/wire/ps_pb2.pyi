@@ -952,16 +952,18 @@ class Clocks(_message.Message):
     def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: bool = ...) -> None: ...
 
 class MakeKeys(_message.Message):
-    __slots__ = ("space", "most_bytes", "admit", "sketch")
+    __slots__ = ("space", "most_bytes", "admit", "sketch", "length")
     SPACE_FIELD_NUMBER: _ClassVar[int]
     MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
     ADMIT_FIELD_NUMBER: _ClassVar[int]
     SKETCH_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
     space: int
     most_bytes: int
     admit: int
     sketch: int
-    def __init__(self, space: _Optional[int] = ..., most_bytes: _Optional[int] = ..., admit: _Optional[int] = ..., sketch: _Optional[int] = ...) -> None: ...
+    length: int
+    def __init__(self, space: _Optional[int] = ..., most_bytes: _Optional[int] = ..., admit: _Optional[int] = ..., sketch: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
 
 class MakeRows(_message.Message):
     __slots__ = ("space", "array", "type", "fill", "params", "seed")

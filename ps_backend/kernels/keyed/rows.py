@@ -11,11 +11,15 @@ import numpy.typing as npt
 from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.initial import Constant, Fill, evaluate
+from ps_backend.kernels.keyed.range_index import RangeIndex
 from ps_backend.program.keys import BUCKETS
 from ps_backend.program.row_program import SCATTERS
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
+
+_AT_ONCE = 1 << 16
+"""Rows whose initial values are made at a time: as float64, before they are rounded."""
 
 _JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _SPARE = 8
@@ -51,7 +55,7 @@ class RowStore:
         rows = int((room - self._room).sum() + moved)
         return rows * self._size
 
-    def grow(self, index: KeyIndex, old_counts: Integers) -> None:
+    def grow(self, index: KeyIndex | RangeIndex, old_counts: Integers) -> None:
         """Make room for the slots that were given since ``old_counts``, and initial values there.
 
         ``old_counts`` are how many keys buckets had before: ``self.counts``.
@@ -71,7 +75,10 @@ class RowStore:
             return
         keys, locations = index.added_since(old_counts)
         self.counts = counts
-        self._run("replace", locations, evaluate(self.fill, keys, self.row, self.dtype))
+        for low in range(0, len(keys), _AT_ONCE):
+            some = slice(low, low + _AT_ONCE)
+            rows = evaluate(self.fill, keys[some], self.row, self.dtype)
+            self._run("replace", locations[some], rows)
 
     def gather(self, locations: Integers, keys: Integers, out: Array) -> None:
         """Write the row at each location into contiguous ``out``, of shape ``(n, *row)``.

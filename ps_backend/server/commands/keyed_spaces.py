@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
+from ps_backend.kernels.keyed.range_index import RangeIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.limits import check
-from ps_backend.program.keys import server_of
+from ps_backend.program.keys import Partition
 from ps_backend.program.types import ValueType, dtype_of
 from ps_backend.server.checks import verify_array, verify_row
 from ps_backend.server.commands.command import Payload, Response, command
@@ -36,6 +37,7 @@ _MOST_ADMIT = 255
 def _keys_bounds(body: pb.MakeKeys) -> None:
     check("admit", body.admit, 0, _MOST_ADMIT)
     check("bytes of a sketch", body.sketch, 0, limits.MOST_LENGTH)
+    check("length of a range", body.length, 0, limits.MOST_LENGTH)
 
 
 @command(_keys_bounds)
@@ -48,7 +50,16 @@ def make_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respon
         kept = memory.reserve(needed, "counters of keys that are not admitted yet")
         admission = Sketch(body.admit, body.sketch) if needed else ExactCounts(body.admit)
         del kept
-    space = KeyedSpace(memory, most_bytes=body.most_bytes, admission=admission)
+    partition, index = Partition(body.length), None
+    if body.length:
+        index = RangeIndex(partition, session.index, session.servers)
+    space = KeyedSpace(
+        memory,
+        most_bytes=body.most_bytes,
+        admission=admission,
+        partition=partition,
+        index=index,
+    )
     session.keyed.add(body.space, space)
     return Response(pb.Reply())
 
@@ -176,7 +187,7 @@ def adopt_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respo
         if not count:
             return Response(pb.Reply())
         keys = store.get(body.keys.buffer, part).array
-        if np.any(server_of(keys, session.servers) != session.index):
+        if np.any(space.partition.server_of(keys, session.servers) != session.index):
             raise InvalidProgram("keys came to a server that is not theirs")
         given = [
             store.get(source.buffer, one).array

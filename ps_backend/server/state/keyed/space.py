@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from ps_backend.errors import BufferLost, InvalidProgram, LayoutChanged, OutOfBudget
 from ps_backend.kernels.keyed.index import KeyIndex
+from ps_backend.kernels.keyed.range_index import RangeIndex
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.program.keys import BUCKETS, bucket_of
+from ps_backend.program.keys import BUCKETS, HASHED, Partition, bucket_of
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.keyed.admission import Admission
 from ps_backend.server.state.memory import Memory, Reservation
@@ -63,13 +64,23 @@ class KeyList:
 class KeyedSpace:
     """Keys and rows. What is public takes ``lock``, or says that its caller holds it."""
 
-    def __init__(self, memory: Memory, *, most_bytes: int, admission: Admission | None) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        most_bytes: int,
+        admission: Admission | None = None,
+        partition: Partition = HASHED,
+        index: KeyIndex | RangeIndex | None = None,
+    ) -> None:
         """``most_bytes``: 0 for what the budget of the server allows.
 
-        ``admission``: who decides which keys are inserted; None for all.
+        ``admission``: who decides which keys are inserted; None for all. ``partition``: how keys
+        are shared out; ``index``: of those of a range.
         """
         self.lock = threading.RLock()
-        self.index = KeyIndex()
+        self.index = KeyIndex() if index is None else index
+        self.partition = partition
         self.arrays: dict[int, KeyedRows] = {}
         self.views: dict[int, tuple[KeyList, Reservation]] = {}
         self.version = 0
@@ -152,8 +163,12 @@ class KeyedSpace:
 
         ``InvalidProgram`` where there are keys already, or these are in no such order.
         """
-        if len(self.index):
+        if len(self.index) and isinstance(self.index, KeyIndex):
             raise InvalidProgram(f"the space has {len(self.index)} keys already")
+        if isinstance(self.index, RangeIndex):
+            if not np.array_equal(keys, self.index.keys_in_order()):
+                raise InvalidProgram("these are not the keys of the range")
+            return
         buckets = bucket_of(keys)
         if np.any(buckets[1:] < buckets[:-1]) or len(np.unique(keys)) < len(keys):
             raise InvalidProgram("these are no different keys in the order of their buckets")
@@ -169,7 +184,7 @@ class KeyedSpace:
         """Room for keys that are not here; ``OutOfBudget``, and counted, where there is none."""
         if not len(fresh):
             return self._take(0, "no keys")
-        missing = np.bincount(bucket_of(fresh), minlength=BUCKETS)
+        missing = np.bincount(self.partition.bucket_of(fresh), minlength=BUCKETS)
         needed = self.index.bytes_for(missing)
         needed += sum(array.store.bytes_for(missing) for array in self.arrays.values())
         try:
