@@ -118,7 +118,7 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	done
 
 BENCHMARKS := nodes dispatch latency fused functions tables slices movement chains direction growth minimisation solvers stochastic minibatches transfer tls resident losses \
-              evaluation iteration logistic plain_pyspark staleness wide derivatives save checkpoints cluster
+              evaluation iteration logistic plain_pyspark staleness wide derivatives save checkpoints keyed_kernels keyed click_stream cluster
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 

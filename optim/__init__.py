@@ -43,8 +43,8 @@ from optim.objectives.wrappers import Counted as Counted
 from optim.objectives.wrappers import with_l1 as with_l1
 from optim.objectives.wrappers import with_l2 as with_l2
 from optim.proximal.admm import ADMM as ADMM
+from optim.proximal.groups import GroupLasso as GroupLasso
 from optim.proximal.operators import ElasticNet as ElasticNet
-from optim.proximal.operators import GroupLasso as GroupLasso
 from optim.proximal.operators import Huber as Huber
 from optim.proximal.operators import L1Norm as L1Norm
 from optim.proximal.operators import L2Norm as L2Norm

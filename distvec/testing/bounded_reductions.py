@@ -77,8 +77,7 @@ def extreme(name: str) -> Callable[[Bounded], Estimate]:
     """``np.min`` or ``np.max``."""
 
     def reduction(x: Bounded) -> Estimate:
-        value = getattr(np, name)(x.value)
-        return value, x.error.max() if np.isfinite(value) else 0.0
+        return _extreme(getattr(np, name)(x.value), x)
 
     return reduction
 
@@ -87,10 +86,16 @@ def extreme_number(ufunc: Any) -> Callable[[Bounded], Estimate]:
     """``np.nanmin`` or ``np.nanmax``, which are ``np.fmin.reduce`` and ``np.fmax.reduce``."""
 
     def reduction(x: Bounded) -> Estimate:
-        value = ufunc.reduce(x.value)
-        return value, x.error.max() if np.isfinite(value) else 0.0
+        return _extreme(ufunc.reduce(x.value), x)
 
     return reduction
+
+
+def _extreme(value: Any, x: Bounded) -> Estimate:
+    """One of the elements of ``x``; of a zero the sign is open, as zeros of both are equal."""
+    if value == 0 and x.dtype.kind == "f":
+        return value, max(x.error.max(), np.finfo(x.dtype).smallest_subnormal)
+    return value, x.error.max() if np.isfinite(value) else 0.0
 
 
 def where_extreme(name: str) -> Callable[[Bounded], Estimate]:

@@ -64,7 +64,7 @@ class L2Norm(Proximal):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_weight(self, "weight")
+        check_weight(self, "weight")
 
     def value(self, x: Array) -> Scalar:
         """The penalty at `x`."""
@@ -72,28 +72,7 @@ class L2Norm(Proximal):
 
     def prox(self, x: Array, step: float) -> Array:
         """Block soft thresholding (Parikh and Boyd, section 6.5.1)."""
-        return _kept_part(x, vdot(x, x) ** 0.5, step * self.weight) * x
-
-
-@dataclass(frozen=True)
-class L21Norm(Proximal):
-    """weight * sum of |row| over the rows of a table: sets whole rows to 0, or nothing of them.
-
-    M. Yuan, Y. Lin, J. R. Statist. Soc. B 68 (2006) 49-67, where the rows are the groups.
-    """
-
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_weight(self, "weight")
-
-    def value(self, x: Array) -> Scalar:
-        """The penalty at `x`."""
-        return self.weight * namespace(x).sum(row_norms(x))
-
-    def prox(self, x: Array, step: float) -> Array:
-        """Block soft thresholding of each row (Parikh and Boyd, section 6.5.4)."""
-        return _kept_part(x, row_norms(x), step * self.weight) * x
+        return kept_part(x, vdot(x, x) ** 0.5, step * self.weight) * x
 
 
 @dataclass(frozen=True)
@@ -152,7 +131,7 @@ class Huber(Proximal):
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_weight(self, "weight")
+        check_weight(self, "weight")
         check_positive(self, "threshold")
 
     def value(self, x: Array) -> Scalar:
@@ -170,56 +149,12 @@ class Huber(Proximal):
         return x - scale * slope
 
 
-@dataclass(frozen=True)
-class GroupLasso(Proximal):
-    """weight * sum over groups of |x_group|, the 2-norm: groups are zero as a whole, or not at all.
-
-    labels      an integer array like x; element i belongs to group labels[i] of 0 ... groups - 1.
-                Any other label, as -1, is of no group and is not penalised. Of parameters in
-                several arrays each has its array of labels
-    groups      how many groups there are. Each costs a sweep over x: meant for dozens, not for
-                thousands
-
-    M. Yuan, Y. Lin, J. R. Statist. Soc. B 68 (2006) 49-67, without their weights by group size.
-    """
-
-    labels: Array
-    groups: int
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        adopt_arrays(self, "labels")
-        _check_weight(self, "weight")
-        check_positive(self, "groups")
-
-    def value(self, x: Array) -> Scalar:
-        """The penalty at `x`."""
-        parts = [self._part(x, group) for group in range(self.groups)]
-        return self.weight * sum(vdot(part, part) ** 0.5 for part in parts)
-
-    def prox(self, x: Array, step: float) -> Array:
-        """Block soft thresholding of each group (Parikh and Boyd, section 6.5.4)."""
-        # All norms are of x itself, as groups are disjoint: lazy arrays read them together.
-        parts = [self._part(x, group) for group in range(self.groups)]
-        norms = [vdot(part, part) ** 0.5 for part in parts]
-        dropped = [1.0 - _kept_part(x, norm, step * self.weight) for norm in norms]
-        return x - sum(part * drop for part, drop in zip(parts, dropped, strict=True))
-
-    def _part(self, x: Array, group: int) -> Array:
-        return namespace(x).where(self.labels == group, x, 0.0)
-
-
 def _soft_threshold(x: Array, threshold: Any) -> Array:
     xp = namespace(x)
     return xp.sign(x) * xp.maximum(xp.abs(x) - threshold, 0.0)
 
 
-def row_norms(x: Array) -> Array:
-    """The 2-norms of the rows of a table, of shape (n, 1)."""
-    return namespace(x).sum(x * x, axis=-1, keepdims=True) ** 0.5
-
-
-def _kept_part(x: Array, norm: Any, threshold: float) -> Any:
+def kept_part(x: Array, norm: Any, threshold: float) -> Any:
     """max(1 - threshold / norm, 0), and 0 for a norm of 0, of arrays like `x`."""
     xp = namespace(x)
     return xp.maximum(norm - threshold, 0.0) / xp.maximum(norm, smallest_normal(x))
@@ -240,10 +175,10 @@ def adopt_arrays(owner: object, name: str) -> None:
 def _adopt_weight(owner: object, name: str) -> None:
     """The same for one that may be a number, or hold numbers; all at least 0."""
     object.__setattr__(owner, name, as_tree(getattr(owner, name)))
-    _check_weight(owner, name)
+    check_weight(owner, name)
 
 
-def _check_weight(owner: object, name: str) -> None:
+def check_weight(owner: object, name: str) -> None:
     """Refuse negative weights; reading the least of an array costs one message."""
     given = getattr(owner, name)
     if hasattr(given, "shape") and tuple(given.shape) != ():

@@ -17,6 +17,7 @@ from optim.proximal.operators import ElasticNet
 from optim.quasi_newton.l1 import L1
 from optim.stochastic.batches import Batches
 from optim.stochastic.minibatches import Evaluation, is_eager
+from optim.stochastic.per_row import PerRow
 from optim.stochastic.schedules import Constant, Schedule
 
 Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the order of its slots
@@ -32,7 +33,7 @@ class StochasticMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticSolver(Solver):
+class StochasticSolver(PerRow, Solver):
     """Parameters of all stochastic solvers.
 
     step_size           a number or a schedule k -> step size, k = 0, 1, ...
@@ -70,11 +71,6 @@ class StochasticSolver(Solver):
     window: int = 0
     full_every: int = 1
 
-    of_rows: ClassVar[frozenset[str]] = frozenset()
-    """Those of the slots that hold one number for each row of a table, of shape (n, 1)."""
-    needs_table: ClassVar[bool] = False
-    """Whether its formula goes along the rows of a table."""
-
     full_evaluations: ClassVar[int] = 2
     """Evaluations in an iteration that looks at the whole objective: that, and a batch."""
 
@@ -94,13 +90,6 @@ class StochasticSolver(Solver):
     def init_memory(self, x: Array) -> Any:
         """The vectors named by `slots` before the first step from `x`: zeros."""
         return tuple(zeros_like(x) for _ in self.slots)
-
-    def started(self, memory: Any, x: Array) -> Any:
-        """`memory`, where elements that saw no gradient yet are as `init_memory` has them at `x`.
-
-        For elements that start one by one, as the rows of a growing table do.
-        """
-        return memory
 
     @abstractmethod
     def update(self, memory: Any, x: Array, gradient: Array, k: int) -> tuple[Array, Any]:
@@ -231,8 +220,7 @@ class StochasticSolver(Solver):
         """What iteration k sees at `x`; the whole objective, if it looks at that; the vectors."""
         batches = Batches.of(problem)
         if batches is None:
-            whole = problem(x)
-            return whole, whole, vectors
+            return (whole := problem(x)), whole, vectors
         full = problem(x) if self._is_full(batches, k) else None
         seen, vectors = self.estimate(batches, k, x, vectors, full)
         return seen, full, vectors

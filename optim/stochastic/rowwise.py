@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from optim.core.arrays import Array, namespace, smallest_normal
-from optim.proximal.operators import L21Norm, row_norms
+from optim.proximal.groups import L21Norm, row_norms
 from optim.stochastic.adagrad import AdaGrad
 from optim.stochastic.base import Vectors
 from optim.stochastic.ftrl import FTRL

@@ -213,6 +213,7 @@ class Line:
         self.cluster = driver.cluster if driver is not None else cluster
         self._server, self._life = map(int, address.split(":"))
         self._lost = 0
+        self.bulk_way = ""
 
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None

@@ -49,7 +49,7 @@ def commit(x: dv.DistArray, ones: dv.DistArray) -> dv.DistArray:
     name = f"round {ps.client.new_id()}"
     ps.client.stage(name, partition, 1, x.space, None, np.ones(len(x)))
     report = Report(closure=0, stage=0, partition=partition, attempt=1, run=1, counts=[1])
-    rounds.commit(ps, [x], "add", name, [report])
+    rounds.commit(ps, rounds.Slots.of([x])[0], "add", name, [report])
     return x
 
 

@@ -55,7 +55,7 @@ def commit_a_round(x: dv.DistArray) -> None:
     ps = x.session
     name = f"round {ps.client.new_id()}"
     ps.client.stage(name, 0, 1, x.space, None, np.ones(LENGTH))
-    rounds.commit(ps, [x], "add", name, [Report(0, 0, 0, 1, 1, [1])])
+    rounds.commit(ps, rounds.Slots.of([x])[0], "add", name, [Report(0, 0, 0, 1, 1, [1])])
 
 
 CHANGES = [push_all, add_in_place, add_in_place_and_persist, commit_a_round]
@@ -147,7 +147,8 @@ def test_two_arrays_are_committed_without_a_deadlock(shared: dv.Session) -> None
             name = f"round {shared.client.new_id()}"
             for slot in range(2):
                 shared.client.stage(name, 0, 1, x.space, None, np.ones(LENGTH), slot=slot)
-            rounds.commit(shared, arrays, "add", name, [Report(0, 0, 0, 1, 1, [1, 1])])
+            slots, _ = rounds.Slots.of(arrays)
+            rounds.commit(shared, slots, "add", name, [Report(0, 0, 0, 1, 1, [1, 1])])
 
     together(lambda: commit(x, y), lambda: commit(y, x))
     assert (x.numpy() == 2 * TIMES).all()
