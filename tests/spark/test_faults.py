@@ -63,6 +63,24 @@ say([
 module.evaluate, loss.data.run_on_blocks = evaluate, run
 """
 
+KILLED = """
+import os, signal, threading
+
+counts, keys = ps.keys().zeros(), range(30_000)
+
+def killed_in_mid_push(rows):
+    rows, context = np.array(list(rows)), TaskContext.get()
+    if context.attemptNumber() == 0 and context.partitionId() != 1:
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        while True:
+            round.push(rows, np.ones(len(rows)))
+    round.push(rows, np.ones(len(rows)))
+
+with ps.round(counts) as round:
+    spark.sparkContext.parallelize(keys, 3).foreachPartition(killed_in_mid_push)
+say([len(counts.space), bool((counts.pull(list(keys)) == 1).all())])
+"""
+
 INTERRUPTED = """
 from optim import SGD
 
@@ -102,8 +120,9 @@ def go_on(process):
 
 
 def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver, has_ended):
-    process = driver(script(RETRIED + INTERRUPTED, "local[2,4]"))
+    process = driver(script(RETRIED + KILLED + INTERRUPTED, "local[2,4]"))
     assert said(process) == [["1", "0", "1"], True, True]
+    assert said(process) == [30_000, True]
     assert said(process) == "begun"
     os.killpg(process.pid, signal.SIGINT)
     same, pids = said(process)
