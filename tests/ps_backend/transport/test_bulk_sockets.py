@@ -31,7 +31,7 @@ from ps_backend.server import bulk_door, socket_door
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.identity import IdentityFiles
 from ps_backend.transport import OverGrpc, bulk_sockets, tls_of
-from ps_backend.transport.bulk_frames import BulkFrames
+from ps_backend.transport.bulk_frames import BulkFrames, shut_down
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.authorities import TestAuthority
@@ -248,8 +248,8 @@ def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, whe
         x, handle, runs = put(client, SPACE, X), server.service.handle, []
 
         def cut() -> None:
-            for connection in server.bulk._connections:
-                connection.shutdown(socket.SHUT_RDWR)
+            for connection in [*server.bulk._connections]:  # those that end go out meanwhile
+                shut_down(connection)
 
         def handle_and_cut(request, payload):
             response = handle(request, payload)

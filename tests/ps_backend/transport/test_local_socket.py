@@ -28,6 +28,7 @@ from ps_backend.server import local_socket as door
 from ps_backend.server.grpc_server import Server
 from ps_backend.transport import OverGrpc
 from ps_backend.transport import local_socket as local
+from ps_backend.transport.bulk_frames import shut_down
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import QUICK, TOKEN, axpy, dot, put, running_a_program, served
@@ -160,8 +161,8 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
         x, handle, runs = put(client, SPACE, X), server.service.handle, []
 
         def cut() -> None:
-            for connection in server.local._connections:
-                connection.shutdown(socket.SHUT_RDWR)
+            for connection in [*server.local._connections]:  # those that end go out meanwhile
+                shut_down(connection)
 
         def handle_and_cut(request, payload):
             response = handle(request, payload)
