@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -55,6 +56,28 @@ class Send(Protocol):
         """Send ``messages``, by server, and wait for the replies."""
 
 
+_MOST_ROOM = 64 << 20
+"""Bytes that a thread keeps for the next answer."""
+
+
+class _Room(threading.local):
+    """Memory for answers, of each thread: that of fresh memory takes longer than what fills it."""
+
+    _bytes = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> npt.NDArray[np.uint8]:
+        """So many bytes, until the next call."""
+        if size > _MOST_ROOM:
+            return _fresh(size)
+        if size > self._bytes.size:
+            self._bytes = _fresh(size)
+        return self._bytes[:size]
+
+
+def _fresh(size: int) -> npt.NDArray[np.uint8]:
+    return np.empty(size, np.uint8)
+
+
 class KeySpace:
     """Keys, and arrays of rows over them, by their numbers. Thread-safe.
 
@@ -80,6 +103,7 @@ class KeySpace:
         self._known: set[tuple[str, str]] = set()
         """Digests of the sweeps, and of users' functions, that servers have seen whole."""
         self._plugins: dict[str, Signature] = {}
+        self._room = _Room()
 
     @property
     def servers(self) -> int:
@@ -119,7 +143,9 @@ class KeySpace:
 
         ``given``: rows of the types of ``program.given``, one for each of ``keys.keys``. Returns
         what the program returns, a row for each key; and with ``find`` (of a program that writes
-        nothing) which keys are there. ``view``: of these keys, which then travel once only.
+        nothing) which keys are there; of keys that were not given in order both last until this
+        thread's next call, as who gets them puts them in order. ``view``: of these keys, which then
+        travel once only.
         ``wire``: how rows of floats travel, one of ``narrow.KINDS`` or as they are.
         ``OutOfBudget``: a server has no room for new keys; ``refused`` are those that are on such,
         of which nothing was changed.
@@ -149,9 +175,11 @@ class KeySpace:
         if view is not None:
             body.keys.view, known = view.number, frozenset(view.servers)
         shares = keys.shares(self.servers, self.partition)
+        alone = len(shares) == 1 and not program.changes
+        take = self._room.take if alone and keys.inverse is not None else _fresh
         calls = {
             server: RowCall(
-                program, body, keys.keys[some], [one[some] for one in rows], server in known
+                program, body, keys.keys[some], [one[some] for one in rows], server in known, take
             )
             for server, some in shares.items()
         }
@@ -174,6 +202,8 @@ class KeySpace:
             self._counters.count_saved(whole_bytes - sent)
         for server, some in shares.items():
             there, *answers = calls[server].answer(replies[server])
+            if alone:
+                return answers, there.view(np.bool_) if find else None  # as they came: no copy
             if found is not None:
                 found[some] = there.view(np.bool_)
             for target, rows_here in zip(out, answers, strict=True):
@@ -228,7 +258,9 @@ class KeySpace:
         messages: Messages = {}
         for server in range(self.servers):
             some = shares.get(server, slice(0))
-            call = RowCall(program, body, keys.keys[some], [one[some] for one in rows], False)
+            call = RowCall(
+                program, body, keys.keys[some], [one[some] for one in rows], False, _fresh
+            )
             messages[server] = call.message(self._requests.request(), "stage_rows")
         self._send(messages)
         self._known.add(known)

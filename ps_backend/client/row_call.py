@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,17 @@ class RowCall:
         keys: npt.NDArray[np.int64],
         rows: Sequence[Array],
         known: bool,
+        take: Callable[[int], npt.NDArray[np.uint8]],
     ) -> None:
         """``body``: what is the same for all servers; ``rows``: of ``keys``, as they travel;
-        ``known``: this server has the keys.
+        ``known``: this server has the keys. ``take`` gives memory for the answer.
         """
         self._program, self._body, self.keys, self._known = program, body, keys, known
         self._rows = [part for one in rows for part in _padded(byte_view(_contiguous(one)))]
         self._types = [travelling(type, body.returns_as) for type in program.returned]
         row_bytes = [1] * body.find + [type.row_bytes for some in self._types for type in some]
         self._sizes = [len(keys) * size for size in row_bytes]
-        self._answer = np.empty(sum(map(padded, self._sizes)), np.uint8)
+        self._answer = take(sum(map(padded, self._sizes)))
 
     def message(self, request: pb.Request, kind: str) -> Message:
         """The call as a request of that ``kind``."""
