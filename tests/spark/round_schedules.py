@@ -25,13 +25,20 @@ from distvec.spark import PSContext
 from ps_backend.errors import RoundClosed
 from ps_backend.processes.launcher import launch_local
 from tests.conftest import QUICK_START
+from tests.spark.round_contributions import (
+    KEYS,
+    PARTITIONS,
+    Contribution,
+    contributions,
+    expected,
+    expected_rows,
+    keyed_arrays,
+    same_bits,
+    start_values,
+)
 
-SHAPES = ((2500,), (40, 3))
-"""Of the arrays of a round: a vector and a table."""
-
-PARTITIONS = 3
-COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
-KILLS = {12: "plain", 25: "reduce"}
+KILLS = {12: ("plain", 3), 25: ("reduce", 4)}
+"""Schedules with an executor that is killed: where, and after how many contributions."""
 SEEDS = range(50)
 SOME = (*range(15), 18, 24, 25, 36, 41)
 """Seeds enough that all kinds of faults happen, most of them several times."""
@@ -71,57 +78,18 @@ class Schedule(NamedTuple):
     faults: dict[int, tuple[str, int]]
 
 
-class Contribution(NamedTuple):
-    """Values for a slot at indices, or for all of it."""
-
-    slot: int
-    indices: np.ndarray | None
-    values: np.ndarray
-
-
-def contributions(seed: int, partition: int) -> list[Contribution]:
-    """What a partition contributes, in order, which shows in the bits: magnitudes differ."""
-    rng = np.random.default_rng((seed, partition))
-    made = []
-    for _ in range(rng.integers(1, 4)):
-        slot, dense = int(rng.integers(len(SHAPES))), rng.random() < 0.3
-        length, *row = SHAPES[slot]
-        indices = None if dense else rng.integers(0, length, 30)
-        shape = SHAPES[slot] if dense else (30, *row)
-        values = rng.normal(size=shape) * 10.0 ** rng.integers(-8, 8)
-        made.append(Contribution(slot, indices, values))
-    return made
-
-
-def start_values(seed: int) -> list[np.ndarray]:
-    """The arrays before the round."""
-    rng = np.random.default_rng(seed)
-    return [rng.normal(size=shape) for shape in SHAPES]
-
-
-def expected(schedule: Schedule) -> list[np.ndarray]:
-    """The arrays after it, by NumPy."""
-    totals, combine = start_values(schedule.seed), COMBINE[schedule.op]
-    for partition in range(PARTITIONS):
-        for slot, indices, values in contributions(schedule.seed, partition):
-            if indices is None:
-                combine(totals[slot], values, out=totals[slot])
-            else:
-                combine.at(totals[slot], indices, values)
-    return totals
-
-
 def schedule_of(seed: int) -> Schedule:
     """Faults drawn from ``seed``; an executor is killed where KILLS says so."""
     rng = np.random.default_rng((seed, 1))
     if seed in KILLS:
-        return Schedule(seed, KILLS[seed], "add", {PARTITIONS - 1: ("kill", 4)})
+        where, after = KILLS[seed]
+        return Schedule(seed, where, "add", {PARTITIONS - 1: ("kill", after)})
     op = str(rng.choice(["add", "add", "add", "min", "max"]))  # counting twice shows in sums only
     faults = {}
     for partition in range(PARTITIONS):
         # Spark copies slow tasks only when another has ended.
         slow = ["straggle", "late"] if partition else []
-        kinds = ["raise", "raise", "raise", *slow]
+        kinds = ["raise", "raise", "die", *slow]
         if rng.random() < 0.4:
             faults[partition] = str(rng.choice(kinds)), int(rng.integers(0, 4))
     return Schedule(seed, str(rng.choice(["plain", "plain", "reduce", "map"])), op, faults)
@@ -156,18 +124,23 @@ class Task:
         return rows
 
     def meet(self, kind: str, partition: int) -> None:
-        """Raise, die with the executor, or wait: for a copy to come first, or till it is late."""
+        """Raise, die, also with the executor, or wait: for a copy that is first, or to be late."""
         self.note(kind)
         if kind == "raise":
             raise ValueError("as scheduled")
+        if kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if kind == "kill":
             os.kill(parent_of(os.getppid()), signal.SIGKILL)  # worker, its daemon, the executor
         wait_for(self.directory / (f"contributed-{partition}" if kind == "straggle" else "over"))
 
     def contribute(self, made: list[Contribution]) -> None:
+        fault = self.directory / f"fault-{TaskContext.get().partitionId()}"
         try:
-            for slot, indices, values in made:
-                self.contributors[slot].push(indices, values)
+            for one in made:
+                self.contributors[one.slot].push(one.indices, one.values)
+                if one.is_keyed and fault.exists():
+                    self.note("keyed-again")
         except RoundClosed:
             self.note("refused")
             raise
@@ -229,21 +202,21 @@ def run(schedule: Schedule, rdd, contributors, directory: Path) -> None:
 
 def check(ps: PSContext, schedule: Schedule, rdd, directory: Path) -> str:
     """Run a round; says how it differs from NumPy, if it does."""
-    arrays = [ps.array(values) for values in start_values(schedule.seed)]
-    before = [array.copy() for array in arrays]
-    with ps.round(*arrays, op=schedule.op) as contributors:
+    seed, op = schedule.seed, schedule.op
+    arrays, keyed = [ps.array(values) for values in start_values(seed)], keyed_arrays(ps, seed)
+    old, rows = [array.copy() for array in arrays], [array.pull(KEYS) for array in keyed]
+    with ps.round(*arrays, *keyed, op=op) as contributors:
         run(schedule, rdd, contributors, directory)
-    (directory / str(schedule.seed) / "over").touch()
-    if any(
-        array.numpy().tobytes() != values.tobytes()
-        for array, values in zip(arrays, expected(schedule), strict=True)
-    ):
+    (directory / str(seed) / "over").touch()
+    if not same_bits([one.numpy() for one in arrays], expected(seed, op)):
         return f"{schedule} gives other bits"
-    if any(
-        array.numpy().tobytes() != values.tobytes()
-        for array, values in zip(before, start_values(schedule.seed), strict=True)
-    ):
+    if not same_bits([one.numpy() for one in old], start_values(seed)):
         return f"{schedule} changed the old values"
+    keys, wanted = expected_rows(seed, op, rows)
+    if not same_bits([one.pull(KEYS) for one in keyed], wanted):
+        return f"{schedule} gives other rows of keys"
+    if not np.array_equal(keyed[0].space.keys(), keys):
+        return f"{schedule} inserts other keys, or in another order"
     return ""
 
 
@@ -276,7 +249,7 @@ class Outcome(NamedTuple):
     @property
     def missing(self) -> list[str]:
         """What the schedules are to bring about, and did not."""
-        least = {"raise": 11, "straggle": 4, "late": 4, "refused": 1}
+        least = {"raise": 8, "die": 4, "straggle": 4, "late": 4, "refused": 1, "keyed-again": 15}
         missing = [kind for kind, count in least.items() if self.happened[kind] < count]
         if any(self.logs[seed]["kill"] != 1 for seed in KILLS):
             missing.append("kill")

@@ -1,6 +1,7 @@
 """Rounds on a Spark cluster of two hosts, under faults drawn from seeds: are NumPy's bits counted?
 
-Tasks raise, are copied, come late, and executors die. A failure: other bits than without the fault,
+Tasks raise, are copied, come late, and their processes and executors die; they contribute to plain
+and keyed arrays. A failure: other bits than without the fault,
 or a kind of fault that did not come about.
 """
 
