@@ -21,6 +21,14 @@ def sessions() -> Iterator[dict[int, dv.Session]]:
         session.close()
 
 
+@pytest.fixture(autouse=True)
+def _counts_of_sessions_begin_at_zero(request: pytest.FixtureRequest) -> None:
+    """Messages are those to the busiest server: which one that is, no earlier test decides."""
+    if "sessions" in request.fixturenames:
+        for session in request.getfixturevalue("sessions").values():
+            session.counters.reset()
+
+
 @pytest.fixture
 def small_arrays_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """In-process servers compile kernels from 131,072 elements: fewer than where it pays."""

@@ -228,9 +228,10 @@ def _spread_of(entry: Any, place: Any, bits: Any) -> Any:
 
 
 @_compiled
-def keys_from(directory: Any, buckets: Any, first: Any, starts: Any, keys: Any) -> None:
-    """The keys of slots ``first[b]`` and up of each bucket, in ``keys[starts[b]:]``."""
-    for bucket in range(buckets):
+def keys_from(directory: Any, begin: Any, end: Any, first: Any, starts: Any, keys: Any) -> None:
+    """The keys of slots ``first[b]`` and up of buckets ``begin`` to ``end``, in
+    ``keys[starts[b]:]``."""
+    for bucket in range(begin, end):
         row = directory + bucket * _ROW
         table, factor, bits = load_integer(row), load_64(row + 8), load_64(row + 16)
         halved, inverse = _to_divide_by(factor)

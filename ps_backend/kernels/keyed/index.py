@@ -121,6 +121,17 @@ class KeyIndex:
         """All keys, by bucket and slot. A way through all tables."""
         return self._keys_from(np.zeros(BUCKETS, np.int64))
 
+    def keys_between(self, low: int, high: int) -> Integers:
+        """``keys_in_order()[low:high]``, by a way through the tables that have some of them."""
+        ends = np.cumsum(self.counts)
+        high = min(high, int(ends[-1]))
+        if low >= high:
+            return np.empty(0, np.int64)
+        begin, last = (int(np.searchsorted(ends, place, "right")) for place in (low, high - 1))
+        keys = self._keys_from(np.zeros(BUCKETS, np.int64), begin, last + 1)
+        before = int(ends[begin] - self.counts[begin])
+        return keys[low - before : high - before]
+
     def keep(self, mask: Mask) -> None:
         """Forget the keys that ``mask``, in the order of ``keys_in_order``, does not name.
 
@@ -143,15 +154,16 @@ class KeyIndex:
         self._replace(buckets, sizes_for(buckets, np.array([count])), slots)
         self.counts[bucket] = count
 
-    def _keys_from(self, first: Integers) -> Integers:
-        """The keys of slots from ``first`` on of each bucket, by bucket and slot."""
+    def _keys_from(self, first: Integers, begin: int = 0, end: int = BUCKETS) -> Integers:
+        """The keys of slots from ``first`` on of the buckets of a range, by bucket and slot."""
         from ps_backend.kernels.keyed import compiled_index
 
         many = self.counts - first
+        many[:begin] = many[end:] = 0
         starts = np.cumsum(many) - many
         keys = np.empty(int(many.sum()), np.int64)
-        tables = [address_of(one) for one in (self._directory, first, starts, keys)]
-        compiled_index.keys_from(tables[0], BUCKETS, *tables[1:])
+        where = address_of(first), address_of(starts), address_of(keys)
+        compiled_index.keys_from(address_of(self._directory), begin, end, *where)
         return keys
 
     def _give_slots(self, keys: Integers, found: Integers, fresh: Mask) -> None:

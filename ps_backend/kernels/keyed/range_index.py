@@ -73,6 +73,10 @@ class RangeIndex:
         """All keys, ascending."""
         return self._keys
 
+    def keys_between(self, low: int, high: int) -> Integers:
+        """``keys_in_order()[low:high]``."""
+        return self._keys[low:high]
+
     def keep(self, mask: Mask) -> None:
         """Refused: a range has no gaps."""
         raise ValueError("the keys of a range stay; nothing can be removed")

@@ -103,7 +103,7 @@ def read_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respon
             raise IndexError(f"{body.count} keys from {body.first} on, of {len(space.index)}")
         (block,) = session.store.memory.allocate([8 * body.count], "reading keys")
         keys = block.array(np.dtype(np.int64), (body.count,))
-        keys[:] = space.index.keys_in_order()[body.first : body.first + body.count]
+        keys[:] = space.index.keys_between(body.first, body.first + body.count)
     return Response(pb.Reply(payload=keys.nbytes), [byte_view(keys)], [block])
 
 

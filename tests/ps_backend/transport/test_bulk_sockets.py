@@ -6,18 +6,13 @@ import gc
 import logging
 import os
 import signal
-import socket
-import struct
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from distvec import connect
 from ps_backend.client import Client
@@ -26,51 +21,23 @@ from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type
-from ps_backend.server import bulk_door, socket_door
-from ps_backend.server.grpc_server import Server
+from ps_backend.server import bulk_door
 from ps_backend.server.identity import IdentityFiles
 from ps_backend.transport import OverGrpc, bulk_sockets, tls_of
 from ps_backend.transport.bulk_frames import BulkFrames, shut_down
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
-from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.authorities import TestAuthority
+from tests.ps_backend.far_away import (
+    FLOATS,
+    SPACE,
+    FarAway,
+    X,
+    connected,
+    ends,
+    far_away,
+    same,
+    wait_for,
+)
 from tests.ps_backend.helpers import QUICK, TOKEN, put, served
-
-SPACE = DenseSpace(100_000)  # more than what goes in a message
-FLOATS = array_type(SPACE, float)
-X = np.random.default_rng(0).random(SPACE.length)
-
-
-class FarAway(OverGrpc):
-    """Shares no memory with the server; counts the transfers that went over gRPC."""
-
-    def __init__(self, address: str, **options) -> None:
-        super().__init__(address, **{"token": TOKEN, **options})
-        self._shared._free.acquire()
-        self.streamed = 0
-
-    def _in_chunks(self, *arguments):
-        self.streamed += 1
-        return super()._in_chunks(*arguments)
-
-
-@contextmanager
-def far_away(servers: list[Server], **options) -> Iterator[tuple[Client, list[FarAway]]]:
-    transports = [FarAway(server.address, **options) for server in servers]
-    with Client(transports, retry=QUICK) as client:
-        yield client, transports
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
-
-
-def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bool:
-    return client.read(buffer, array_type(space, float)).tobytes() == values.tobytes()
 
 
 @pytest.fixture
@@ -370,135 +337,3 @@ def test_a_client_that_nobody_closes_leaves_no_connection(server):
         del client
         gc.collect()
         wait_for(lambda: len(server.bulk) == 0)
-
-
-# --- strangers ------------------------------------------------------------------------------------
-
-
-@contextmanager
-def connected(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
-    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), 20)) as made:
-        if admitted:
-            ours, theirs = bulk_sockets.proofs_of(TOKEN, server.bulk._admission)
-            made.sendall(ours)
-            assert made.recv(32, socket.MSG_WAITALL) == theirs
-        yield made
-
-
-def ends(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1)
-    except ConnectionResetError:
-        return True
-
-
-def framed(request: pb.Request, size: int) -> bytes:
-    data = request.SerializeToString()
-    return struct.pack("<IQ", len(data), size) + data
-
-
-@pytest.mark.parametrize("what", ["a wrong token", "no token", "another admission", "garbage"])
-def test_strangers_are_sent_away_before_anything_is_read(server, monkeypatch, what):
-    asked = []
-    monkeypatch.setattr(server.service, "handle", lambda *given: asked.append(given))
-    proof = {
-        "a wrong token": bulk_sockets.proofs_of("wrong", server.bulk._admission)[0],
-        "no token": bulk_sockets.proofs_of(None, server.bulk._admission)[0],
-        "another admission": bulk_sockets.proofs_of(TOKEN, bytes(32))[0],
-        "garbage": bytes(range(32)),
-    }[what]
-    with connected(server) as stranger:
-        stranger.sendall(proof + framed(pb.Request(status={}), 0))
-        assert ends(stranger)
-    assert not asked
-
-
-def test_who_is_not_the_server_gets_nothing(server):
-    """Whoever listens there instead is sent a proof that is of no use elsewhere, and no more."""
-    with socket.create_server(("127.0.0.1", 0)) as other, far_away([server]) as (client, (one,)):
-        server.bulk.port = other.getsockname()[1]
-        came = []
-
-        def pretend() -> None:
-            connection, _ = other.accept()
-            with connection:
-                connection.settimeout(20)
-                connection.sendall(bytes(32))
-                while data := connection.recv(1 << 16):
-                    came.append(data)
-
-        thread = threading.Thread(target=pretend)
-        thread.start()
-        x = put(client, SPACE, X)
-        thread.join(20)
-        assert sum(map(len, came)) == 32
-        assert "not the server" in one.bulk_way
-        assert same(client, x)
-
-
-@given(st.data())
-def test_garbage_ends_a_connection_and_no_other(one_server, data):
-    server, client, x = one_server
-    garbage = data.draw(st.binary(min_size=1, max_size=200))
-    size = data.draw(st.sampled_from((0, 1, 1 << 40, (1 << 64) - 1)))
-    with connected(server, admitted=True) as known:
-        known.sendall(data.draw(st.sampled_from((b"", struct.pack("<IQ", len(garbage), size)))))
-        with suppress(OSError):  # it may have heard enough
-            known.sendall(garbage)
-            known.shutdown(socket.SHUT_WR)
-        while not ends(known):  # what looks like a request may be answered with an error
-            pass
-    assert same(client, x)
-
-
-@pytest.fixture(scope="module")
-def one_server():
-    with served() as (server,), far_away([server]) as (client, _):
-        yield server, client, put(client, SPACE, X)
-
-
-def test_those_who_stop_in_the_middle_are_sent_away(server, monkeypatch):
-    monkeypatch.setattr(socket_door, "SILENT_SECONDS", 0.2)
-    monkeypatch.setattr(bulk_door, "SILENT_SECONDS", 0.2)
-    with far_away([server]) as (client, (transport,)):
-        x = put(client, SPACE, X)
-        with connected(server) as silent, connected(server) as half:
-            half.sendall(bytes(7))
-            assert ends(silent)
-            assert ends(half)
-        write = client._requests.to_all("nothing")[0].request
-        write.payload = 8 * SPACE.length
-        for begun in (bytes(3), bytes(11), framed(write, write.payload) + bytes(1000)):
-            with connected(server, admitted=True) as known:
-                known.sendall(begun)
-                assert ends(known)
-        assert same(client, x)  # idle for longer than that, and still there
-        assert transport.streamed == 0
-        wait_for(lambda: len(server.bulk) == 1)
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        struct.pack("<IQ", MOST_REQUEST_BYTES + 1, 0) + bytes(100),
-        b"\xff" * 100,
-        struct.pack("<IQ", 50, 0) + b"\xff" * 50,
-        framed(pb.Request(status={}, payload=5), 6),
-    ],
-)
-def test_what_is_no_request_ends_the_connection(server, what):
-    with connected(server, admitted=True) as known:
-        known.sendall(what)
-        assert ends(known)
-
-
-def test_strangers_who_say_nothing_keep_nobody_out(server):
-    with ExitStack() as stack:
-        first = stack.enter_context(connected(server))
-        for _ in range(bulk_door.MOST_STRANGERS):
-            stack.enter_context(connected(server))
-        assert ends(first)
-        with far_away([server]) as (client, (transport,)):
-            assert same(client, put(client, SPACE, X))
-            assert transport.streamed == 0
-        assert len(server.bulk._strangers) <= bulk_door.MOST_STRANGERS

@@ -32,6 +32,8 @@ _CHUNK_BYTES = 1 << 18
 _LENGTH = 1 << 12
 """Kernels are compiled for batches of about so many keys; their length has no other meaning."""
 _BLOCK = DenseSpace(_LENGTH).block_size
+_REMEMBERED_SIZE = 128
+"""Sweeps of more values are prepared for each call: all sessions share what is remembered."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,8 @@ class RowRun:
         cls, program: RowProgram, arrays: Sequence[KeyedRows], scalars: Sequence[Scalar]
     ) -> RowRun:
         """Verified, and compiled. Raises ``InvalidProgram`` where types do not fit the arrays."""
-        kernel, computed = _compiled(program)
+        is_small = program.sweep.size <= _REMEMBERED_SIZE
+        kernel, computed = (_remembered if is_small else _compiled)(program)
         verify_arrays(program, arrays)
         return cls(program, arrays, scalars, kernel, computed)
 
@@ -144,7 +147,6 @@ class RowRun:
             self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
 
 
-@lru_cache(maxsize=1024)
 def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int]]:
     """The kernel of a program, which is verified, and the outputs that it makes."""
     program.verify()
@@ -155,6 +157,9 @@ def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int]]:
         return None, computed
     outputs = tuple(sweep.outputs[k] for k in computed)
     return compile_sweep(replace(sweep, outputs=outputs), _LENGTH), computed
+
+
+_remembered = lru_cache(maxsize=1024)(_compiled)
 
 
 def located(space: KeyedSpace, keys: KeyList) -> Locations:

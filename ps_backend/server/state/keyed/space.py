@@ -151,11 +151,7 @@ class KeyedSpace:
             if not len(missing):
                 return
         kept = self.reserve_for(fresh) if ahead is None else None
-        old = self.index.counts.copy()
-        locations[missing], _ = self.index.insert(fresh, np.full(len(fresh), -1))
-        for array in self.arrays.values():
-            array.store.grow(self.index, old)
-        self.version += 1
+        locations[missing] = self._give_slots(fresh)
         self._settle(kept)
 
     def adopt(self, keys: Keys) -> None:
@@ -163,22 +159,27 @@ class KeyedSpace:
 
         ``InvalidProgram`` where there are keys already, or these are in no such order.
         """
-        if len(self.index) and isinstance(self.index, KeyIndex):
-            raise InvalidProgram(f"the space has {len(self.index)} keys already")
         if isinstance(self.index, RangeIndex):
             if not np.array_equal(keys, self.index.keys_in_order()):
                 raise InvalidProgram("these are not the keys of the range")
             return
+        if len(self.index):
+            raise InvalidProgram(f"the space has {len(self.index)} keys already")
         buckets = bucket_of(keys)
         if np.any(buckets[1:] < buckets[:-1]) or len(np.unique(keys)) < len(keys):
             raise InvalidProgram("these are no different keys in the order of their buckets")
         kept = self.reserve_for(keys)
-        old = self.index.counts.copy()
-        self.index.insert(keys, np.full(len(keys), -1))
-        for array in self.arrays.values():
-            array.store.grow(self.index, old)
-        self.version += 1
+        self._give_slots(keys)
         self._settle(kept)
+
+    def _give_slots(self, fresh: Keys) -> Locations:
+        """Insert keys that are not here, with their initial values in all arrays."""
+        before = self.index.counts.copy()
+        locations, _ = self.index.insert(fresh, np.full(len(fresh), -1))
+        for array in self.arrays.values():
+            array.store.grow(self.index, before)
+        self.version += 1
+        return locations
 
     def reserve_for(self, fresh: Keys) -> Reservation:
         """Room for keys that are not here; ``OutOfBudget``, and counted, where there is none."""

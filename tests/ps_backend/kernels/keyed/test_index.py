@@ -68,6 +68,9 @@ def unmixed(bits):
 def agree(index, stores, plain):
     keys = plain.keys
     assert index.keys_in_order().tolist() == keys
+    third = len(keys) // 3
+    for low, high in [(0, third), (third, third + 1), (third, len(keys)), (third, third)]:
+        assert index.keys_between(low, high).tolist() == keys[low:high]
     assert len(index) == len(keys)
     assert index.counts.tolist() == [len(bucket) for bucket in plain.buckets]
     for array, (store, (dtype, row, _)) in enumerate(zip(stores, ROWS, strict=True)):

@@ -1,0 +1,71 @@
+"""Clients that share no memory with their servers, as those of other hosts."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import numpy as np
+
+from ps_backend.client import Client
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type
+from ps_backend.server.grpc_server import Server
+from ps_backend.transport import OverGrpc, bulk_sockets
+from tests.ps_backend.helpers import QUICK, TOKEN
+
+SPACE = DenseSpace(100_000)  # more than what goes in a message
+FLOATS = array_type(SPACE, float)
+X = np.random.default_rng(0).random(SPACE.length)
+
+
+class FarAway(OverGrpc):
+    """Shares no memory with the server; counts the transfers that went over gRPC."""
+
+    def __init__(self, address: str, **options) -> None:
+        super().__init__(address, **{"token": TOKEN, **options})
+        self._shared._free.acquire()
+        self.streamed = 0
+
+    def _in_chunks(self, *arguments):
+        self.streamed += 1
+        return super()._in_chunks(*arguments)
+
+
+@contextmanager
+def far_away(servers: list[Server], **options) -> Iterator[tuple[Client, list[FarAway]]]:
+    transports = [FarAway(server.address, **options) for server in servers]
+    with Client(transports, retry=QUICK) as client:
+        yield client, transports
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bool:
+    return client.read(buffer, array_type(space, float)).tobytes() == values.tobytes()
+
+
+@contextmanager
+def connected(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
+    """Somebody at the port for bulk data, who knows the token or not."""
+    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), 20)) as made:
+        if admitted:
+            ours, theirs = bulk_sockets.proofs_of(TOKEN, server.bulk._admission)
+            made.sendall(ours)
+            assert made.recv(32, socket.MSG_WAITALL) == theirs
+        yield made
+
+
+def ends(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1)
+    except ConnectionResetError:
+        return True
