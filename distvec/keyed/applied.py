@@ -13,6 +13,7 @@ from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
 from distvec.graph.dtypes import check_dtype
 from distvec.keyed.own_call import bound, own_call
+from distvec.keyed.wires import chosen_wire
 from distvec.rows.function import RowFunction
 from distvec.rows.kernel import KernelFunction
 from distvec.rows.kinds import Kind, PerKey, RowsOf, number_kind
@@ -44,17 +45,19 @@ def applied(
     batch: KeyBatch,
     view: KeyView | None,
     combine: str,
+    wire: str | None,
     args: tuple[Any, ...],
     named: Mapping[str, Any],
 ) -> Any:
     """As ``KeyedSpace.apply``, of keys that may have a ``view``."""
     if combine not in SCATTERS:
         raise ValueError(f"combine must be one of {', '.join(SCATTERS)}, got {combine!r}")
+    kind = chosen_wire(wire)
     call = _call(space, function, batch, args, named)
     given = [batch.combined(rows, combine) for rows in call.given]
     with measured(space.session.counters):
         returned, _ = space.remote.run(
-            call.program, call.arrays, batch, given, call.scalars, view=view
+            call.program, call.arrays, batch, given, call.scalars, view=view, wire=kind
         )
     found = tuple(batch.expanded(rows) for rows in returned)
     return found if call.several else found[0] if found else None

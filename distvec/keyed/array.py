@@ -14,13 +14,11 @@ import numpy.typing as npt
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
-from distvec.keyed.applied import applied
 from distvec.keyed.background import in_background
 from distvec.keyed.key_lists import as_keys
-from distvec.rows.function import RowFunction
-from distvec.rows.kernel import KernelFunction
-from distvec.rows.plugin import Plugin
-from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
+from distvec.keyed.row_view import RowView
+from distvec.keyed.wires import chosen_wire
+from ps_backend.client import KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
@@ -101,35 +99,46 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """How rows travel that are pulled, pushed, or assigned: "float32", "float16", "int8", or
         None for as they are.
 
-        Off unless it is set. What is pushed is rounded up or down at random, so that the mean of
-        many pushes is right; a repeat has the same bits. "int8" is of tables: a quarter of float32,
-        with one scale for each row (and 256 columns). ``ps.counters.bytes_saved`` counts.
+        Off unless it is set; ``wire=`` of a call goes before it. What is pushed is rounded up or
+        down at random, so that the mean of many pushes is right; a repeat has the same bits. "int8"
+        is of tables: a quarter of float32, with one scale for each row (and 256 columns).
+        ``ps.counters.bytes_saved`` counts.
         """
         return self._wire or None
 
     @wire.setter
     def wire(self, kind: str | None) -> None:
-        if kind is not None and kind not in WIRES:
-            raise ValueError(f"wire must be one of {', '.join(WIRES)}, or None, got {kind!r}")
-        if kind == "int8" and not self.row:
-            raise ValueError("wire='int8' has a scale for each row, so it is of tables only")
-        self._wire = kind or ""
+        self._wire = chosen_wire(kind, self.row)
+
+    def _wire_of(self, kind: str | None) -> str:
+        """How rows of one call travel."""
+        return self._wire if kind is None else chosen_wire(kind, self.row)
 
     def __len__(self) -> int:
         return len(self.space)
 
     # --- rows of keys -----------------------------------------------------------------------------
 
-    def pull(self, keys: Any, *, missing: Missing = "init", return_found: bool = False) -> Any:
+    def pull(
+        self,
+        keys: Any,
+        *,
+        missing: Missing = "init",
+        return_found: bool = False,
+        wire: str | None = None,
+    ) -> Any:
         """The rows of ``keys``, shape ``(n, *row)``; keys may repeat. One message to each holder.
 
         ``missing``: what a key that is not there reads as: "init", the value it would begin with;
         a number, everywhere in its row; or "raise", a ``KeyError`` that names some of them. With
-        ``return_found`` also booleans of shape ``(n,)``: was it there?
+        ``return_found`` also booleans of shape ``(n,)``: was it there? ``wire``: how rows travel,
+        this time: "float32", "float16", "int8", "off"; else as the array's ``wire`` says.
         """
-        return self._pull(KeyBatch.of(as_keys(keys)), None, missing, return_found)
+        return self.pull_batch(KeyBatch.of(as_keys(keys)), None, missing, return_found, wire)
 
-    def prefetch(self, keys: Any, *, missing: Missing = "init") -> Future[npt.NDArray[Any]]:
+    def prefetch(
+        self, keys: Any, *, missing: Missing = "init", wire: str | None = None
+    ) -> Future[npt.NDArray[Any]]:
         """``pull`` in another thread: ``result()`` of what it returns are the rows.
 
             ahead = t.prefetch(first)
@@ -140,39 +149,42 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         They are rows as of when the servers answer: a push meanwhile may be in them or not.
         """
         batch = KeyBatch.of(as_keys(keys))
-        return in_background(lambda: self._pull(batch, None, missing, False))
+        return in_background(lambda: self.pull_batch(batch, None, missing, False, wire))
 
-    def push(self, keys: Any, values: Any) -> None:
+    def push(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Add ``values`` to the rows of ``keys``. One message to each holder.
 
         ``values``: shape ``(n, *row)``, or what broadcasts to that. Those of a key that repeats are
         added up first, in their order. Keys that are not there begin with their initial values.
+        ``wire``: how rows travel, as of ``pull``; narrowed ones are rounded up or down at random.
         Raises ``OutOfBudget`` where a server has no room for new keys: its ``refused`` are the keys
         of which nothing was changed.
         """
-        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "add")
+        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "add", wire)
 
-    def assign(self, *given: Any) -> None:
+    def assign(self, *given: Any, wire: str | None = None) -> None:
         """``assign(keys, values)``: let the rows of ``keys`` be ``values``, as of ``push``.
 
         Of a key that repeats the last one counts.
 
         ``assign(values)``: let all rows be those of an expression over arrays of the space. One
-        message that computes it, one that writes it.
+        message that computes it, one that writes it; no row travels.
         """
         if len(given) == 1:
+            if wire is not None:
+                raise TypeError("wire= is of rows that travel: assign(keys, values, wire=)")
             self.space.assign(self, given[0])
         else:
             keys, values = given
-            self._scatter(KeyBatch.of(as_keys(keys)), None, values, "replace")
+            self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "replace", wire)
 
-    def minimum(self, keys: Any, values: Any) -> None:
+    def minimum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Let rows be the smaller of what they are and of ``values``, as of ``push``."""
-        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "min")
+        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "min", wire)
 
-    def maximum(self, keys: Any, values: Any) -> None:
+    def maximum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Let rows be the larger of what they are and of ``values``, as of ``push``."""
-        self._scatter(KeyBatch.of(as_keys(keys)), None, values, "max")
+        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "max", wire)
 
     # --- steps by gradients -----------------------------------------------------------------------
 
@@ -190,23 +202,37 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         self._training = Training(self.space, self, optimizer)
         return self._training.states
 
-    def step(self, keys: Any, gradients: Any, *, step_size: float | None = None) -> None:
+    def step(
+        self,
+        keys: Any,
+        gradients: Any,
+        *,
+        step_size: float | None = None,
+        wire: str | None = None,
+    ) -> None:
         """One step of the rows of ``keys``, by the optimizer. One message to each holder.
 
         ``gradients``: shape ``(n, *row)``; those of a key that repeats are added up first, in
         their order, and make one step. ``step_size``: in place of the optimizer's own (FTRL has
-        none to be changed). Raises ``OutOfBudget`` as ``push``.
+        none to be changed). ``wire``: how gradients travel, as of ``push``. Raises ``OutOfBudget``
+        as that.
         """
-        self._step(KeyBatch.of(as_keys(keys)), None, gradients, step_size)
+        self.step_batch(KeyBatch.of(as_keys(keys)), None, gradients, step_size, wire)
 
-    def _step(
-        self, batch: KeyBatch, view: KeyView | None, gradients: Any, step_size: float | None
+    def step_batch(
+        self,
+        batch: KeyBatch,
+        view: KeyView | None,
+        gradients: Any,
+        step_size: float | None,
+        wire: str | None,
     ) -> None:
+        """As ``step``, of keys that may have a view."""
         if self._training is None:
             raise TypeError(
                 "this array has no optimizer yet; give it one: t.optimizer(dv.rows.adagrad(0.05))"
             )
-        self._training.step(batch, view, gradients, step_size, self._wire)
+        self._training.step(batch, view, gradients, step_size, self._wire_of(wire))
 
     def at(self, keys: Any) -> RowView:
         """The rows of ``keys``, to work with again and again: these are sent once only.
@@ -216,17 +242,24 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """
         return RowView(self, KeyBatch.of(as_keys(keys)))
 
-    def _pull(
-        self, batch: KeyBatch, view: KeyView | None, missing: Missing, return_found: bool
+    def pull_batch(
+        self,
+        batch: KeyBatch,
+        view: KeyView | None,
+        missing: Missing,
+        return_found: bool,
+        wire: str | None,
     ) -> Any:
+        """As ``pull``, of keys that may have a view."""
         if isinstance(missing, str) and missing not in ("init", "raise"):
             raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
         program = RowProgram.pull(self.type)
         find = return_found or missing != "init"
+        kind = self._wire_of(wire)
         space = self.space
         with measured(space.session.counters):
             (rows,), found = space.remote.run(
-                program, [self.number], batch, find=find, view=view, wire=self._wire
+                program, [self.number], batch, find=find, view=view, wire=kind
             )
         if found is not None and missing != "init":
             absent = ~found
@@ -238,7 +271,11 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         rows = batch.expanded(rows)
         return (rows, batch.expanded(found)) if return_found and found is not None else rows
 
-    def _scatter(self, batch: KeyBatch, view: KeyView | None, values: Any, op: str) -> None:
+    def scatter_batch(
+        self, batch: KeyBatch, view: KeyView | None, values: Any, op: str, wire: str | None
+    ) -> None:
+        """Join ``values`` to rows by ``op``, one of ``SCATTERS``, of keys that may have a view."""
+        kind = self._wire_of(wire)
         shape = (batch.count, *self.row)
         try:
             rows = np.broadcast_to(np.asarray(values, self.dtype), shape)
@@ -255,7 +292,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 batch,
                 [batch.combined(rows, op)],
                 view=view,
-                wire=self._wire,
+                wire=kind,
             )
 
     # --- all of it --------------------------------------------------------------------------------
@@ -302,52 +339,6 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         row = f", row={self.row}" if self.row else ""
         return f"<keyed array of {self.dtype}{row}, init={self.init}>"
-
-
-class RowView:
-    """Rows of a keyed array at keys that the servers know already. Made by ``KeyedArray.at``."""
-
-    def __init__(self, array: KeyedArray, batch: KeyBatch) -> None:
-        client = array.space.session.client
-        self.array = array
-        self._batch = batch
-        self._view = KeyView(client.new_id(), batch)
-        self._free = weakref.finalize(self, client.free, [self._view.number])
-        self._free.atexit = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        """As of ``KeyedArray``; who gets many of them gets the keys with each."""
-        return {name: value for name, value in vars(self).items() if name != "_free"}
-
-    def __len__(self) -> int:
-        return self._batch.count
-
-    def pull(self, *, missing: Missing = "init", return_found: bool = False) -> Any:
-        """As of ``KeyedArray.pull``."""
-        return self.array._pull(self._batch, self._view, missing, return_found)
-
-    def push(self, values: Any) -> None:
-        """As of ``KeyedArray.push``."""
-        self.array._scatter(self._batch, self._view, values, "add")
-
-    def assign(self, values: Any) -> None:
-        """As of ``KeyedArray.assign``."""
-        self.array._scatter(self._batch, self._view, values, "replace")
-
-    def step(self, gradients: Any, *, step_size: float | None = None) -> None:
-        """As of ``KeyedArray.step``."""
-        self.array._step(self._batch, self._view, gradients, step_size)
-
-    def apply(
-        self,
-        function: RowFunction | Plugin | KernelFunction,
-        *args: Any,
-        combine: str = "add",
-        **named: Any,
-    ) -> Any:
-        """As of ``KeyedSpace.apply``, on the rows of these keys."""
-        space = self.array.space
-        return applied(space, function, self._batch, self._view, combine, args, named)
 
 
 def _as_plain(given: Iterable[Any]) -> dict[int, DistArray]:

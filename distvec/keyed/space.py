@@ -223,6 +223,7 @@ class KeyedSpace:
         keys: Any,
         *args: Any,
         combine: str = "add",
+        wire: str | None = None,
         **named: Any,
     ) -> Any:
         """Run a row function on the servers, on the rows of ``keys``: one message to each holder.
@@ -240,9 +241,10 @@ class KeyedSpace:
         Returns what the function returns per key, for each of ``keys`` as they were given. A
         function that writes inserts the keys that are not there. Of a key that repeats, the rows
         that are given are joined first, in their order: by ``combine``, "add", "min", "max", or
-        "replace" for the last one. Raises ``OutOfBudget`` as ``KeyedArray.push``.
+        "replace" for the last one. ``wire``: how rows of floats travel that are given and returned,
+        as of ``KeyedArray.push``; "int8" is of those with columns. Raises ``OutOfBudget`` as that.
         """
-        return applied(self, function, KeyBatch.of(as_keys(keys)), None, combine, args, named)
+        return applied(self, function, KeyBatch.of(as_keys(keys)), None, combine, wire, args, named)
 
     # --- eviction ---------------------------------------------------------------------------------
 

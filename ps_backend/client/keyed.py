@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -165,12 +166,7 @@ class KeySpace:
         body.given_as = body.returns_as = wire
         whole_bytes = sum(one.nbytes for one in (*rows, *out))
         if wire and rows:  # a repeat has the same bits, as they are drawn here
-            key = self._new_id()
-            rows = [
-                part
-                for k, (one, type) in enumerate(zip(rows, program.given, strict=True))
-                for part in narrowed(one, type, wire, key + (k << 64))
-            ]
+            rows = _narrowed(rows, program, wire, self._new_id())
         known = frozenset[int]()
         if view is not None:
             body.keys.view, known = view.number, frozenset(view.servers)
@@ -241,20 +237,27 @@ class KeySpace:
         keys: KeyBatch,
         given: Sequence[Array] = (),
         scalars: Sequence[Scalar] = (),
+        wire: str = "",
     ) -> None:
         """Keep a row program for ``round`` until it is committed, under ``key``, as of ``run``.
 
-        It returns nothing. One message to each server, also where it has no key. ``RoundClosed``.
+        It returns nothing. Rows that are narrowed are rounded by round and ``key``, whatever the
+        attempt. One message to each server, also where it has no key. ``RoundClosed``.
         """
         known = (program.sweep.digest, "")
         body = encode_row_program(program, arrays, scalars, full=known not in self._known)
         body.keys.space = self.number
+        body.given_as = wire
         body.staged.CopyFrom(pb.StagedRows(round=round, **key._asdict()))
         shares = keys.shares(self.servers, self.partition)
         rows = [
             np.ascontiguousarray(one, type.dtype)
             for one, type in zip(given, program.given, strict=True)
         ]
+        if wire and rows:
+            whole_bytes = sum(one.nbytes for one in rows)
+            rows = _narrowed(rows, program, wire, _round_key(round, key))
+            self._counters.count_saved(whole_bytes - sum(one.nbytes for one in rows))
         messages: Messages = {}
         for server in range(self.servers):
             some = shares.get(server, slice(0))
@@ -337,3 +340,18 @@ class KeySpace:
             for server, version in enumerate(versions)
         }
         self._send(messages)
+
+
+def _narrowed(rows: Sequence[Array], program: RowProgram, wire: str, key: int) -> list[Array]:
+    """What travels for rows of the types of ``program.given``, rounded by the bits of ``key``."""
+    return [
+        part
+        for k, (one, type) in enumerate(zip(rows, program.given, strict=True))
+        for part in narrowed(one, type, wire, key + (k << 64))
+    ]
+
+
+def _round_key(round: str, key: Key) -> int:
+    """64 bits for one call of a partition in a round; those of all its attempts are equal."""
+    named = repr((round, key._replace(attempt=0))).encode()
+    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "little")

@@ -4,7 +4,8 @@
 "float32"   of float64 rows half the bytes
 "float16"   half or a quarter; what is beyond 65,504 becomes that
 "int8"      a quarter or an eighth: integers from -127 to 127, times a float32 for every 256 columns
-            of a row, the largest of which becomes 127
+            of a row, the largest of which becomes 127; all of those are NaN where one is none,
+            or infinite
 ==========  ======================================================================================
 
 What is pushed may be rounded up or down at random, so that the mean of many pushes is right. The
@@ -30,8 +31,6 @@ KINDS = ("float32", "float16", "int8")
 _GROUP = 256
 """Columns that have one scale in common."""
 _LARGEST_16 = 65504.0
-_LEAST_16 = 2.0**-14
-"""From here on a float16 has all its digits; smaller ones are rounded to the nearest."""
 _MOST_8 = 127
 
 
@@ -81,7 +80,8 @@ def widened(parts: Sequence[Array], type: ValueType, kind: str) -> Array:
     scales, integers = parts
     columns = type.row[0]
     wide = np.repeat(scales, _GROUP, axis=1)[:, :columns] if columns > _GROUP else scales
-    rows: Array = (integers * wide).astype(type.dtype, copy=False)
+    with np.errstate(invalid="ignore"):
+        rows: Array = np.multiply(integers, wide, dtype=type.dtype)
     return rows
 
 
@@ -99,11 +99,19 @@ def _shaken(rows: Array, kind: np.dtype[Any], bits: np.random.Philox) -> Array:
     lost = np.finfo(rows.dtype).nmant - np.finfo(kind).nmant
     words = np.dtype(f"uint{wide}")
     drawn = bits.random_raw(-(-rows.size * wide // 64)).view(words)[: rows.size]
+    drawn = drawn.reshape(rows.shape)
     mask = words.type((1 << lost) - 1)
     pattern = np.ascontiguousarray(rows).view(words)
-    moved = ((pattern + (drawn.reshape(rows.shape) & mask)) & ~mask).view(rows.dtype)
-    least = _LEAST_16 if kind == np.float16 else float(np.finfo(kind).tiny)
-    return np.where(np.isfinite(rows) & (np.abs(rows) >= least), moved, rows)
+    moved = ((pattern + (drawn & mask)) & ~mask).view(rows.dtype)
+    moved = np.where(np.isfinite(rows), moved, rows)
+    small = (np.abs(rows) < float(np.finfo(kind).tiny)) & (rows != 0)
+    if (
+        small.any()
+    ):  # these have fewer digits in ``kind``: they are rounded to multiples of its least
+        least = float(np.finfo(kind).smallest_subnormal)
+        below_one = (drawn[small] >> words.type(wide - 32)) * 2.0**-32
+        moved[small] = np.floor(rows[small] / least + below_one) * least
+    return moved
 
 
 def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
@@ -111,7 +119,8 @@ def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
     groups = -(-columns // _GROUP)
     starts = np.arange(0, columns, _GROUP)
     largest = np.maximum.reduceat(np.abs(rows), starts, axis=1) if count else np.zeros((0, groups))
-    scales = (largest / _MOST_8).astype(np.float32)
+    most = np.where(np.isfinite(largest), np.finfo(np.float32).max, np.inf)
+    scales = np.minimum(largest / _MOST_8, most).astype(np.float32)
     wide = np.repeat(scales, _GROUP, axis=1)[:, :columns] if groups > 1 else scales
     ratios = np.divide(rows, wide, out=np.zeros_like(rows), where=wide > 0)
     if bits is None:

@@ -73,6 +73,7 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.splitlines() == [
         "[5. 2. 0.] 3",
         "(1, 16) [False]",
+        "(1, 16) 88",
         "1002.0",
         "[4.95] 2.96875",
         "4.0",

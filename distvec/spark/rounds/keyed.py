@@ -25,8 +25,9 @@ class KeyedContributor:
     What it is told waits on the servers, and is done when the round ends: by partition, and in a
     partition in the order of the calls. Keys that are not there are inserted then, in this order
     and that of the keys. So values, and the order of keys, depend neither on who came first nor on
-    the number of servers. One message to each server, at each call. Raises ``RoundClosed`` in a
-    task that comes too late to count.
+    the number of servers. Rows that ``wire=`` narrows are rounded by the partition and the number
+    of the call, so another attempt of a task stages the same bits. One message to each server, at
+    each call. Raises ``RoundClosed`` in a task that comes too late to count.
     """
 
     def __init__(self, sender: Sender, slot: int, array: KeyedArray, op: str) -> None:
@@ -36,30 +37,43 @@ class KeyedContributor:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_staged"}
 
-    def push(self, keys: Any, values: Any) -> None:
+    def push(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """As of ``KeyedArray.push``; in a round with another ``op`` as of its ``minimum``, ..."""
         match self._op:
             case "add":
-                self._staged.push(keys, values)
+                self._staged.push(keys, values, wire=wire)
             case "min":
-                self._staged.minimum(keys, values)
+                self._staged.minimum(keys, values, wire=wire)
             case "max":
-                self._staged.maximum(keys, values)
+                self._staged.maximum(keys, values, wire=wire)
 
-    def assign(self, keys: Any, values: Any) -> None:
+    def assign(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """As of ``KeyedArray.assign``, of chosen keys."""
-        self._staged.assign(keys, values)
+        self._staged.assign(keys, values, wire=wire)
 
-    def step(self, keys: Any, gradients: Any, *, step_size: float | None = None) -> None:
+    def step(
+        self,
+        keys: Any,
+        gradients: Any,
+        *,
+        step_size: float | None = None,
+        wire: str | None = None,
+    ) -> None:
         """As of ``KeyedArray.step``."""
-        self._staged.step(keys, gradients, step_size=step_size)
+        self._staged.step(keys, gradients, step_size=step_size, wire=wire)
 
     def apply(
-        self, function: RowFunction, keys: Any, *args: Any, combine: str = "add", **named: Any
+        self,
+        function: RowFunction,
+        keys: Any,
+        *args: Any,
+        combine: str = "add",
+        wire: str | None = None,
+        **named: Any,
     ) -> None:
         """As of ``KeyedSpace.apply``, with arrays of this space; ``function`` returns no values."""
         batch = KeyBatch.of(as_keys(keys))
-        applied(self._staged.space, function, batch, None, combine, args, named)
+        applied(self._staged.space, function, batch, None, combine, wire, args, named)
 
     @cached_property
     def _staged(self) -> KeyedArray:
@@ -96,7 +110,7 @@ class _Staging:
         name = self._sender.name
 
         def stage(_: Client, key: Key) -> None:
-            self._remote.stage(name, key, program, arrays, keys, given, scalars)
+            self._remote.stage(name, key, program, arrays, keys, given, scalars, wire)
 
         self._sender.send(self._slot, stage)
         return [], None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -289,31 +288,6 @@ def test_rows_are_fetched_while_others_are_computed_with(ps):
     ahead.result()
     with pytest.raises(KeyError, match="are not there"):
         t.prefetch([99], missing="raise").result()
-
-
-def test_rows_travel_narrowed(sessions):
-    keys = np.arange(1000)
-    rows = np.random.default_rng(0).standard_normal((1000, 32)).astype(np.float32)
-    for kind, part in (("float16", 0.55), ("int8", 0.35)):
-        found, sent = [], {}
-        for count, ps in sessions.items():
-            t = ps.keys().table(32, wire=kind)
-            view = t.at(keys)
-            view.push(0 * rows)
-            before = ps.counters.bytes_sent, ps.counters.bytes_saved
-            with mock.patch.object(t.space.remote, "_new_id", return_value=17):
-                view.push(rows)
-            sent[count] = ps.counters.bytes_sent - before[0]
-            saved = ps.counters.bytes_saved - before[1]
-            assert abs(sent[count] + saved - rows.nbytes) < 2000
-            found.append(t.pull(keys).tobytes())
-            t.wire = None
-            np.testing.assert_allclose(t.pull(keys), rows, atol=0.05)
-        assert len(set(found)) == 1 and sent[1] < part * rows.nbytes
-    with pytest.raises(ValueError, match="wire must be one of float32, float16, int8, or None"):
-        t.wire = "float8"
-    with pytest.raises(ValueError, match="of tables only"):
-        t.space.zeros().wire = "int8"
 
 
 def test_the_same_operations_again_give_the_same_memory(sessions):
