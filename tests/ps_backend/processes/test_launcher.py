@@ -163,7 +163,7 @@ def test_serve_makes_the_token_file_that_is_missing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["token"], "it stays, and nothing else"
     with serving("--token-file", str(file), stderr=subprocess.PIPE) as process:
         address = process.stdout.readline().split()[-1]
-        with Client.connect([address], token=file.read_text().strip()):
+        with Client.connect([address], token=file.read_text().strip(), retry=0.1):
             process.terminate()
         assert process.stderr.read() == ""
 

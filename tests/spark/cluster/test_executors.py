@@ -34,6 +34,7 @@ builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false"
 builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
 builder = builder.config("spark.ui.showConsoleProgress", "false")
 builder = builder.config("spark.executor.extraJavaOptions", QUICK_START[1])
+builder = builder.config("spark.python.daemon.module", "tests.spark.warm_daemon")
 # Jobs begin when both executors are there.
 builder = builder.config("spark.cores.max", CORES)
 builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
