@@ -31,12 +31,12 @@ disk, and ``compiled.numba_engine`` runs it. The shared loops are ``compiled.lin
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
 
+from ps_backend.kernels.compiler import has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
@@ -53,7 +53,6 @@ from ps_backend.kernels.rungs import (
 )
 from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
-from ps_backend.program.rules import verify_sweep
 from ps_backend.program.sweep import Sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
@@ -79,7 +78,7 @@ def engine_for(sweep: Sweep, length: int) -> str:
     """
     if not sweep.is_flat or any(value.dtype in _NEVER_COMPILED for value in sweep.types):
         return "rows"
-    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not importlib.util.find_spec("numba"):
+    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not has_compiler():
         return "numpy"
     parts = split(for_numba(sweep))
     if length < NUMBA_FROM_LENGTH and (parts.steps or not (sweep.steps or parts.dots)):
@@ -98,7 +97,7 @@ def way_for(sweep: Sweep, length: int) -> str:
     is_rising = RISING_FROM_LENGTH <= length <= RISING_TO_LENGTH and _in_background
     if engine == "rows" or not is_rising:
         return engine
-    if not importlib.util.find_spec("numba") or not has_same_bits(sweep):
+    if not has_compiler() or not has_same_bits(sweep):
         return engine
     if engine == "numba":
         return "rising far"
@@ -143,7 +142,7 @@ def compiled_at_once() -> Iterator[None]:
 
 
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
-    """The kernel of ``sweep`` for arrays of global ``length``; compiled once a process."""
+    """The kernel of ``sweep``, which is verified, for arrays of global ``length``; made once."""
     width = prod(sweep.row)
     engine = way_for(sweep, length * width)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
@@ -153,7 +152,6 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
 
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
-    verify_sweep(sweep)
     if engine.startswith("rising"):
         return _rising(sweep, engine)
     if engine == "rows":

@@ -13,6 +13,8 @@ from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.rising import Heat, Rung
 from ps_backend.program.sweep import Sweep
 
+_ENGINE = "ps_backend.kernels.compiled.numba_engine"
+
 
 @cache
 def shared_loops() -> threading.Event:
@@ -51,8 +53,11 @@ def heat_of(source: str) -> Heat:
 
 
 def loaded(sweep: Sweep, source: str) -> Kernel | None:
-    """The compiled kernel, if this process has its machine code already."""
-    if "numba" not in sys.modules:
+    """The compiled kernel, if this process has its machine code already.
+
+    Nothing is imported, as a thread may be about it: whoever imports the same waits for its end.
+    """
+    if not hasattr(sys.modules.get(_ENGINE), "NumbaKernel"):
         return None
     from ps_backend.kernels.compiled.machine_code import is_loaded
     from ps_backend.kernels.compiled.numba_engine import NumbaKernel

@@ -1,6 +1,6 @@
 """The rules that every sweep keeps, each as what must hold and a test of it.
 
-Servers ask them of all that comes, kernels of what they are to compile.
+Servers ask them of all that comes; kernels rely on them.
 """
 
 from __future__ import annotations

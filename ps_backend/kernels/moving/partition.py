@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.moving.compiler import has_compiler
+from ps_backend.kernels.compiler import has_compiler
 from ps_backend.kernels.pause import Pause, no_pause
 
 Array = npt.NDArray[Any]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.compiler import has_compiler
 from ps_backend.kernels.moving import scaled
-from ps_backend.kernels.moving.compiler import has_compiler
 from ps_backend.program import recurrences
 from ps_backend.program.scans import Scan
 
