@@ -28,12 +28,13 @@ from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.array.window import Window
 from distvec.derivatives.functions import hessian_product, value_and_grad
 from distvec.diagnostics.html import table
-from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.levels import Durability
 from distvec.durability.load import Loaded, load
 from distvec.durability.names import Names
+from distvec.durability.results import Checkpoint, Restored
 from distvec.durability.save import save
 from distvec.graph.dtypes import check_dtype
+from distvec.keyed.array import KeyedArray
 from distvec.keyed.key_lists import length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
@@ -279,7 +280,7 @@ class Session(Home):
         *,
         wait: Literal[True] = ...,
         document: Any = ...,
-        **arrays: DistArray,
+        **arrays: DistArray | KeyedArray,
     ) -> Checkpoint: ...
     @overload
     def checkpoint(
@@ -289,7 +290,7 @@ class Session(Home):
         *,
         wait: Literal[False],
         document: Any = ...,
-        **arrays: DistArray,
+        **arrays: DistArray | KeyedArray,
     ) -> Future[Checkpoint]: ...
     def checkpoint(
         self,
@@ -298,7 +299,7 @@ class Session(Home):
         *,
         wait: bool = True,
         document: Any = None,
-        **arrays: DistArray,
+        **arrays: DistArray | KeyedArray,
     ) -> Checkpoint | Future[Checkpoint]:
         """Keep all arrays of the session, as they are now, in files of the servers.
 
@@ -306,7 +307,8 @@ class Session(Home):
             w = ps.restore("/shared/run1")["w"]
 
         ``arrays`` get names, by which ``restore`` gives them in a new session, with any number of
-        servers. In this session it brings back, after a loss, whatever its arrays stood for.
+        servers. In this session it brings back, after a loss, whatever its arrays stood for. Of
+        keyed spaces servers make copies, each at one moment: ``OutOfBudget`` without room for them.
         ``directory``: a path that all servers see, or a URL; that of the session if not given.
         ``document``: what JSON can hold, to go along. Only what the checkpoint before has not is
         written, and when this returns it is on the disk and was read back; then older ones but the
@@ -321,9 +323,10 @@ class Session(Home):
         """Bring back the newest whole checkpoint in ``directory``; its arrays by name.
 
         In the session that wrote it: also what other arrays stood for then, on servers that have
-        lost it; what was made later, and lost, stays lost. Each server reads its own rows, and
-        checks them. Raises ``CheckpointIncomplete`` if there is none, ``Corrupted``,
-        ``StoreFailed``, ``OutOfBudget``.
+        lost it; what was made later, and lost, stays lost. Keyed spaces are what they were then, on
+        all servers; of other sessions new ones are made, of the arrays with names. Each server
+        reads its own rows, and checks them. Raises ``CheckpointIncomplete`` if there is none,
+        ``Corrupted``, ``StoreFailed``, ``OutOfBudget``.
         """
         checkpoints = self.durability.checkpoints(self, directory)
         found = checkpoints.restore()

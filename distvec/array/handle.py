@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -12,12 +13,18 @@ from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
+from ps_backend.client import Client
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, ClientType
 
 
 class Home(Evaluator):
     """A session as its arrays know it: an evaluator, and where others of their kind are made."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.spaces: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        """Its keyed spaces that somebody has, by number."""
 
     def array(self, values: Any, dtype: Any = None) -> Any:
         """A copy of ``values`` on the servers."""
@@ -49,6 +56,14 @@ class Home(Evaluator):
             f"an array of a {type(self).__name__} is of this process; others connect by "
             "themselves, dv.connect(addresses, token=), and Spark tasks take those of a PSContext"
         )
+
+
+class Placed(Protocol):
+    """What belongs to a session."""
+
+    @property
+    def session(self) -> Any:
+        """That one."""
 
 
 class Handle:
@@ -189,7 +204,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     )
 
 
-def check_session(session: Evaluator, operand: Handle, name: str) -> None:
+def check_session(session: Evaluator, operand: Placed, name: str) -> None:
     """``ValueError`` if ``operand``, of the operation ``name``, belongs to another session."""
     if operand.session is not session:
         raise ValueError(

@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ import numpy as np
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home, check_session
 from distvec.array.values import buffer_of
+from distvec.durability.results import Checkpoint, Restored, Start, in_thread
+from distvec.durability.spaces import HeldSpace, KeptSpaces
 from distvec.graph.expr import Buffer
+from distvec.keyed.array import KeyedArray
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
@@ -46,54 +49,6 @@ _ATTEMPTS = 2
 """A file that could not be written, or not be made durable, is written anew, under another name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """One that is there, and was read back."""
-
-    path: str
-    number: int
-    arrays: int
-    """How many it holds."""
-    nbytes: int
-    """What was written for it; arrays that the one before has are not written again."""
-    seconds: float
-    """From the moment that it shows until it was there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What a checkpoint gave back."""
-
-    path: str
-    number: int
-    arrays: dict[str, DistArray]
-    document: Any
-
-    def __getitem__(self, name: str) -> DistArray:
-        if name not in self.arrays:
-            known = ", ".join(sorted(self.arrays)) or "none"
-            raise KeyError(f"{self.path} has no array called {name!r}; it has {known}")
-        return self.arrays[name]
-
-
-Start = Callable[[Callable[[], Checkpoint]], "Future[Checkpoint]"]
-"""Runs what writes a checkpoint, beside the work."""
-
-
-def in_thread(write: Callable[[], Checkpoint]) -> Future[Checkpoint]:
-    """Run ``write`` in a thread of its own, which does not keep the process alive."""
-    future: Future[Checkpoint] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(write())
-        except BaseException as error:  # noqa: BLE001 - handed over to who waits
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="distvec-checkpoint", daemon=True).start()
-    return future
-
-
 class Checkpoints:
     """Those of one session in one directory, a path that all machines see or a URL. Thread-safe.
 
@@ -114,6 +69,8 @@ class Checkpoints:
         self._folder = Folder(self.store)
         self._known: dict[int, Kept] = {}
         """What the newest one that this object wrote, or gave back to its session, holds."""
+        self._spaces = KeptSpaces(session)
+        """Of keyed spaces the same."""
         self._start = start
         self._writing: Future[Checkpoint] | None = None
         self._beginning = threading.RLock()
@@ -127,24 +84,32 @@ class Checkpoints:
         """Begin one that holds all arrays of the session as they are now, ``arrays`` by name.
 
         ``number``: its own for whoever restores; ``document``: what JSON can hold. The values are
-        computed first; then it takes one message a server, and the rest goes on beside the work.
+        computed first; then it takes one message a server, in which they copy keyed spaces that
+        have changed, and the rest goes on beside the work. ``OutOfBudget`` without room for copies.
         Waits for the one that is being written. ``ServerLost`` if one of ``arrays``, or one that
         the checkpoint before has, was lost with a server: it would be missing.
         """
         for name, array in arrays.items():
-            check_session(self.session, array, f"checkpoint({name}=...)")
+            owner = array.space if isinstance(array, KeyedArray) else array
+            check_session(self.session, owner, f"checkpoint({name}=...)")
+        keyed = {name: one for name, one in arrays.items() if isinstance(one, KeyedArray)}
+        plain = {name: one for name, one in arrays.items() if name not in keyed}
         began = time.perf_counter()
         client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
         with self._beginning:
             self.settle()
             try:
                 with self.session.standstill():
-                    values, ids, held = self._computed(arrays)
+                    values, ids, held = self._computed(plain)
                     self.session.holders.forget_products()
-                    found = client.pin(pin)
-                    self._check_not_lost(ids, found)
+                    found, copies = client.pin(pin, self._spaces.wanted())
+                    spaces = self._spaces.held(copies)
+                    self._check_not_lost(ids, found, self._spaces.lost(keyed, spaces))
                 about = {"values": values, "document": document}
-                task = _Task(number, pin, found, _names(ids), about, began)
+                about["spaces"] = [one.about for one in spaces]
+                numbers = {name: one.number for name, one in keyed.items()}
+                numbers |= {name: buffer.id for name, buffer in ids.items()}
+                task = _Task(number, pin, found, spaces, _names(numbers), about, began)
                 future = self._start(lambda: self._written(task))
             except BaseException:
                 with suppress(PSError):
@@ -167,7 +132,9 @@ class Checkpoints:
         held = {name: array.copy() for name, array in arrays.items() if name not in small}
         return values, {name: buffer_of(array) for name, array in held.items()}, held
 
-    def _check_not_lost(self, named: Mapping[str, Buffer], found: dict[int, ArrayType]) -> None:
+    def _check_not_lost(
+        self, named: Mapping[str, Buffer], found: dict[int, ArrayType], spaces: Sequence[str]
+    ) -> None:
         """``ServerLost`` where something is missing in what was ``found`` on the servers."""
         client = self.session.client
         for buffer in named.values():
@@ -176,6 +143,7 @@ class Checkpoints:
         lost = [repr(name) for name, buffer in named.items() if buffer.id not in found]
         alive = self.session.holders.buffers()
         lost += [f"buffer {id}" for id in alive if id in self._known and id not in found]
+        lost += spaces
         if lost:
             where = client.resume_from
             error = ServerLost(
@@ -219,6 +187,7 @@ class Checkpoints:
             return self._write(task)
         except BaseException:
             self._known = {}  # whatever is wrong there, the next one is whole by itself
+            self._spaces.forget()
             raise
         finally:
             with suppress(PSError):
@@ -230,7 +199,8 @@ class Checkpoints:
                 name, kept, nbytes = self._try(task)
                 break
             except (StoreFailed, CheckpointIncomplete, Corrupted) as error:
-                if attempt + 1 == _ATTEMPTS:
+                again = isinstance(error, StoreFailed) or all(one.is_copied for one in task.spaces)
+                if attempt + 1 == _ATTEMPTS or not again:
                     raise
                 if not isinstance(error, StoreFailed):
                     self._known = {}  # somebody removed files of an older one
@@ -253,33 +223,49 @@ class Checkpoints:
         known = {id: kept for id, kept in self._known.items() if id in task.found}
         fresh = {id: type for id, type in task.found.items() if id not in known}
         name = self._folder.new()
-        pieces = self._save(name, task.pin, fresh)
+        only = {id: one.copied for one in task.spaces for id in one.types}
+        types = {id: type for one in task.spaces for id, type in one.types.items()}
+        pieces = self._save(name, task.pin, fresh | types, only)
+        lie = {one.number: one.joined(pieces) for one in task.spaces}
         kept = []
         for id, type in task.found.items():
             where = known[id].pieces if id in known else pieces[id]
             kept.append(Kept(id, tuple(task.names.get(id, ())), type, where))
+        for one in task.spaces:
+            for id, by_server in lie[one.number].items():
+                where = tuple(by_server.values())
+                kept.append(Kept(id, tuple(task.names.get(id, ())), types[id], where))
         session = self.session.client.session
         self._folder.commit(name, Manifest(tuple(kept), task.about, session, task.number))
-        return name, kept, sum(map(_nbytes, fresh.values()))
+        self._spaces.note(task.spaces, lie)
+        written = sum(map(_nbytes, fresh.values())) + sum(one.nbytes for one in task.spaces)
+        return name, kept, written
 
-    def _save(self, name: str, pin: str, arrays: Mapping[int, ArrayType]) -> dict[int, Any]:
+    def _save(
+        self,
+        name: str,
+        pin: str,
+        arrays: Mapping[int, ArrayType],
+        only: Mapping[int, Collection[int]],
+    ) -> dict[int, Any]:
         servers = self.session.client.servers
         files = [f"{name}/{PART}{k:05d}-of-{servers:05d}.safetensors" for k in range(servers)]
         names = {id: f"#{id}" for id in arrays}
         return self.session.client.save(
-            arrays, names, self.store.url, files, pin=pin, spares=self.spares
+            arrays, names, self.store.url, files, pin=pin, spares=self.spares, only=only
         )
 
     # --- reading --------------------------------------------------------------------------------
 
-    def restore(self) -> Restored | None:
+    def restore(self, *, undo: bool = True) -> Restored | None:
         """The newest that is whole: brings back what arrays of the session stand for, and by name.
 
         In the session that wrote it, every array that stands for a value of then has it again, on
-        whichever servers there are now; what was made later and lost stays lost. None if there is
-        none. Where files of the newest are damaged or gone, the one before is taken, with a warning
-        ``NotDurable``. Raises ``CheckpointIncomplete``, ``Corrupted``, ``StoreFailed``,
-        ``OutOfBudget``.
+        whichever servers there are now; what was made later and lost stays lost. Keyed spaces,
+        which change in place, are as they were then, on all servers; without ``undo`` only those of
+        which a server has lost its part. None if there is none. Where files of the newest are
+        damaged or gone, the one before is taken, with a warning ``NotDurable``. Raises
+        ``CheckpointIncomplete``, ``Corrupted``, ``StoreFailed``, ``OutOfBudget``.
         """
         self.settle()
         troubles: list[Exception] = []
@@ -290,7 +276,7 @@ class Checkpoints:
                     troubles.append(found)
                     continue
                 try:
-                    restored = self._give_back(found)
+                    restored = self._give_back(found, undo=undo)
                 except (CheckpointIncomplete, Corrupted, StoreFailed) as error:
                     troubles.append(error)
                     unread.append(error)
@@ -310,14 +296,17 @@ class Checkpoints:
             warnings.warn(f"{taken} is taken, an older checkpoint, as the newest is damaged: "
                           f"{'; '.join(damaged)}", NotDurable, stacklevel=4)  # fmt: skip
 
-    def _give_back(self, found: Found) -> Restored:
+    def _give_back(self, found: Found, *, undo: bool) -> Restored:
         manifest, client = found.manifest, self.session.client
         self.session.holders.forget_products()
         own = manifest.session == client.session
         alive = self.session.holders.buffers() if own else {}
         kept = {one.id: one for one in manifest.arrays}
         self._load({id: kept[id] for id in alive if id in kept})
-        named = [one for one in manifest.arrays if one.names]
+        abouts = manifest.document.get("spaces", [])
+        keyed = self._spaces.give_back(abouts, kept, self.store.url, own=own, undo=undo)
+        of_spaces = {int(id) for about in abouts for id in about["arrays"]}
+        named = [one for one in manifest.arrays if one.names and one.id not in of_spaces]
         nodes, fresh = {}, {}
         for one in named:
             if one.id in alive:
@@ -327,9 +316,10 @@ class Checkpoints:
                 fresh[buffer.id] = Kept(buffer.id, (), buffer.type, one.pieces)
                 nodes[one.id] = self.session.graph.leaf(buffer)
         self._load(fresh)
-        arrays = {
+        arrays: dict[str, Any] = {
             name: DistArray(self.session, nodes[one.id]) for one in named for name in one.names
         }
+        arrays |= {name: one for id, one in keyed.items() for name in kept[id].names}
         arrays |= {
             name: DistArray(self.session, self._small(*value))
             for name, value in manifest.document["values"].items()
@@ -362,16 +352,17 @@ class _Task:
     number: int
     pin: str
     found: Mapping[int, ArrayType]
+    spaces: Sequence[HeldSpace]
     names: Mapping[int, list[str]]
     about: Any
     began: float
 
 
-def _names(buffers: Mapping[str, Buffer]) -> dict[int, list[str]]:
-    """The names of each buffer, by its id."""
+def _names(ids: Mapping[str, int]) -> dict[int, list[str]]:
+    """The names of each array, by its id."""
     names: dict[int, list[str]] = {}
-    for name, buffer in buffers.items():
-        names.setdefault(buffer.id, []).append(name)
+    for name, id in ids.items():
+        names.setdefault(id, []).append(name)
     return names
 
 

@@ -23,7 +23,7 @@ class SessionKeeper:
     def __init__(self, checkpoints: Checkpoints, *, rolls_back: bool) -> None:
         self._checkpoints, self._rolls_back = checkpoints, rolls_back
         self._lives = checkpoints.session.client.lives
-        self._is_late = False
+        self._is_late = self._recovers = False
 
     @property
     def is_writing(self) -> bool:
@@ -64,9 +64,12 @@ class SessionKeeper:
             self._warn(str(error))
 
     def load(self) -> tuple[int, dict[str, DistArray], dict[str, Any]] | None:
-        """As ``Keeper.load``; None as well where the first one was broken off."""
+        """As ``Keeper.load``; None as well where the first one was broken off.
+
+        After a loss keyed spaces are again as they were then; else those that are whole stay.
+        """
         try:
-            found = self._checkpoints.restore()
+            found = self._checkpoints.restore(undo=self._recovers)
         except BrokenOff:
             return None
         return None if found is None else (found.number, found.arrays, found.document)
@@ -78,7 +81,7 @@ class SessionKeeper:
         self._checkpoints.settle()
         client = self._checkpoints.session.client
         await_all(client)
-        self._lives = client.lives
+        self._lives, self._recovers = client.lives, True
         return True
 
     def close(self) -> None:

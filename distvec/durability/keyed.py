@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
+from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.errors import Corrupted
 from ps_backend.program.initial import Constant, Fill, Normal, Uniform
 
+Name = TypeVar("Name", str, int)
 KEYS = "keys"
 """The name of the array of keys."""
 _MARK = "distvec.keyed"
@@ -37,9 +39,7 @@ def with_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
         raise ValueError(f"{KEYS!r} is the name of the keys themselves; save the array as another")
     space: Any = next(iter(arrays.values())).space
     keys, *rows = space.frozen(None, *arrays.values())
-    fills = {
-        name: {"kind": type(one.init).__name__, **asdict(one.init)} for name, one in arrays.items()
-    }
+    fills = {name: described(one.init) for name, one in arrays.items()}
     mark = json.dumps({"space": space.options, "fills": fills})
     return {KEYS: keys, **dict(zip(arrays, rows, strict=True))}, {_MARK: mark}
 
@@ -55,19 +55,45 @@ def adopt_keys(loaded: dict[str, Any], session: Home) -> None:
     if mark is None or keys is None:
         return
     try:
-        described = json.loads(mark)
-        fills = {name: _fill(described["fills"][name]) for name in loaded}
-        space = KeyedSpace(session, **described["space"])
+        found = json.loads(mark)
+        options, fills = found["space"], found["fills"]
     except (KeyError, TypeError, ValueError) as error:
-        raise Corrupted(f"what describes the keyed space is damaged: {error}") from error
-    made = {
-        name: space.array(one.shape[1:], fills[name], one.dtype) for name, one in loaded.items()
-    }
-    space.adopt(keys, [(made[name], rows) for name, rows in loaded.items()])
-    loaded.update(made)
+        raise _damaged(error) from error
+    loaded.update(filled_space(session, options, fills, keys, loaded))
 
 
-def _fill(described: Mapping[str, Any]) -> Fill:
+def filled_space(
+    session: Home,
+    options: Mapping[str, Any],
+    fills: Mapping[Name, Mapping[str, Any]],
+    keys: DistArray,
+    rows: Mapping[Name, DistArray],
+) -> dict[Name, KeyedArray]:
+    """Arrays of a new space, with these ``keys`` and ``rows``; ``Corrupted`` for no such space.
+
+    ``options``: how the space was made; ``fills``: how its arrays begin, as ``described``.
+    """
+    try:
+        begins = {name: fill_of(fills[name]) for name in rows}
+        space = KeyedSpace(session, **options)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(error) from error
+    made = {name: space.array(one.shape[1:], begins[name], one.dtype) for name, one in rows.items()}
+    space.adopt(keys, [(made[name], one) for name, one in rows.items()])
+    return made
+
+
+def _damaged(error: Exception) -> Corrupted:
+    return Corrupted(f"what describes the keyed space is damaged: {error}")
+
+
+def described(fill: Fill) -> dict[str, Any]:
+    """How an array begins, as JSON."""
+    return {"kind": type(fill).__name__, **asdict(fill)}
+
+
+def fill_of(described: Mapping[str, Any]) -> Fill:
+    """The inverse."""
     fill: Fill = _FILLS[described["kind"]](
         **{name: value for name, value in described.items() if name != "kind"}
     )

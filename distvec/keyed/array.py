@@ -36,6 +36,8 @@ class Home(Protocol):
 
     session: Session
     remote: KeySpace
+    number: int
+    arrays: weakref.WeakValueDictionary[int, KeyedArray]
 
     def __len__(self) -> int: ...
 
@@ -68,6 +70,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """What a key begins with."""
         self._wire = ""
         self._training: Training | None = None
+        space.arrays[number] = self
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
 
@@ -201,6 +204,16 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
         self._training = Training(self.space, self, optimizer)
         return self._training.states
+
+    @property
+    def steps(self) -> int:
+        """How many steps were asked for since it has its optimizer: schedules go by it."""
+        return 0 if self._training is None else self._training.calls
+
+    @steps.setter
+    def steps(self, count: int) -> None:
+        if self._training is not None:
+            self._training.calls = count
 
     def step(
         self,

@@ -82,10 +82,13 @@ class KeyedSpace:
         """Of the space, among all that the session has numbers for."""
         self.remote: KeySpace = session.client.key_space(self.number, Partition(length))
         self._layout: Layout | None = None
+        self.arrays: weakref.WeakValueDictionary[int, KeyedArray] = weakref.WeakValueDictionary()
+        """Those that somebody has, by number."""
         with measured(session.counters):
             self.remote.make(admit=admit, sketch=sketch or 0, most_bytes=most_bytes or 0)
         self._free = weakref.finalize(self, session.client.free, [self.number])
         self._free.atexit = False
+        session.spaces[self.number] = self
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process joins the session there, and frees nothing."""
@@ -93,10 +96,9 @@ class KeyedSpace:
         return {**own, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        vars(self).update(state, _layout=None, arrays=weakref.WeakValueDictionary())
         partition = Partition(self.options["length"] or 0)
         self.remote = self.session.client.key_space(self.number, partition)
-        self._layout = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KeyedSpace):
@@ -381,7 +383,7 @@ class KeyedSpace:
 
     def layout(self, *, fresh: bool = False) -> Layout:
         """The order of the keys: the last known one, or that of now, one message a server."""
-        if fresh or self._layout is None:
+        if fresh or self._layout is None or not self._layout.length:  # empty: nobody checks it
             with measured(self.session.counters):
                 states = self.remote.layout()
             self._layout = Layout.of(self.number, states, self.remote.partition.length > 0)

@@ -7,6 +7,7 @@ from ps_backend.client.arrays import Change, SharedArray, StoredArray
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
+from ps_backend.client.kept_arrays import Pinned, Source, WantedSpace
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.keyed import KEYS, KeySpace
 from ps_backend.client.loop import Loop, Pulled
@@ -17,7 +18,7 @@ from ps_backend.client.row_call import KeyView
 from ps_backend.client.selection import Indices
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.transport import Location, Tls, tls_of
-from ps_backend.wire.keyed import SpaceState
+from ps_backend.wire.keyed import SpaceCopy, SpaceState
 from ps_backend.wire.narrow import KINDS as WIRES
 from ps_backend.wire.rounds import OPERATIONS, Key, Total, Winner
 
@@ -38,14 +39,18 @@ __all__ = [
     "Loop",
     "LoopRank",
     "Mailbox",
+    "Pinned",
     "Pulled",
     "Question",
     "RetryPolicy",
     "SharedArray",
+    "Source",
+    "SpaceCopy",
     "SpaceState",
     "StoredArray",
     "Tls",
     "Total",
+    "WantedSpace",
     "Winner",
     "ended_by_ctrl_c",
     "tls_of",

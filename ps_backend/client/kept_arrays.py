@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ps_backend.client.requests import Messages
 from ps_backend.client.shared_arrays import SharedArrays
@@ -14,8 +16,10 @@ from ps_backend.errors import PSError
 from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, space_of
+from ps_backend.wire.keyed import SpaceCopy, decode_copy
 from ps_backend.wire.pieces import decode_piece, encode_piece
 
+_ALL: Mapping[int, Collection[int]] = MappingProxyType({})
 _MOST_AT_ONCE = 256
 """Arrays in one message: their checksums take some KiB each."""
 
@@ -41,6 +45,25 @@ class Target:
     """By id: of the first row that the server has."""
 
 
+class WantedSpace(NamedTuple):
+    """A keyed space of which a copy is to be kept."""
+
+    number: int
+    waiting: int
+    """What its counters of keys that are not admitted yet are called."""
+    known: Sequence[int]
+    """By server: where this is the mark of its content still, no copy is needed."""
+
+
+class Pinned(NamedTuple):
+    """What is kept."""
+
+    arrays: dict[int, ArrayType]
+    """By their ids."""
+    spaces: dict[int, list[SpaceCopy]]
+    """Keyed ones that all servers have, by number: by server."""
+
+
 class KeptArrays(SharedArrays):
     """What a client can ask that concerns files of arrays."""
 
@@ -58,17 +81,25 @@ class KeptArrays(SharedArrays):
         """How often each server was replaced, as far as known. No message."""
         return tuple(link.transport.generation for link in self._fan_out.links)
 
-    def pin(self, name: str) -> dict[int, ArrayType]:
-        """Keep, under ``name``, all buffers that the session has now, by their ids.
+    def pin(self, name: str, spaces: Sequence[WantedSpace] = ()) -> Pinned:
+        """Keep, under ``name``, all buffers that the session has now, and copies of ``spaces``.
 
-        Programs go on, and write over none of them; memory that they give up stays taken until
-        ``unpin``. Waits first for what was run with ``wait=False``. One message a server.
+        Programs go on, and write over no buffer; memory that they give up stays taken until
+        ``unpin``. Of a keyed space each server copies all rows at one moment. ``save`` finds them
+        by the numbers of the arrays, and the keys by that of the space. Waits first for what was
+        run with ``wait=False``. One message a server. ``OutOfBudget`` where copies have no room.
         """
         self.wait()
         with suppress(PSError):
             self._unpin_all()
         try:
-            replies = self._send(self._requests.to_all("pin", name=name), recorded=False)
+            messages = self._requests.to_all("pin", name=name)
+            for server, message in messages.items():
+                message.request.pin.spaces.extend(
+                    pb.PinKeys(space=one.number, waiting=one.waiting, known=one.known[server])
+                    for one in spaces
+                )
+            replies = self._send(messages, recorded=False)
         except BaseException:
             self._pinned.add(name)  # some have it
             raise
@@ -80,11 +111,17 @@ class KeptArrays(SharedArrays):
                 if array.buffer not in found:
                     found[array.buffer] = type_of(array)
         # One that is being freed, and was on some servers already, is no array any more.
-        return {
+        arrays = {
             number: type
             for number, type in found.items()
             if counts[number] >= len(type.space.holders(self.servers))
         }
+        copies: dict[int, list[SpaceCopy]] = {}
+        for server in sorted(replies):
+            for copy in replies[server].pinned.spaces:
+                copies.setdefault(copy.space, []).append(decode_copy(copy))
+        whole = {number: some for number, some in copies.items() if len(some) == self.servers}
+        return Pinned(arrays, whole)
 
     def unpin(self, name: str) -> None:
         """Keep them no longer. One message a server; if it fails, the next pin says it again."""
@@ -110,15 +147,20 @@ class KeptArrays(SharedArrays):
         *,
         pin: str = "",
         spares: Sequence[str] = (),
+        only: Mapping[int, Collection[int]] = _ALL,
     ) -> dict[int, tuple[Piece, ...]]:
         """Each server writes its rows of ``arrays`` to its file of ``files`` in ``store``.
 
         The files are new, and durable on return; ``names`` are those in the files. ``pin``: under
         which the arrays are kept; ``spares``: files that nobody needs, of which each server may
-        write over one that it wrote. Where the rows are, by the ids of the arrays. One message a
-        server. Raises ``StoreFailed``, ``BufferLost``.
+        write over one that it wrote. ``only``: of these arrays, by id, only what these servers
+        have. Where the rows are, by the ids of the arrays. One message a server. Raises
+        ``StoreFailed``, ``BufferLost``.
         """
-        held = self._held(arrays)
+        held = {}
+        for server, mine in self._held(arrays).items():
+            if here := [number for number in mine if server in only.get(number, (server,))]:
+                held[server] = here
         messages: Messages = {
             server: self._requests.message(
                 "save",
@@ -167,7 +209,7 @@ class KeptArrays(SharedArrays):
             some = rest[start : start + _MOST_AT_ONCE]
             messages: Messages = {}
             for server, mine in self._held({one.buffer: one.type for one in some}).items():
-                wanted = [self._saved(one, server) for one in some if one.buffer in mine]
+                wanted = [saved_on(server, self.servers, one) for one in some if one.buffer in mine]
                 messages[server] = self._requests.message("load", arrays=wanted)
             self._send(messages, recorded=False)
 
@@ -179,14 +221,16 @@ class KeptArrays(SharedArrays):
                 held.setdefault(server, []).append(number)
         return held
 
-    def _saved(self, source: Source, server: int) -> pb.Saved:
-        low, high = source.type.space.range_of(server, self.servers)
-        pieces = [one for one in source.pieces if one.low < high and low < one.high]
-        return pb.Saved(
-            array=encode_array(source.buffer, source.type),
-            store=source.store,
-            pieces=map(encode_piece, pieces),
-        )
+
+def saved_on(server: int, servers: int, source: Source) -> pb.Saved:
+    """What one of ``servers`` needs to read its rows."""
+    low, high = source.type.space.range_of(server, servers)
+    pieces = [one for one in source.pieces if one.low < high and low < one.high]
+    return pb.Saved(
+        array=encode_array(source.buffer, source.type),
+        store=source.store,
+        pieces=map(encode_piece, pieces),
+    )
 
 
 def _pieces(

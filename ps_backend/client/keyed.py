@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from ps_backend.client.arrays import StoredArray
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies
+from ps_backend.client.kept_arrays import Source, saved_on
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.row_call import KeyView, RowCall
@@ -32,6 +34,7 @@ from ps_backend.wire.keyed import (
     encode_fill,
     encode_keys,
     encode_row_program,
+    encode_state,
     unknown_plugin,
 )
 from ps_backend.wire.narrow import narrowed, travelling
@@ -118,15 +121,58 @@ class KeySpace:
         many changes a key is inserted; ``sketch``: bytes of all servers for counting these, 0 to
         count exactly. ``OutOfBudget``.
         """
+        fields = self._described(most_bytes, admit, sketch)
+        self._send(self._requests.to_all("make_keys", **fields))
+
+    def _described(self, most_bytes: int, admit: int, sketch: int) -> dict[str, int]:
         shares = [-(-size // self.servers) for size in (most_bytes, sketch)]
         fields = {"most_bytes": shares[0], "admit": admit, "sketch": shares[1]}
-        fields["length"] = self.partition.length
-        self._send(self._requests.to_all("make_keys", space=self.number, **fields))
+        return {"space": self.number, "length": self.partition.length, **fields}
 
     def add_array(self, number: int, type: ValueType, fill: Fill) -> None:
         """Add an array that begins as ``rule`` says. One message a server. ``OutOfBudget``."""
-        fields = {"type": encode_type(type), **encode_fill(fill)}
-        self._send(self._requests.to_all("make_rows", space=self.number, array=number, **fields))
+        self._send(self._requests.to_all("make_rows", **self._rows_described(number, type, fill)))
+
+    def _rows_described(self, number: int, type: ValueType, fill: Fill) -> dict[str, Any]:
+        named = {"space": self.number, "array": number}
+        return {**named, "type": encode_type(type), **encode_fill(fill)}
+
+    def restore(
+        self,
+        keys: Source,
+        arrays: Sequence[tuple[Source, Fill]],
+        waiting: Source | None,
+        states: Sequence[SpaceState],
+        *,
+        most_bytes: int = 0,
+        admit: int = 0,
+        sketch: int = 0,
+    ) -> list[int]:
+        """Let it be as it was saved: keys, arrays under their numbers, counters of keys that wait.
+
+        It is made, as of ``make``, on servers that have it not; what it has on others, and arrays
+        that are not named, go. ``states``: by server, what had happened to its keys. Returns the
+        mark of its content on each server. One message a server. Raises ``StoreFailed``,
+        ``Corrupted``, and ``OutOfBudget`` where there is no room for it beside what is there.
+        """
+        made = self._described(most_bytes, admit, sketch)
+        rows = [
+            self._rows_described(source.buffer, source.type.value, fill) for source, fill in arrays
+        ]
+        messages: Messages = {}
+        for server in range(self.servers):
+            saved = partial(saved_on, server, self.servers)
+            messages[server] = self._requests.message(
+                "restore_keys",
+                space=made,
+                arrays=rows,
+                keys=saved(keys),
+                rows=[saved(source) for source, _ in arrays],
+                waiting=None if waiting is None else saved(waiting),
+                state=encode_state(states[server]),
+            )
+        replies = self._send(messages)
+        return [replies[server].pinned.spaces[0].mark for server in range(self.servers)]
 
     def run(
         self,

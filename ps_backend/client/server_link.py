@@ -335,6 +335,6 @@ def _buffers(request: pb.Request) -> str:
             lengths.pop(number, None)
     body = getattr(request, request.WhichOneof("body") or "nothing")
     arrays = [body.array] if hasattr(body, "array") else getattr(body, "arrays", ())
-    lengths |= {array.buffer: array.space.length for array in arrays}
+    lengths |= {one.buffer: one.space.length for one in arrays if isinstance(one, pb.Array)}
     named = [f"{number} (length {length})" for number, length in lengths.items()]
     return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

@@ -138,6 +138,7 @@ class ServerSession:
 
     def leave(self, client: str) -> None:
         """Forget ``client``; what it made stays."""
+        self.keyed.pins.drop_all(self.pin_name(client, ""))
         self.store.pins.drop_all(self.pin_name(client, ""))
         with self._lock:
             self._members.pop(client, None)

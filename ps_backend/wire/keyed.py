@@ -40,6 +40,30 @@ class SpaceState(NamedTuple):
     """How many changes were dropped, as their keys were not admitted yet."""
 
 
+class SpaceCopy(NamedTuple):
+    """What a server has kept of a keyed space, as it was at one moment."""
+
+    state: SpaceState
+    mark: int
+    """Of its content: another one after each change."""
+    waiting: int
+    """Rows of the counters of keys that were not admitted yet."""
+    arrays: tuple[int, ...]
+    """The numbers of those that it had."""
+
+
+def encode_copy(number: int, copy: SpaceCopy) -> pb.PinnedKeys:
+    """What a server has kept of the space of that number."""
+    fields = {**copy._asdict(), "state": encode_state(copy.state)}
+    return pb.PinnedKeys(space=number, **fields)
+
+
+def decode_copy(message: pb.PinnedKeys) -> SpaceCopy:
+    """The inverse, without the number."""
+    state = decode_state(message.state)
+    return SpaceCopy(state, message.mark, message.waiting, tuple(message.arrays))
+
+
 def encode_state(state: SpaceState) -> pb.KeyedState:
     """The state of a space on one server."""
     return pb.KeyedState(**state._asdict())

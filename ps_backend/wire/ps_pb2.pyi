@@ -15,7 +15,7 @@ class Invitation(_message.Message):
     def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,7 @@ class Request(_message.Message):
     THAW_ROWS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ROWS_FIELD_NUMBER: _ClassVar[int]
     ADOPT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_KEYS_FIELD_NUMBER: _ClassVar[int]
     STAGE_ROWS_FIELD_NUMBER: _ClassVar[int]
     PREPARE_ROWS_FIELD_NUMBER: _ClassVar[int]
     APPLY_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +136,7 @@ class Request(_message.Message):
     thaw_rows: ThawRows
     keep_rows: KeepRows
     adopt_keys: AdoptKeys
+    restore_keys: RestoreKeys
     stage_rows: RowCall
     prepare_rows: PrepareRows
     apply_rows: ApplyRows
@@ -142,7 +144,7 @@ class Request(_message.Message):
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., stage_rows: _Optional[_Union[RowCall, _Mapping]] = ..., prepare_rows: _Optional[_Union[PrepareRows, _Mapping]] = ..., apply_rows: _Optional[_Union[ApplyRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., stage_rows: _Optional[_Union[RowCall, _Mapping]] = ..., prepare_rows: _Optional[_Union[PrepareRows, _Mapping]] = ..., apply_rows: _Optional[_Union[ApplyRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -617,16 +619,44 @@ class Snapshot(_message.Message):
     def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ..., last: bool = ...) -> None: ...
 
 class Pin(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "spaces")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    SPACES_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    spaces: _containers.RepeatedCompositeFieldContainer[PinKeys]
+    def __init__(self, name: _Optional[str] = ..., spaces: _Optional[_Iterable[_Union[PinKeys, _Mapping]]] = ...) -> None: ...
+
+class PinKeys(_message.Message):
+    __slots__ = ("space", "known", "waiting")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    known: int
+    waiting: int
+    def __init__(self, space: _Optional[int] = ..., known: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class Pinned(_message.Message):
-    __slots__ = ("arrays",)
+    __slots__ = ("arrays", "spaces")
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    SPACES_FIELD_NUMBER: _ClassVar[int]
     arrays: _containers.RepeatedCompositeFieldContainer[Array]
-    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+    spaces: _containers.RepeatedCompositeFieldContainer[PinnedKeys]
+    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., spaces: _Optional[_Iterable[_Union[PinnedKeys, _Mapping]]] = ...) -> None: ...
+
+class PinnedKeys(_message.Message):
+    __slots__ = ("space", "state", "mark", "waiting", "arrays")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    space: int
+    state: KeyedState
+    mark: int
+    waiting: int
+    arrays: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, space: _Optional[int] = ..., state: _Optional[_Union[KeyedState, _Mapping]] = ..., mark: _Optional[int] = ..., waiting: _Optional[int] = ..., arrays: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Unpin(_message.Message):
     __slots__ = ("name",)
@@ -1168,3 +1198,19 @@ class KeepRows(_message.Message):
     version: int
     mask: Array
     def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., mask: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class RestoreKeys(_message.Message):
+    __slots__ = ("space", "arrays", "keys", "rows", "waiting", "state")
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    space: MakeKeys
+    arrays: _containers.RepeatedCompositeFieldContainer[MakeRows]
+    keys: Saved
+    rows: _containers.RepeatedCompositeFieldContainer[Saved]
+    waiting: Saved
+    state: KeyedState
+    def __init__(self, space: _Optional[_Union[MakeKeys, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[MakeRows, _Mapping]]] = ..., keys: _Optional[_Union[Saved, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[Saved, _Mapping]]] = ..., waiting: _Optional[_Union[Saved, _Mapping]] = ..., state: _Optional[_Union[KeyedState, _Mapping]] = ...) -> None: ...

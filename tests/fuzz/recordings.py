@@ -264,7 +264,7 @@ def _files(client: Client) -> None:
 
 
 def _keyed(client: Client) -> None:
-    """Keyed spaces: row programs and functions, views, eviction, and what is loaded again."""
+    """Keyed spaces: row programs and functions, views, eviction, what is loaded or restored."""
     ps, folder = Session(client), _folder()
     for options in ({}, {"admit": 2}, {"admit": 2, "sketch": 4096}, {"most_bytes": 1 << 24}):
         space = ps.keys(**options)
@@ -282,6 +282,8 @@ def _keyed(client: Client) -> None:
         w.assign(2 * w), space.evict(w > 5), space.keep(20, by=w), space.remove(keys[:3])
     dv.save(f"{folder}/keyed", w=w, t=t)
     ps.load(f"{folder}/keyed")
+    ps.checkpoint(f"{folder}/kept", w=w)
+    ps.restore(f"{folder}/kept")
 
 
 @dv.rows

@@ -159,7 +159,8 @@ def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[
             Total(buffer.id, buffer.type, ordered(slot), source=source.id, op=op, slot=slot)
             for slot, source, buffer in zip(slots.arrays, sources, buffers, strict=True)
         ]
-        with measured(ps.counters), uninterrupted():
+        # A checkpoint has all of the round or nothing, also where that changes keyed spaces.
+        with ps.standstill(), measured(ps.counters), uninterrupted():
             ps.client.commit_totals(name, totals, {slot: ordered(slot) for slot in slots.spaces})
             for array, buffer in zip(arrays, buffers, strict=True):
                 array.become(ps.graph.leaf(buffer))

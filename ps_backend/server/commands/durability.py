@@ -18,10 +18,12 @@ from ps_backend.limits import check, check_name
 from ps_backend.server.checks import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
+from ps_backend.server.state.keyed.held import HeldRows, HeldSpace, held
 from ps_backend.server.state.own_files import OwnFiles
-from ps_backend.server.state.store import Buffer
+from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
+from ps_backend.wire.keyed import encode_copy
 from ps_backend.wire.pieces import decode_piece, encode_piece
 
 _MOST_OFFSET = 1 << 53
@@ -36,18 +38,30 @@ def _bounds(body: pb.Save | pb.Load) -> None:
         verify_array(one if isinstance(one, pb.Array) else one.array)
 
 
-@command(name_within_bounds("name"), repeatable=True)
+def _pin_bounds(body: pb.Pin) -> None:
+    check_name("name", body.name)
+    check("keyed spaces", len(body.spaces), 0, limits.MOST_VALUES)
+
+
+@command(_pin_bounds, repeatable=True)
 def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Keep the buffers of now as they are; which these are."""
-    kept = session.store.pin(session.pin_name(request.client, request.pin.name))
+    """Keep the buffers of now as they are, and copies of keyed spaces; which these are."""
+    name = session.pin_name(request.client, request.pin.name)
+    kept = session.store.pin(name)
     arrays = [encode_array(number, one.part.type) for number, one in kept.items()]
-    return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays)))
+    copies = session.keyed.pins.get(name)
+    if copies is None:
+        copies = session.keyed.pins.keep(name, _copies(session, request.pin.spaces))
+    spaces = [encode_copy(number, one.about) for number, one in copies.items()]
+    return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays, spaces=spaces)))
 
 
 @command(name_within_bounds("name"), repeatable=True)
 def unpin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Keep them no longer."""
-    session.store.pins.drop(session.pin_name(request.client, request.unpin.name))
+    name = session.pin_name(request.client, request.unpin.name)
+    session.keyed.pins.drop(name)
+    session.store.pins.drop(name)
     return Response(pb.Reply())
 
 
@@ -61,12 +75,14 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     for offset in body.offsets:
         check("offset", offset, len(body.head), _MOST_OFFSET)
     found = _kept(session, request.client, body.pin) if body.pin else {}
+    copies = _kept_rows(session, request.client, body.pin) if body.pin else {}
     rows = []
     for array, name in zip(body.arrays, body.names, strict=True):
         part = session.part(array)
-        buffer = session.store.get(array.buffer, part, found)
+        copy = copies.get(array.buffer)
+        values = copy.of(part) if copy else session.store.get(array.buffer, part, found).array
         unit, width = unit_of(part.type.space), part.type.width * part.type.dtype.itemsize
-        rows.append(Rows(name, np.ascontiguousarray(buffer.array), part.low, unit, width))
+        rows.append(Rows(name, np.ascontiguousarray(values), part.low, unit, width))
     with _named(session, f"{body.store}: {body.file}"):
         store = session.host.open_store(body.store)
         if body.offsets:
@@ -89,14 +105,30 @@ def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     fresh = store.new([part for part, _ in missing.values()], "loading arrays")
     buffers = dict(zip(missing, fresh, strict=True))
     for number, (part, one) in missing.items():
-        pieces: list[Piece] = [decode_piece(piece) for piece in one.pieces]
-        width = part.type.width * part.type.dtype.itemsize
-        with _named(session, one.store):
-            target = bytes_of(buffers[number].array)
-            stored = session.host.open_store(one.store)
-            read_rows(stored, pieces, width, part.low, target, f"array {number}")
+        read_saved(session, one, part, buffers[number])
     store.fill(buffers)
     return Response(pb.Reply())
+
+
+def read_saved(session: ServerSession, saved: pb.Saved, part: Part, into: Buffer) -> None:
+    """Read this server's rows of what was saved, and check them."""
+    pieces: list[Piece] = [decode_piece(piece) for piece in saved.pieces]
+    width = part.type.width * part.type.dtype.itemsize
+    with _named(session, saved.store):
+        target = bytes_of(into.array)
+        stored = session.host.open_store(saved.store)
+        read_rows(stored, pieces, width, part.low, target, f"array {saved.array.buffer}")
+
+
+def _copies(session: ServerSession, wanted: Iterable[pb.PinKeys]) -> dict[int, HeldSpace]:
+    """Of the keyed spaces that are here."""
+    found = {}
+    for one in wanted:
+        space = session.keyed.by_number.get(one.space)
+        if space is not None:
+            memory = session.store.memory
+            found[one.space] = held(space, one.space, one.waiting, one.known, memory)
+    return found
 
 
 def _write_new(
@@ -123,6 +155,11 @@ def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer
     if kept is None:
         raise BufferLost(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
     return kept
+
+
+def _kept_rows(session: ServerSession, client: str, name: str) -> dict[int, HeldRows]:
+    copies = session.keyed.pins.get(session.pin_name(client, name)) or {}
+    return {number: rows for one in copies.values() for number, rows in one.rows.items()}
 
 
 @contextmanager

@@ -23,27 +23,31 @@ from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import decode_type
-from ps_backend.wire.keyed import (
-    SpaceState,
-    decode_fill,
-    encode_state,
-)
+from ps_backend.wire.keyed import decode_fill, encode_state
 
 Array = npt.NDArray[Any]
 
 _MOST_ADMIT = 255
 
 
-def _keys_bounds(body: pb.MakeKeys) -> None:
+def keys_bounds(body: pb.MakeKeys) -> None:
+    """Of what makes a space."""
     check("admit", body.admit, 0, _MOST_ADMIT)
     check("bytes of a sketch", body.sketch, 0, limits.MOST_LENGTH)
     check("length of a range", body.length, 0, limits.MOST_LENGTH)
 
 
-@command(_keys_bounds)
+@command(keys_bounds)
 def make_keys(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A keyed space without keys."""
-    body, memory = request.make_keys, session.store.memory
+    body = request.make_keys
+    session.keyed.add(body.space, new_space(session, body))
+    return Response(pb.Reply())
+
+
+def new_space(session: ServerSession, body: pb.MakeKeys) -> KeyedSpace:
+    """One without keys, which nobody else knows."""
+    memory = session.store.memory
     admission: Admission | None = None
     if body.admit > 1:
         needed = body.sketch or 0
@@ -53,30 +57,33 @@ def make_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     partition, index = Partition(body.length), None
     if body.length:
         index = RangeIndex(partition, session.index, session.servers)
-    space = KeyedSpace(
+    return KeyedSpace(
         memory,
         most_bytes=body.most_bytes,
         admission=admission,
         partition=partition,
         index=index,
     )
-    session.keyed.add(body.space, space)
-    return Response(pb.Reply())
 
 
-def _rows_bounds(body: pb.MakeRows) -> None:
+def rows_bounds(body: pb.MakeRows) -> None:
+    """Of what makes an array."""
     verify_row(body.type.row)
     check("parameters of initial values", len(body.params), 0, 2)
 
 
-@command(_rows_bounds)
+@command(rows_bounds)
 def make_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """An array over the keys of a space."""
     body = request.make_rows
-    type = decode_type(body.type)
-    store = RowStore(dtype_of(type.dtype), type.row, decode_fill(body))
-    session.keyed.get(body.space).add_array(body.array, KeyedRows(type, store))
+    session.keyed.get(body.space).add_array(body.array, new_rows(body))
     return Response(pb.Reply())
+
+
+def new_rows(body: pb.MakeRows) -> KeyedRows:
+    """An array without rows."""
+    type = decode_type(body.type)
+    return KeyedRows(type, RowStore(dtype_of(type.dtype), type.row, decode_fill(body)))
 
 
 @command(repeatable=True)
@@ -84,11 +91,7 @@ def layout(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """How many keys there are, and which layout this is."""
     space = session.keyed.get(request.layout.space)
     with space.lock:
-        counts = space.counts
-        state = SpaceState(
-            len(space.index), space.version, space.nbytes,
-            counts.evicted, counts.refused, counts.waiting,
-        )  # fmt: skip
+        state = space.state
     return Response(pb.Reply(keyed=encode_state(state)))
 
 
@@ -129,7 +132,7 @@ def freeze_rows(session: ServerSession, request: pb.Request, _: Payload) -> Resp
             zip(wanted := [k for k in body.sources if k], space.rows_of(wanted), strict=True)
         )
         for source, part in zip(body.sources, parts, strict=True):
-            _verify_part(space, part, rows[source].type if source else ValueType("int64"))
+            verify_part(space, part, rows[source].type if source else ValueType("int64"))
         made = store.new(parts, "freezing arrays of a keyed space")
         for source, buffer in zip(body.sources, made, strict=True):
             if not len(space.index):
@@ -153,8 +156,9 @@ def thaw_rows(session: ServerSession, request: pb.Request, _: Payload) -> Respon
         sources: list[Buffer | None] = []
         for source, target in zip(body.sources, rows, strict=True):
             part = session.part(source)
-            _verify_part(space, part, target.type)
+            verify_part(space, part, target.type)
             sources.append(session.store.get(source.buffer, part) if len(space.index) else None)
+        space.mark += 1
         for buffer, target in zip(sources, rows, strict=True):
             if buffer is not None:
                 target.store.copy_from(buffer.array)
@@ -186,17 +190,21 @@ def adopt_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respo
                 raise InvalidProgram(f"{source.type} are no {count} rows of {target.type}")
         if not count:
             return Response(pb.Reply())
-        keys = store.get(body.keys.buffer, part).array
-        if np.any(space.partition.server_of(keys, session.servers) != session.index):
-            raise InvalidProgram("keys came to a server that is not theirs")
         given = [
             store.get(source.buffer, one).array
             for source, one in zip(body.sources, parts, strict=True)
         ]
-        space.adopt(keys)
+        adopt(session, space, store.get(body.keys.buffer, part).array)
         for array, target in zip(given, rows, strict=True):
             target.store.copy_from(array)
     return Response(pb.Reply())
+
+
+def adopt(session: ServerSession, space: KeyedSpace, keys: Array) -> None:
+    """Insert keys in the order of a layout; ``InvalidProgram`` for those of other servers."""
+    if np.any(space.partition.server_of(keys, session.servers) != session.index):
+        raise InvalidProgram("keys came to a server that is not theirs")
+    space.adopt(keys)
 
 
 def _mask_bounds(body: pb.KeepRows) -> None:
@@ -211,13 +219,14 @@ def keep_rows(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     with space.lock:
         space.check_version(body.version)
         part = session.part(body.mask)
-        _verify_part(space, part, ValueType("bool"))
+        verify_part(space, part, ValueType("bool"))
         if len(space.index):
             space.keep(session.store.get(body.mask.buffer, part).array)
     return Response(pb.Reply())
 
 
-def _verify_part(space: KeyedSpace, part: Part, type: ValueType) -> None:
+def verify_part(space: KeyedSpace, part: Part, type: ValueType) -> None:
+    """``InvalidProgram`` unless ``part`` has a row of ``type`` for each key."""
     if part.type.value != type or part.high - part.low != len(space.index):
         raise InvalidProgram(
             f"{part.high - part.low} rows of {part.type.value} are here, and the space has "

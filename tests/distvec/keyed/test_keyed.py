@@ -209,6 +209,13 @@ def test_what_was_read_before_an_insertion_is_refused(ps):
     assert old.numpy().tolist() == [1, 1]
 
 
+def test_a_space_that_was_read_while_it_was_empty(ps):
+    w = ps.keys().zeros()
+    assert w.values.shape == (0,)
+    w.push([5], 1.0)
+    assert w.values.numpy().tolist() == [1.0]
+
+
 def test_items_come_in_batches(ps):
     space = ps.keys()
     w, t = space.zeros(), space.table(2)

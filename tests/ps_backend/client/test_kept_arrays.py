@@ -94,7 +94,7 @@ def test_a_pinned_buffer_is_never_written(tmp_path):
         x = np.arange(3000.0)
         types = written(client, [x, np.ones(3000)])
         number, other = types
-        assert client.pin("p") == client.pin("p") == types
+        assert client.pin("p") == client.pin("p") == (types, {})
         made = client.new_id()
         kind = types[number]
         (call,) = axpy(kind.space, 2.0, number, other, made).calls
@@ -128,8 +128,8 @@ def test_what_a_client_keeps_goes_with_it():
         types = written(client, [np.ones(3000)])
         services = [transport.service for transport in client._transports]
         with Client([InProcess(one, "") for one in services], session=client.secret) as other:
-            assert other.pin("p") == types
-            assert client.pin("p") == types
+            assert other.pin("p").arrays == types
+            assert client.pin("p").arrays == types
             client.unpin("p")
             (session,) = services[1].sessions.all()
             assert len(session.store.pins) == 1

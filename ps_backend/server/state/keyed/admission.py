@@ -6,15 +6,17 @@ Of the keys of click logs most come once. Such keys cost a counter here, and no 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.errors import InvalidProgram
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.initial import Constant
 from ps_backend.program.keys import mixed
+from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Reservation
 
 Keys = npt.NDArray[np.int64]
@@ -41,9 +43,24 @@ class Admission(Protocol):
     def nbytes(self) -> int:
         """Bytes of the counters."""
 
+    type: ValueType
+    """Of a row of its counters, as they are kept in files."""
+
+    def __len__(self) -> int:
+        """So many rows they are."""
+
+    def copy_to(self, out: npt.NDArray[Any]) -> None:
+        """Copy the counters."""
+
+    def copy_from(self, rows: npt.NDArray[Any]) -> None:
+        """Begin with these counters, where nothing was counted yet."""
+
 
 class ExactCounts:
     """Counts every key by itself, which costs some 20 bytes for each that waits."""
+
+    type = ValueType("int64", (2,))
+    """A key, and how often it came."""
 
     def __init__(self, needed: int) -> None:
         """``needed``: a key is admitted when it comes for this time."""
@@ -57,6 +74,26 @@ class ExactCounts:
         """Bytes of the keys that wait, and of their counters."""
         return self._index.nbytes + self._counts.nbytes
 
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def copy_to(self, out: npt.NDArray[Any]) -> None:
+        """As of ``Admission``."""
+        out[:, 0] = self._index.keys_in_order()
+        counts = np.empty(len(self), np.uint8)
+        self._counts.copy_to(counts)
+        out[:, 1] = counts
+
+    def copy_from(self, rows: npt.NDArray[Any]) -> None:
+        """As of ``Admission``."""
+        keys = np.ascontiguousarray(rows[:, 0])
+        if len(np.unique(keys)) < len(keys):
+            raise InvalidProgram("a key that is not admitted yet is counted once")
+        self._index.insert(keys)
+        self._counts.grow(self._index, np.zeros_like(self._index.counts))
+        self._counts.copy_from(rows[:, 1])
+        self._admitted = int(np.count_nonzero(rows[:, 1] >= self.needed))
+
     def admit(self, keys: Keys, reserve: Reserve) -> Mask:
         """As of ``Admission``."""
         missing = self._index.missing(keys)
@@ -69,11 +106,12 @@ class ExactCounts:
         self._counts.grow(self._index, old)
         found = np.empty(len(keys), np.uint8)
         self._counts.gather(locations, keys, found)
+        before = found < self.needed
         np.minimum(found, _MOST - 1, out=found)
         found += 1
         self._counts.scatter(locations, found, "replace")
         admitted = found >= self.needed
-        self._admitted += int(np.count_nonzero(admitted))
+        self._admitted += int(np.count_nonzero(admitted & before))
         if 2 * self._admitted > len(self._index):
             self._forget_admitted()
         del kept
@@ -99,6 +137,8 @@ class Sketch:
     only the least ones go up ("conservative update": C. Estan, G. Varghese, SIGCOMM 2002).
     """
 
+    type = ValueType("uint8")
+
     def __init__(self, needed: int, size: int) -> None:
         """``needed``: a key is admitted when it comes for this time; ``size``: in bytes."""
         self.needed = needed
@@ -108,6 +148,19 @@ class Sketch:
     def nbytes(self) -> int:
         """Bytes of the counters."""
         return self._counters.nbytes
+
+    def __len__(self) -> int:
+        return len(self._counters)
+
+    def copy_to(self, out: npt.NDArray[Any]) -> None:
+        """As of ``Admission``."""
+        out[...] = self._counters
+
+    def copy_from(self, rows: npt.NDArray[Any]) -> None:
+        """As of ``Admission``."""
+        if len(rows) != len(self):
+            raise InvalidProgram(f"{len(rows)} bytes of counters for a sketch of {len(self)}")
+        self._counters[...] = rows
 
     def admit(self, keys: Keys, reserve: Reserve) -> Mask:
         """As of ``Admission``."""

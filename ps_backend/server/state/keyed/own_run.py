@@ -20,7 +20,7 @@ from ps_backend.program.row_program import RowProgram
 from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS
 from ps_backend.program.sweep import Scalar
 from ps_backend.server.state.keyed.row_run import located, verify_arrays
-from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList
+from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, refuse_freed
 from ps_backend.server.state.memory import Memory
 
 Array = npt.NDArray[Any]
@@ -63,6 +63,7 @@ class OwnRun:
             count * sum(type.row_bytes for type in types), "rows for a function on keys"
         )
         with space.lock:
+            refuse_freed(self.arrays)
             locations = located(space, keys)
             inputs: list[Array] = []
             for place in program.gathers:

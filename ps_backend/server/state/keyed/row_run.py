@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.errors import BufferLost, InvalidProgram
+from ps_backend.errors import InvalidProgram
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Scalar
-from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, Keys, Locations
+from ps_backend.server.state.keyed.space import (
+    KeyedRows,
+    KeyedSpace,
+    KeyList,
+    Keys,
+    Locations,
+    refuse_freed,
+)
 from ps_backend.server.state.memory import Reservation
 
 Array = npt.NDArray[Any]
@@ -81,15 +88,11 @@ class RowRun:
         for low in range(0, count, _AT_ONCE):
             high = min(low + _AT_ONCE, count)
             with space.lock:
-                self._check_arrays()
+                refuse_freed(self.arrays)
                 locations = located(space, keys)[low:high]
                 if self.program.changes:
                     space.insert(keys.keys[low:high], locations, ahead)
                 self._run_piece(keys.keys, locations, low, given, out)
-
-    def _check_arrays(self) -> None:
-        if any(array.is_freed for array in self.arrays):
-            raise BufferLost("an array of the keyed space was freed before the rows were changed")
 
     def _run_piece(
         self,

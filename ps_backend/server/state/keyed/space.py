@@ -6,8 +6,9 @@ for all of them at once.
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from ps_backend.program.keys import BUCKETS, HASHED, Partition, bucket_of
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.keyed.admission import Admission
 from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.wire.keyed import SpaceState
 
 Keys = npt.NDArray[np.int64]
 Locations = npt.NDArray[np.int64]
@@ -28,6 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 _SLOT = 0xFFFFFFFF
 """The bits of a location that are the slot; those above are the bucket."""
+_MARK_BITS = 62
 _SPACE_BYTES = 1 << 16
 """Counted for a space besides its keys and rows."""
 
@@ -85,6 +88,8 @@ class KeyedSpace:
         self.views: dict[int, tuple[KeyList, Reservation]] = {}
         self.version = 0
         """One more with each insertion or removal of keys."""
+        self.mark = 1 + secrets.randbits(_MARK_BITS)
+        """Of its content: another one after each change, and in each space."""
         self.removals = 0
         self.counts = Counts()
         self.most_bytes = most_bytes
@@ -99,6 +104,38 @@ class KeyedSpace:
         waiting = 0 if self.admission is None else self.admission.nbytes
         return self.index.nbytes + rows + waiting
 
+    @property
+    def state(self) -> SpaceState:
+        """What there is, and what has happened to its keys. The caller holds the lock."""
+        counts = self.counts
+        return SpaceState(
+            len(self.index), self.version, self.nbytes,
+            counts.evicted, counts.refused, counts.waiting,
+        )  # fmt: skip
+
+    def become(self, other: KeyedSpace) -> int:
+        """Have the keys and rows of ``other``, which nobody else knows; the mark from then on.
+
+        Arrays that it has as well stay the same ones, as rounds may hold them; others are freed.
+        """
+        with self.lock:
+            if self.partition != other.partition:
+                raise InvalidProgram("the keys of a space are shared out as they were at first")
+            arrays = {}
+            for number, array in self.arrays.items():
+                theirs = other.arrays.get(number)
+                if theirs is None or theirs.type != array.type:
+                    array.is_freed = True
+                else:
+                    array.store, arrays[number] = theirs.store, array
+            self.arrays = {number: arrays.get(number, one) for number, one in other.arrays.items()}
+            self.index, self.admission, self.counts = other.index, other.admission, other.counts
+            self.version += 1
+            self.removals += 1
+            self.mark += 1
+            self._settle(None)
+            return self.mark
+
     def add_array(self, number: int, array: KeyedRows) -> None:
         """Add an array; all keys that are there have its initial values. Again: nothing."""
         with self.lock:
@@ -110,6 +147,7 @@ class KeyedSpace:
             )
             array.store.grow(self.index, np.zeros_like(counts))
             self.arrays[number] = array
+            self.mark += 1
             self._settle(kept)
 
     def rows_of(self, numbers: Iterable[int]) -> list[KeyedRows]:
@@ -117,7 +155,10 @@ class KeyedSpace:
         found = []
         for number in numbers:
             if number not in self.arrays:
-                raise BufferLost(f"array {number} of the keyed space is not here: it was freed")
+                raise BufferLost(
+                    f"array {number} of the keyed space is not here: it was freed, or made after "
+                    f"the checkpoint that its space was brought back to; make it again"
+                )
             found.append(self.arrays[number])
         return found
 
@@ -130,6 +171,7 @@ class KeyedSpace:
                     self.arrays.pop(number).is_freed = True
                 self.views.pop(number, None)
             if len(self.arrays) < before:
+                self.mark += 1
                 self._settle(None)
 
     # --- keys -------------------------------------------------------------------------------------
@@ -138,8 +180,10 @@ class KeyedSpace:
         """Give slots to the ``keys`` whose ``locations`` are -1, as far as they are admitted.
 
         Fills in their locations. ``ahead``: room that was reserved for them. The caller holds the
-        lock. ``OutOfBudget``, and nothing changed, where it would take too much memory.
+        lock, and is about to write to these rows. ``OutOfBudget``, and nothing changed, where it
+        would take too much memory.
         """
+        self.mark += 1
         missing = np.flatnonzero(locations < 0)
         if not len(missing):
             return
@@ -179,6 +223,7 @@ class KeyedSpace:
         for array in self.arrays.values():
             array.store.grow(self.index, before)
         self.version += 1
+        self.mark += 1
         return locations
 
     def reserve_for(self, fresh: Keys) -> Reservation:
@@ -192,6 +237,7 @@ class KeyedSpace:
             return self._reserve(needed, f"inserting {len(fresh)} keys")
         except OutOfBudget:
             self.counts.refused += len(fresh)
+            self.mark += 1
             raise
 
     def keep(self, mask: Mask) -> None:
@@ -209,6 +255,7 @@ class KeyedSpace:
         self.counts.evicted += removed
         self.version += 1
         self.removals += 1
+        self.mark += 1
         self._settle(None)
 
     def remove(self, keys: Keys) -> None:
@@ -247,3 +294,9 @@ class KeyedSpace:
         """Count what is held now, instead of what was reserved ``ahead``."""
         del ahead, self._kept
         self._kept = self._memory.reserve(_SPACE_BYTES + self.nbytes, "a keyed space", force=True)
+
+
+def refuse_freed(arrays: Sequence[KeyedRows]) -> None:
+    """Raise ``BufferLost`` if one is freed. The caller holds the lock of their space."""
+    if any(array.is_freed for array in arrays):
+        raise BufferLost("an array of the keyed space was freed before the rows were changed")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from ps_backend.server.state.keyed.held import HeldSpace
 from ps_backend.server.state.keyed.space import KeyedSpace
+from ps_backend.server.state.pins import Pins
 from ps_backend.server.state.store import Store
 
 
@@ -17,6 +19,8 @@ class KeyedSpaces:
         self._store = store
         self.by_number: dict[int, KeyedSpace] = {}
         """Those that are here."""
+        self.pins: Pins[HeldSpace] = Pins()
+        """Copies of spaces, by the names under which they are kept."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -48,3 +52,4 @@ class KeyedSpaces:
         """Drop everything."""
         with self._lock:
             self.by_number.clear()
+        self.pins.clear()

@@ -1,0 +1,236 @@
+"""Keyed spaces in checkpoints, and after a server died: as if nothing had happened since."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distvec as dv
+from ps_backend.errors import NotDurable, OutOfBudget, ServerLost
+
+EDGES = [0, -1, -(2**63), 2**63 - 1]
+keys = st.lists(st.one_of(st.sampled_from([*EDGES, 1, 2, 3]), st.integers(-(2**63), 2**63 - 1)))
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["push", "step", "remove"]), keys),
+        st.tuples(st.just("evict"), st.integers(0, 3)),
+    ),
+    max_size=6,
+)
+
+
+class Model:
+    """A space with arrays of several kinds, and what is done to them."""
+
+    def __init__(self, ps, **options):
+        self.space = space = ps.keys(**options)
+        self.w = space.zeros("int64")
+        self.t = space.table(3, init=dv.normal(seed=5))
+        self.states = self.t.optimizer(dv.rows.adam(0.1))
+        self.given = 0
+
+    def change(self, what, keys):
+        self.given += 1
+        if what == "push":
+            self.w.push(keys, self.given)
+        elif what == "step":
+            gradients = np.linspace(-1, 1, 3 * len(keys), dtype=np.float32).reshape(-1, 3)
+            self.t.step(keys, gradients * self.given)
+        elif what == "remove":
+            self.space.remove(keys)
+        else:
+            self.space.evict(abs(self.w) % 4 == keys)
+
+    def seen(self):
+        state = self.space.state()
+        rows = [(k.tobytes(), w.tobytes(), t.tobytes())
+                for k, w, t in self.space.items(self.w, self.t, batch=5)]  # fmt: skip
+        states = [np.asarray(one).tobytes() for one in self.states.values()]
+        unknown = self.t.pull([77, 78]).tobytes()
+        return rows, states, unknown, self.t.steps, state.keys, state.evicted, state.waiting
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    servers=st.sampled_from([1, 2, 3]),
+    options=st.sampled_from([{}, {"admit": 2}, {"admit": 3, "sketch": 64}]),
+    before=changes,
+    lost=changes,
+    after=changes,
+)
+def test_from_a_checkpoint_on_all_is_as_if_nothing_had_come_between(
+    tmp_path_factory, sessions, servers, options, before, lost, after
+):
+    folder = tmp_path_factory.mktemp("run")
+    ps = sessions[servers]
+    one, other = Model(ps, **options), Model(ps, **options)
+    for model in (one, other):
+        for change in before:
+            model.change(*change)
+    expected = one.seen()
+    ps.checkpoint(folder)
+    for change in lost:
+        one.change(*change)
+    one.given = other.given
+    ps.restore(folder)
+    assert one.seen() == expected
+    for change in after:
+        one.change(*change)
+        other.change(*change)
+    assert one.seen() == other.seen()
+
+
+def test_a_server_that_dies_brings_all_spaces_back_by_a_checkpoint(tmp_path):
+    with dv.local(2, checkpoint=tmp_path) as ps:
+        model, twin = Model(ps, admit=2), Model(ps, admit=2)
+        numbered = ps.keys(range(100)).zeros()
+        numbered.push([3, 99], 1.5)
+        for one in (model, twin):
+            one.change("push", list(range(300)))
+            one.change("push", list(range(100, 500)))
+            one.change("step", list(range(50, 150)))
+            one.change("remove", [120, 130])
+        view = model.t.at([5, 110, 140])
+        expected, rows = model.seen(), view.pull().tobytes()
+        ps.checkpoint(w=model.w)
+        later = model.space.zeros()
+        model.change("push", list(range(400, 600)))
+        made_later = ps.keys().zeros()
+        os.kill(ps._owner.pids[1], signal.SIGKILL)
+        with pytest.raises(ServerLost) as lost:
+            model.w.pull(list(range(300)))
+        with pytest.raises(ServerLost):
+            ps.checkpoint()
+        found = ps.restore(lost.value.resume_from)
+        assert found["w"] is model.w
+        model.given = twin.given
+        assert model.seen() == expected and view.pull().tobytes() == rows
+        assert numbered.pull([3, 99, 4]).tolist() == [1.5, 1.5, 0]
+        for one in (model, twin):
+            one.change("push", list(range(250, 550)))
+            one.change("step", list(range(100, 200)))
+        assert model.seen() == twin.seen()
+        with pytest.raises(dv.BufferLost, match="or made after the checkpoint"):
+            later.push([5], 1.0)
+        with pytest.raises(ServerLost):
+            made_later.pull(list(range(50)))
+        with pytest.warns(NotDurable, match="older checkpoint"):
+            damaged_newest(ps, model, tmp_path)
+
+
+def damaged_newest(ps, model, folder):
+    """The one before is taken, for all spaces."""
+    expected = model.seen()
+    ps.checkpoint()
+    model.change("push", [1, 2, 3])
+    newest = ps.checkpoint().path
+    for part in os.listdir(newest):
+        if part.startswith("part-"):
+            path = Path(newest, part)
+            data = bytearray(path.read_bytes())
+            data[-20] ^= 1
+            path.write_bytes(data)
+    ps.restore()
+    assert model.seen() == expected
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        w, other = ps.keys().zeros(), ps.keys().zeros()
+        w.push(np.arange(1000), 1.0)
+        other.push(np.arange(500), 1.0)
+        assert ps.checkpoint(tmp_path).nbytes == 16 * 1500
+        assert ps.checkpoint(tmp_path).nbytes == 0
+        other.push([0], 1.0)  # on one server
+        half = ps.checkpoint(tmp_path).nbytes
+        assert 0 < half < 16 * 500
+        other.push([600, 601], 1.0)
+        other.space.remove([5])
+        for _ in range(3):
+            ps.checkpoint(tmp_path)
+        expected = np.asarray(other).tobytes(), other.space.keys().tolist()
+        w.push([1], 1.0)
+        other.push([7777], 1.0)
+        ps.restore(tmp_path)
+        assert (np.asarray(other).tobytes(), other.space.keys().tolist()) == expected
+        assert w.pull([1]).tolist() == [1.0]
+        assert ps.checkpoint(tmp_path).nbytes == 0
+
+
+def test_all_arrays_of_a_space_are_of_one_moment(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        space = ps.keys()
+        a, b = space.zeros("int64"), space.table(2, dtype="int64")
+
+        @dv.rows
+        def both(a, b, x):
+            return {"a": a + x, "b": b + x[:, None]}
+
+        with pushing_both(space, both, a, b):
+            for _ in range(5):
+                ps.checkpoint(tmp_path, a=a, b=b)
+        ps.restore(tmp_path)
+        rows = np.asarray(b)
+        assert len(rows) and (np.asarray(a)[:, None] == rows).all()
+
+
+@contextmanager
+def pushing_both(space, both, a, b):
+    over, began = threading.Event(), threading.Event()
+
+    def push():
+        k = 0
+        while not over.is_set():
+            space.apply(both, np.arange(k, k + 50), a, b, np.ones(50, "int64"))
+            k += 10
+            began.set()
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    assert began.wait(10)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_another_session_gets_named_arrays_over_a_new_space(tmp_path, sessions):
+    with dv.local(2, in_process=True) as ps:
+        model = Model(ps)
+        model.change("push", [5, -7, 2**40])
+        model.change("step", [5, 8])
+        empty = ps.keys().zeros()
+        ps.checkpoint(tmp_path, w=model.w, t=model.t, empty=empty, x=ps.ones(3))
+        expected = [(k.tolist(), w.tolist(), t.tolist())
+                    for k, w, t in model.space.items(model.w, model.t)]  # fmt: skip
+        keys = model.space.keys().tolist()
+    for servers in (1, 3):
+        found = sessions[servers].restore(tmp_path)
+        w, t = found["w"], found["t"]
+        assert w.space is t.space and w.space.keys().tolist() == keys
+        again = {k: (w.pull([k]).tolist(), t.pull([k]).tolist()) for k in keys}
+        for some, counts, rows in expected:
+            for k, count, row in zip(some, counts, rows, strict=True):
+                assert again[k] == ([count], [row])
+        assert len(found["empty"]) == 0 and float(found["x"].sum()) == 3
+        t.push([99], 1.0)
+
+
+def test_a_copy_needs_room(tmp_path):
+    with dv.local(1, in_process=True, memory=9 << 19) as ps:
+        w = ps.keys().table(64, dtype="float64")
+        for k in range(5):
+            w.push(np.arange(1000 * k, 1000 * (k + 1)), 1.0)
+        with pytest.raises(OutOfBudget, match="copy of a keyed space"):
+            ps.checkpoint(tmp_path)
+        w.push([1], 1.0)
+        assert w.pull([1])[0, 0] == 2.0
