@@ -21,7 +21,7 @@ from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.helpers import TOKEN, Faulty, ended, served
+from tests.ps_backend.helpers import TOKEN, Faulty, ended, impatient, served
 from tests.ps_backend.requests import IOTA_SUM, call, run
 
 LONG = 10**15
@@ -129,6 +129,7 @@ def test_a_server_that_is_stopped_ends(servers):
         (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
         slip(ps)
         wait_for(lambda: computes(pid))
+        impatient(ps.client)
         os.kill(pid, signal.SIGTERM)
         assert ended(pid, 60)
 

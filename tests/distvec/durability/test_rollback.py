@@ -13,8 +13,8 @@ import distvec as dv
 from distvec.durability.checkpoints import Checkpoints
 from distvec.testing.plans import assert_plan
 from optim import LBFGS, Adam
-from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import NotDurable, ServerLost
+from tests.ps_backend.helpers import impatient
 from tests.served import TOKEN, served
 
 N = 3000
@@ -79,8 +79,7 @@ def test_a_server_that_is_started_again_at_its_address(tmp_path):
 
 def test_a_server_that_nobody_starts_again_ends_the_run(tmp_path):
     with dv.local(1, restart=False, durability="rollback", checkpoint=tmp_path) as ps:
-        (link,) = ps.client._fan_out.links
-        link._retry = RetryPolicy(0.5)  # the test is not to wait as long as users would
+        impatient(ps.client)
         with pytest.raises(ServerLost) as lost:
             fit(ps, Adam(), lambda state: os.kill(ps._owner.pids[0], signal.SIGKILL), every=5)
     assert lost.value.resume_from == str(tmp_path)

@@ -18,7 +18,7 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import over_grpc
+from ps_backend.transport import local_socket, over_grpc
 from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
 from tests.ps_backend.helpers import TOKEN, dot, put, share
 
@@ -28,6 +28,17 @@ LARGE = DenseSpace(6_000_000)  # 48 MB: more than sockets and shared memory hold
 X = np.random.default_rng(0).standard_normal(SPACE.length)
 A_HANG = 60.0
 """So long a stopped server was waited for, and longer, before there were deadlines."""
+
+
+def ask_for_signs_sooner(monkeypatch) -> None:
+    """Clients that are made from now on: on the same ways, after half a second and not 2.5."""
+    told = {"keepalive_time": 0.5, "keepalive_timeout": 1.5, "http2.ping_timeout": 1.5}
+    quick = {f"grpc.{name}_ms": int(1000 * seconds) for name, seconds in told.items()}
+    assert quick.keys() < dict(CLIENT_OPTIONS).keys()
+    monkeypatch.setattr(over_grpc, "_OPTIONS", tuple((dict(over_grpc._OPTIONS) | quick).items()))
+    monkeypatch.setattr(local_socket, "PING_SECONDS", 0.5)
+    monkeypatch.setattr(local_socket, "PING_ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr(over_grpc, "SHORT_SECONDS", 3.0)
 
 
 @contextmanager
@@ -93,8 +104,9 @@ def requests_of_each_kind(connect, servers) -> dict:
     }
 
 
-def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time():
+def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch):
     """With both stopped the waits do not add up, either."""
+    ask_for_signs_sooner(monkeypatch)
     found = {}
 
     def ask(kind, request):
@@ -157,8 +169,8 @@ server = Server(Service(memory=1 << 28), token={TOKEN!r})
 handle = server.service.handle
 
 def hold(request, payload):
-    if request.WhichOneof("body") == "post":
-        ctypes.PyDLL(None).sleep(4)  # PyDLL: no other thread of Python runs meanwhile
+    if request.WhichOneof("body") == "ask":
+        ctypes.PyDLL(None).sleep(3)  # PyDLL: no other thread of Python runs meanwhile
     return handle(request, payload)
 
 server.service.handle = hold
@@ -169,9 +181,7 @@ sys.stdin.read()
 
 
 def test_a_server_whose_python_is_busy_is_not_given_up(monkeypatch):
-    quick = {name: 500 if name.endswith("_ms") else value for name, value in CLIENT_OPTIONS}
-    options = dict(over_grpc._OPTIONS) | quick
-    monkeypatch.setattr(over_grpc, "_OPTIONS", tuple(options.items()))
+    ask_for_signs_sooner(monkeypatch)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     with subprocess.Popen(
         [sys.executable, "-c", BUSY],
