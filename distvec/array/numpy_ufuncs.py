@@ -130,7 +130,7 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
     """What computes a ufunc, in the session of ``operands``; None if nothing does."""
     if function in _PRODUCTS:
         return _PRODUCTS[function]
-    name = ops.NAMES.get(function)
+    name = ops.name_of(function)
     if name is None:
         return None
     return partial(elementwise, functions.array_among(name, operands), name)

@@ -165,9 +165,10 @@ class Dual(NDArrayOperatorsMixin):
             raise _refused(ufunc.__name__, f" with {', '.join(f'{key}=' for key in keywords)}")
         if ufunc in ops.PARTS:
             return tuple(_applied(ops.TABLE[name], inputs) for name in ops.PARTS[ufunc])
-        if ufunc not in ops.NAMES:
+        name = ops.name_of(ufunc)
+        if name is None:
             raise _refused(ufunc.__name__)
-        result = _applied(ops.TABLE[ops.NAMES[ufunc]], inputs)
+        result = _applied(ops.TABLE[name], inputs)
         return result if out is None else _stored(out, result)
 
     def __array_function__(

@@ -134,7 +134,7 @@ class Bounded(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul:
             return Bounded(*bounded_reductions.dot(*inputs))
-        name = ops.NAMES.get(ufunc)
+        name = ops.name_of(ufunc)
         if name is None or method != "__call__":
             return NotImplemented
         (out,) = kwargs.pop("out", (None,))

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
-from scipy.special import _ufuncs as special
+from ps_backend.program import scipy_ufuncs as special
 
 Derivative: TypeAlias = Callable[..., Any]
 Derivatives: TypeAlias = tuple[Derivative | None, ...]

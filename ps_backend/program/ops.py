@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-# The ufuncs themselves: those of ``scipy.special`` are wrapped where SCIPY_ARRAY_API is set.
-from scipy.special import _ufuncs as special
-
 from ps_backend.program import derivatives, permutation, philox
+from ps_backend.program import scipy_ufuncs as special
 from ps_backend.program.derivatives import Derivatives
+from ps_backend.program.scipy_ufuncs import OfSciPy
 
 _LIBM_ULPS = 4
 
@@ -36,8 +35,8 @@ class Op:
     name: str
     """The name in the array API standard where it has one, else NumPy's or SciPy's."""
     arity: int
-    numpy: Callable[..., Any]
-    """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
+    function: Callable[..., Any]
+    """What the operation means, on arrays: ``numpy``, or one of SciPy's by its name."""
     numba: str = ""
     """Scalar expression of the compiled kernel, with NumPy's bits unless ``ulps`` says otherwise;
     empty where the ufunc's own loop is called, and for what ``kernels/lowering/lower.py``
@@ -82,6 +81,12 @@ class Op:
     """Why there are none, where there cannot be any."""
 
     @property
+    def numpy(self) -> Callable[..., Any]:
+        """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
+        found = self.function
+        return found.ufunc if isinstance(found, OfSciPy) else found  # type: ignore[no-any-return]
+
+    @property
     def has_loops(self) -> bool:
         """Whether a ufunc says which dtypes there are."""
         return isinstance(self.part_of or self.numpy, np.ufunc)
@@ -100,7 +105,7 @@ def _math(name: str, numpy: np.ufunc, text: str, error: str = "monotone") -> Op:
     return Op(name, 1, numpy, text, loop=True, costly=True, ulps=_LIBM_ULPS, error=error)
 
 
-def _loop(name: str, numpy: np.ufunc) -> Op:
+def _loop(name: str, numpy: np.ufunc | OfSciPy) -> Op:
     """A ufunc that only its own loop computes."""
     return Op(name, numpy.nin, numpy, loop=True, costly=True)
 
@@ -341,7 +346,7 @@ TABLE: dict[str, Op] = {}
 PUBLIC: dict[str, Op] = {}
 """The rows that users call by name."""
 NAMES: dict[Any, str] = {}
-"""By ufunc the row that stands for it: the general one, not that of one dtype."""
+"""By function the row that stands for it, the general one, not that of one dtype: ``name_of``."""
 
 
 def register(row: Op) -> None:
@@ -354,8 +359,17 @@ def register(row: Op) -> None:
     TABLE[row.name] = row
     if not row.internal:
         PUBLIC[row.name] = row
-    if isinstance(row.numpy, np.ufunc):
-        NAMES.setdefault(row.numpy, row.name)
+    if isinstance(row.function, np.ufunc | OfSciPy):
+        NAMES.setdefault(row.function, row.name)
+
+
+def name_of(ufunc: Any) -> str | None:
+    """The row that stands for a ufunc of NumPy or SciPy, if one does."""
+    name = NAMES.get(ufunc)
+    if name is None and isinstance(ufunc, np.ufunc):
+        name = NAMES.get(OfSciPy(ufunc.__name__, ufunc.nin))
+        return name if name is not None and TABLE[name].numpy is ufunc else None
+    return name
 
 
 for _row in _ROWS:

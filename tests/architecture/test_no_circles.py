@@ -23,6 +23,7 @@ SPARED = (
     "ps_backend.program.compiled_",  # numba
     "pyarrow",
     "pyspark",
+    "scipy.special",
     "torch",
     "tqdm",
 )

@@ -54,9 +54,15 @@ def python(*arguments, **options):
     )
 
 
+def loads(pid: int, package: str) -> bool:
+    """Has the process machine code of the package?"""
+    return f"/{package}/" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def test_local_servers_serve_and_end():
     with launch_local(2, memory=1 << 26) as servers:
         assert len(set(servers.addresses)) == len(set(servers.pids)) == 2
+        assert [loads(servers.pids[0], package) for package in ("numpy", "scipy")] == [True, False]
         with Client.connect(servers.addresses, token=servers.token) as client:
             put(client, SPACE, np.ones(SPACE.length))
             assert [server.pid for server in client.status()] == list(servers.pids)
