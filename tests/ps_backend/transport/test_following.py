@@ -191,7 +191,7 @@ def test_a_closed_session_is_not_opened_again_by_who_joins(cluster):
 def test_a_retry_after_server_lost_waits_for_the_replacement(cluster):
     with follow(cluster, retry=0.2) as client:
         x = put(client, SPACE, X)
-        cluster.replace_later(1, asks=12)
+        cluster.replace_later(1, asks=9)
         with pytest.raises(ServerLost, match="try again: another, empty one takes its place"):
             client.read(x, FLOATS)
         assert client.read(put(client, SPACE, X), FLOATS).tobytes() == X.tobytes()

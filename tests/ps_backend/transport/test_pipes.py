@@ -190,7 +190,7 @@ def test_a_server_that_stops_first_answers_what_it_runs(monkeypatch):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how):
+def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how, monkeypatch):
     with (
         launch_local(1, memory=1 << 26) as servers,
         Client.connect(
@@ -198,6 +198,7 @@ def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how):
         ) as client,
     ):
         os.kill(servers.pids[0], signal.SIGSTOP)  # so that the request waits
+        monkeypatch.setattr("ps_backend.transport.local_socket.PING_SECONDS", 0.2)
         pending = client._transports[0].start(client._requests.to_all("status")[0].request)
         if how == signal.SIGKILL:
             os.kill(servers.pids[0], how)
