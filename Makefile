@@ -15,7 +15,7 @@ TORCH    := $(VENV)/.installed-torch
 # What the array API's conformance suite imports besides.
 SUITE    := $(VENV)/array-api-suite
 # Spark's Java classes as Java maps them, for tests: each driver starts in half the time. Named in
-# tests/conftest.py; without Java there is none.
+# tests/quick_start.py; without Java there is none.
 CLASSES  := $(VENV)/spark-classes.jsa
 
 # PySpark starts its workers with PYSPARK_PYTHON; they need what the driver has.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.quick_start import QUICK_START, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,23 +26,6 @@ _SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[Health
 settings.register_profile("default", _SHARED, derandomize=True, max_examples=50)
 settings.register_profile("explore", _SHARED, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-CLASSES = Path(sys.prefix, "spark-classes.jsa")
-"""What ``tests.spark.class_archive`` made, if it did: with it Spark starts in half the time."""
-
-_JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1"]
-if CLASSES.exists():
-    _JAVA_OPTIONS += ["-Xlog:disable", f"-XX:SharedArchiveFile={CLASSES}"]
-
-QUICK_START = ("spark.driver.extraJavaOptions", " ".join(_JAVA_OPTIONS))
-"""Compiling less, Java is up sooner; for tests that is worth more than the speed later."""
-
-
-def java() -> str | None:
-    """Where Spark would find Java, if at all."""
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which(str(Path(home, "bin", "java")) if home else "java")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

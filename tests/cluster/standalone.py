@@ -15,7 +15,7 @@ import pyspark
 
 from tests.cluster.hosts import Host, network
 from tests.cluster.links import Link
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 
 MASTER, DRIVER, WORKERS = "master", "driver", ("worker1", "worker2")
 CORES = 2

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.hosts import ROOT
 from tests.cluster.links import SLOW, Link
 from tests.cluster.standalone import DRIVER, MASTER, WORKERS, cluster
-from tests.conftest import java
+from tests.quick_start import java
 
 pytestmark = [
     pytest.mark.cluster,

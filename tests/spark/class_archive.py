@@ -16,7 +16,7 @@ import pyspark.sql.functions as F
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession
 
-from tests.conftest import java
+from tests.quick_start import java
 
 
 def main(file: str) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from distvec.spark import PSContext
 from ps_backend.errors import RoundClosed
 from ps_backend.processes.launcher import launch_local
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 from tests.spark.round_contributions import (
     KEYS,
     PARTITIONS,

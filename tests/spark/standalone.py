@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 CORES = 2

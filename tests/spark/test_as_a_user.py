@@ -22,7 +22,7 @@ from distvec.spark.data.blocks import scratch_directory
 from distvec.spark.jobs.application import free_slots
 from optim import SGD
 from ps_backend.errors import PSError
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 from tests.spark.conftest import ROOT
 
 pytestmark = pytest.mark.spark

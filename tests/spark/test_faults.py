@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 
 pytestmark = pytest.mark.spark
 

@@ -59,7 +59,7 @@ from pyspark.sql import SparkSession, functions
 from distvec.spark import LogisticLoss, PSContext, run, scores
 from distvec.spark.jobs.application import reason_of
 
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 
 os.environ.pop("PYSPARK_PYTHON")
 builder = SparkSession.builder.master("local[2]").config(*QUICK_START)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from distvec.spark import LogisticLoss, PSContext
 from ps_backend.errors import PSError
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 from tests.spark.cluster.test_executors import executor_of
 from tests.stress.row import Row
 

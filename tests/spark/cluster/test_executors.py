@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from distvec.spark import LogisticLoss
-from tests.conftest import QUICK_START
+from tests.quick_start import QUICK_START
 
 pytestmark = pytest.mark.spark
 
