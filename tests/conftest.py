@@ -40,16 +40,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Python looks for garbage neither while tests are collected, as all of it stays, nor later in
-    what was: with nine thousand tests each look takes half a second.
-    """
+    """No look for garbage while tests are collected: all of it stays."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
-        gc.freeze()
+        _leave_out_what_stays()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test of a file, what libraries have loaded and caches hold stays, too."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        _leave_out_what_stays()
+
+
+def _leave_out_what_stays() -> None:
+    """Of later collections: with nine thousand tests and a compiler each took a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

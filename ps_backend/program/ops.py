@@ -84,7 +84,7 @@ class Op:
     def numpy(self) -> Callable[..., Any]:
         """What the operation means, on arrays; a ufunc wherever NumPy (or SciPy) has one."""
         found = self.function
-        return found.ufunc if isinstance(found, OfSciPy) else found  # type: ignore[no-any-return]
+        return found.ufunc if isinstance(found, OfSciPy) else found
 
     @property
     def has_loops(self) -> bool:
