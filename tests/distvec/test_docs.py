@@ -80,6 +80,7 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
         "5",
         "0 1",
         "True (1, 16)",
+        "[0.] False",
     ]
 
 

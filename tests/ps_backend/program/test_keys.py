@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ps_backend.program.keys import (
     BUCKETS,
+    are_different,
     bucket_of,
     check_keys,
     hash_texts,
@@ -112,3 +113,9 @@ def test_hashes_of_tuples_never_change():
             hash_tuples(wrong)
     with pytest.raises(ValueError, match="outside"):
         hash_tuples([(1 << 63,)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from([0, -1, 5, int(INT64.min), int(INT64.max)]), max_size=5))
+def test_whether_a_key_comes_twice(keys):
+    assert are_different(np.array(keys, np.int64)) == (len(set(keys)) == len(keys))

@@ -15,7 +15,7 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.initial import Constant
-from ps_backend.program.keys import mixed
+from ps_backend.program.keys import are_different, mixed
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Reservation
 
@@ -87,7 +87,7 @@ class ExactCounts:
     def copy_from(self, rows: npt.NDArray[Any]) -> None:
         """As of ``Admission``."""
         keys = np.ascontiguousarray(rows[:, 0])
-        if len(np.unique(keys)) < len(keys):
+        if not are_different(keys):
             raise InvalidProgram("a key that is not admitted yet is counted once")
         self._index.insert(keys)
         self._counts.grow(self._index, np.zeros_like(self._index.counts))

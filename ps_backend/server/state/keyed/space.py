@@ -18,7 +18,7 @@ from ps_backend.errors import BufferLost, InvalidProgram, LayoutChanged, OutOfBu
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.range_index import RangeIndex
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.program.keys import BUCKETS, HASHED, Partition, bucket_of
+from ps_backend.program.keys import BUCKETS, HASHED, Partition, are_different, bucket_of
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.keyed.admission import Admission
 from ps_backend.server.state.memory import Memory, Reservation
@@ -210,7 +210,7 @@ class KeyedSpace:
         if len(self.index):
             raise InvalidProgram(f"the space has {len(self.index)} keys already")
         buckets = bucket_of(keys)
-        if np.any(buckets[1:] < buckets[:-1]) or len(np.unique(keys)) < len(keys):
+        if np.any(buckets[1:] < buckets[:-1]) or not are_different(keys):
             raise InvalidProgram("these are no different keys in the order of their buckets")
         kept = self.reserve_for(keys)
         self._give_slots(keys)
