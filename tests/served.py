@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TOKEN = "a token of tests"
@@ -86,6 +87,11 @@ def served(folder: Path, servers: int) -> Iterator[Served]:
 
 
 def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """Below those that the system gives to connections: one of them could take it for its own end
+    while the server that had it is started again.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
