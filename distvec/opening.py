@@ -9,7 +9,6 @@ from distvec.durability.levels import Durability
 from distvec.session import Directory, Session
 from ps_backend.arguments import extensions, server_addresses, server_count
 from ps_backend.client import Client
-from ps_backend.in_process import connect_in_process
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
 
@@ -48,6 +47,8 @@ def local(
     level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)
     if in_process:
+        from ps_backend.in_process import connect_in_process  # all that servers consist of
+
         return Session(
             connect_in_process(servers, memory=budget, extensions=added), durability=level
         )

@@ -15,6 +15,7 @@ SPARED = (
     "hypothesis",
     "matplotlib",
     "pandas",
+    "ps_backend.in_process",  # all that servers consist of
     "ps_backend.kernels.compiled",  # numba
     "ps_backend.kernels.keyed.compiled_",  # numba
     "ps_backend.kernels.moving.compiled_",  # numba
