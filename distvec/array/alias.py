@@ -82,7 +82,7 @@ def _swept(
     """
     threshold, alias = np.ones(len(weights)), np.arange(len(weights))
     light, heavy = np.flatnonzero(weights < 1.0), np.flatnonzero(weights >= 1.0)
-    if not len(light):
+    if not (len(light) and len(heavy)):  # they are equal, but for roundings
         return threshold, alias
     needed, spare = np.cumsum(1.0 - weights[light]), np.cumsum(weights[heavy] - 1.0)
     before = np.append(0.0, needed[:-1])

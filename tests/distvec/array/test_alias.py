@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -15,6 +15,7 @@ from tests.distvec.rows.reference import run
 _WEIGHTS = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e6)), min_size=1, max_size=40)
 
 
+@example(weights=[364715.0])  # times 1 / 364715.0 it is less than 1
 @given(weights=_WEIGHTS.filter(any))
 def test_each_place_is_as_likely_as_its_weight(weights: list[float]) -> None:
     table = dv.AliasTable(weights)

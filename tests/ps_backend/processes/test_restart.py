@@ -48,6 +48,13 @@ def servers_of(pid: int) -> list[int]:
     return found
 
 
+@pytest.fixture
+def servers_left():
+    """Lists those of this process that begin from now on, and are there."""
+    before = servers_of(os.getpid())
+    return lambda: [pid for pid in servers_of(os.getpid()) if pid not in before]
+
+
 def follow(servers) -> Client:
     return Client.follow(servers, len(servers.pids), token=servers.token, diagnose=servers.diagnose)
 
@@ -84,7 +91,9 @@ def test_a_stopped_server_is_killed_and_followed_by_another_one(monkeypatch):
         )
 
 
-def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(monkeypatch):
+def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(
+    monkeypatch, servers_left
+):
     with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
         x = put(client, SPACE, X)
         monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
@@ -93,26 +102,26 @@ def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(mon
             client.read(x, FLOATS)
         with pytest.raises(ServerLost, match="It is not started again: close the session"):
             servers.locate(0)
-        assert servers_of(os.getpid()) == []
+        assert servers_left() == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
-def test_no_server_is_left_where_all_are_stopped_during_a_restart(seconds):
+def test_no_server_is_left_where_all_are_stopped_during_a_restart(seconds, servers_left):
     servers = launch_local(1, memory=1 << 26, restart=True)
     os.kill(servers.pids[0], signal.SIGKILL)
     time.sleep(seconds)
     servers.stop()
-    assert servers_of(os.getpid()) == []
+    assert servers_left() == []
 
 
-def test_no_server_is_left_where_nobody_holds_them_any_more():
+def test_no_server_is_left_where_nobody_holds_them_any_more(servers_left):
     ps = dv.local(1, memory=1 << 26)
     (pid,) = ps._owner.pids
     del ps
     gc.collect()
     assert ended(pid, 10)
     deadline = time.monotonic() + 10
-    while servers_of(os.getpid()):  # another thread may have been the last to hold them
+    while servers_left():  # another thread may have been the last to hold them
         assert time.monotonic() < deadline
 
 
