@@ -7,6 +7,7 @@ CUTEst: the test set of N. I. M. Gould, D. Orban, P. L. Toint, Comput. Optim. Ap
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -117,22 +118,36 @@ def _chained_rosenbrock(x: np.ndarray) -> Any:
 
 
 def _watson(x: np.ndarray) -> Any:
-    j = np.arange(x.size)
-    t = np.arange(1, 30)[:, None] / 29
-    derivative = t ** np.maximum(j - 1, 0) @ (j * x)
-    return np.concatenate([derivative - (t**j @ x) ** 2 - 1, [x[0], x[1] - x[0] ** 2 - 1]])
+    j, derivative, value = _powers_of_watson(x.size)
+    return np.concatenate(
+        [derivative @ (j * x) - (value @ x) ** 2 - 1, [x[0], x[1] - x[0] ** 2 - 1]]
+    )
+
+
+@cache
+def _powers_of_watson(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    j, t = np.arange(n), np.arange(1, 30)[:, None] / 29
+    return j, t ** np.maximum(j - 1, 0), t**j
 
 
 def _penalty_1(x: np.ndarray) -> Any:
     return np.concatenate([1e-5**0.5 * (x - 1), [x @ x - 0.25]])
 
 
+_EXP_OF_MINUS_TENTH = np.exp(-1 / 10)
+
+
 def _penalty_2(x: np.ndarray) -> Any:
-    n = x.size
-    e, y = np.exp(x / 10), np.exp(np.arange(1, n + 1) / 10)
-    sums = e[1:] + e[:-1] - (y[1:] + y[:-1])
-    small = 1e-5**0.5 * np.concatenate([sums, e[1:] - np.exp(-1 / 10)])
-    return np.concatenate([x[:1] - 0.2, small, [np.arange(n, 0, -1) @ (x * x) - 1]])
+    y, weights = _constants_of_penalty_2(x.size)
+    e = np.exp(x / 10)
+    small = 1e-5**0.5 * np.concatenate([e[1:] + e[:-1] - y, e[1:] - _EXP_OF_MINUS_TENTH])
+    return np.concatenate([x[:1] - 0.2, small, [weights @ (x * x) - 1]])
+
+
+@cache
+def _constants_of_penalty_2(n: int) -> tuple[np.ndarray, np.ndarray]:
+    y = np.exp(np.arange(1, n + 1) / 10)
+    return y[1:] + y[:-1], np.arange(n, 0, -1)
 
 
 def _variably_dimensioned(x: np.ndarray) -> Any:
