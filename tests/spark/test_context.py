@@ -155,7 +155,7 @@ def test_what_a_process_of_spark_has_loaded_is_left_out_of_its_collections(spark
     before = gc.get_freeze_count()
     assert min(spark.sparkContext.parallelize(range(2), 2).mapPartitions(frozen).collect()) > 10_000
     ps.zeros(3).persist()
-    assert gc.get_freeze_count() == before  # the driver's is the user's
+    assert gc.get_freeze_count() <= before  # the driver's is the user's; some of it may be gone
 
 
 def test_a_lost_server_is_server_lost(spark, ps, problem, kill):

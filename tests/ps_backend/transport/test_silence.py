@@ -140,6 +140,7 @@ def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch)
 
 
 def test_a_server_that_goes_on_within_the_time_does_what_was_asked_once(monkeypatch):
+    ask_for_signs_sooner(monkeypatch)
     with (
         launch_local(1, memory=1 << 28) as servers,
         Client.connect(servers.addresses, token=servers.token, retry=A_HANG) as client,
