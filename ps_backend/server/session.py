@@ -36,7 +36,7 @@ from ps_backend.wire.membership import check_key
 from ps_backend.wire.protocol import CLIENT_BITS
 
 _MOST_REMEMBERED = 4096
-_SESSION_BYTES = 4096
+_SESSION_BYTES = 5120
 _CLIENT_BYTES = 3072
 """Counted for a session, and for each of its clients, besides what they keep here."""
 _VALUE_BYTES = 512
