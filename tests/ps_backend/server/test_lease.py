@@ -125,8 +125,10 @@ def test_servers_in_the_process_have_no_leases():
 
 
 def test_a_closed_client_leaves_no_thread_that_renews(server):
+    before = threading.enumerate()
     client = Client.connect([server.address], token=TOKEN, lease=50.0)
-    (thread,) = [one for one in threading.enumerate() if one.name == "distvec-lease"]
+    begun = [one for one in threading.enumerate() if one not in before]
+    (thread,) = [one for one in begun if one.name == "distvec-lease"]
     client.close()
     thread.join(10)
     assert not thread.is_alive()
