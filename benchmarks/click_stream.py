@@ -85,12 +85,11 @@ def keyed(ps: dv.Session, rows: Rows, size: int) -> float:
     w.optimizer(dv.rows.ftrl(STEP_SIZE, beta=BETA))
     total = 0.0
     for low in range(0, len(rows.labels), size):
-        keys, inverse = np.unique(rows.keys[low : low + size], return_inverse=True)
-        inverse, labels = inverse.reshape(-1, NONZEROS), rows.labels[low : low + size]
-        margins = w.pull(keys)[inverse].sum(axis=1)
+        keys, labels = rows.keys[low : low + size], rows.labels[low : low + size]
+        view = w.at(keys.ravel())
+        margins = view.pull().reshape(keys.shape).sum(axis=1)
         total += losses(margins, labels)
-        residual = np.repeat(1 / (1 + np.exp(-margins)) - labels, NONZEROS)
-        w.step(keys, np.bincount(inverse.ravel(), residual, len(keys)))
+        view.step(np.repeat(1 / (1 + np.exp(-margins)) - labels, NONZEROS))
     return total / len(rows.labels)
 
 

@@ -101,7 +101,7 @@ class RisingKernel:
         self._is_new = False
         if not self._is_waiting and (is_first or (is_hot and not self._was_hot)):
             self._is_waiting, self._was_hot = True, is_hot
-            _queue().put(self._rise)
+            in_background(self._rise)
         return partials
 
     def working_bytes(self, length: int, block_size: int) -> int:
@@ -145,6 +145,11 @@ class Way:
         while self._runs and self._patience > 0:
             time.sleep(_WAIT_SECONDS)
             self._patience -= _WAIT_SECONDS
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Have the thread that makes kernels do ``work``."""
+    _queue().put(work)
 
 
 @cache

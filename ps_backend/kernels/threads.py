@@ -40,6 +40,16 @@ def together(run: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
     return [result, *(one.result() for one in running)]
 
 
+def in_parts(run: Callable[[int, int], object], count: int, work: int) -> None:
+    """``run(low, high)`` over parts of ``count`` items, each the work of so many additions.
+
+    Not from within a thread of the pool.
+    """
+    threads = threads_for(count * work)
+    cuts = [count * part // threads for part in range(threads + 1)]
+    together(run, cuts[:-1], cuts[1:])
+
+
 @cache
 def pool() -> ThreadPoolExecutor:
     """The threads of this process."""

@@ -74,8 +74,12 @@ class LoopProgram:
         steps: Sequence[int],
         wanted: AbstractSet[int],
         reductions: Sequence[int] = (),
+        tiled: AbstractSet[int] = frozenset(),
     ) -> None:
-        """``steps`` and ``wanted`` are values of the sweep; ``reductions`` are numbers of its."""
+        """``steps`` and ``wanted`` are values of the sweep; ``reductions`` are numbers of its.
+
+        The arrays of those that are ``tiled`` have one tile, which each tile uses anew.
+        """
         own, first = set(steps), len(sweep.inputs) + len(sweep.scalars)
         self._args = {value: sweep.steps[value - first].args for value in steps}
         self.reductions = {k: sweep.reductions[k].args[0] for k in reductions}
@@ -96,7 +100,7 @@ class LoopProgram:
         self._numpys = {v for v in steps if has_loop(sweep.steps[v - first].op, _dtypes(sweep, v))}
         """Those whose loops are NumPy's."""
         self._register = self._registers(own - set(self.writes))
-        self._operands = _Operands(self)
+        self._operands = _Operands(self, tiled)
         instructions = [self._instruction(sweep, value) for value in steps]
         self._instructions = np.array(instructions, np.int64).reshape(-1, 5)
         rows = [self._reduction(sweep, k) for k in reductions]
@@ -190,7 +194,8 @@ class LoopProgram:
 class _Operands:
     """The operands of a program's instructions: rows of a table, and where each one's memory is."""
 
-    def __init__(self, program: LoopProgram) -> None:
+    def __init__(self, program: LoopProgram, tiled: AbstractSet[int]) -> None:
+        self._tiled = tiled
         slots = (*program.constants, *program.reads, *program.writes)
         self._base = {value: k for k, value in enumerate(slots, 1)}  # 0 is that of registers
         self._constants = set(program.constants)
@@ -211,6 +216,8 @@ class _Operands:
         row = (0, size, size)
         if value in self._register:
             row = (self._register[value] * REGISTER, -1, size)
+        elif value in self._tiled:
+            row = (0, 0, size)
         elif value in self._constants:
             row = (0, 0, size if everywhere else 0)
             if everywhere:
@@ -232,7 +239,7 @@ class _Bound:
     def __init__(
         self, run: Any, tables: tuple[Any, ...], kept: tuple[Array, ...], block: int, index: int
     ) -> None:
-        self._run, self._tables, self._kept = run, tables, kept
+        self._run, self.tables, self._kept = run, tables, kept
         self._block, self._index = block, index
 
     def run(self, low: int, high: int) -> None:
@@ -241,4 +248,4 @@ class _Bound:
         With reductions ``low`` is where a tile of a block begins, and what comes before it in the
         block was computed just before.
         """
-        self._run(*self._tables, low, high, TILE, self._block, self._index)
+        self._run(*self.tables, low, high, TILE, self._block, self._index)

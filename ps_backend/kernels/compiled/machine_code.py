@@ -36,12 +36,20 @@ def load(source: str) -> Callable[..., None]:
         scalar_functions()
         if "distvec_linear" in source:
             linear_loops()
+        if "distvec_tiles" in source:
+            tile_loop()
         _loaded[place] = _imported(_name_of(source), source).kernel
     return _loaded[place]
 
 
 _loaded: dict[tuple[Path | None, str], Callable[..., None]] = {}
 """By folder and source. Machine code that was loaded stays in memory anyway."""
+
+
+@cache
+def row_source() -> str:
+    """The source of the loop over rows of ``keyed/compiled_row_tiles.py``."""
+    return _text_of("keyed/compiled_row_tiles")
 
 
 def is_loaded(source: str) -> bool:
@@ -141,6 +149,7 @@ _HELPERS = (
     "compiled/simd",
     "compiled/tables",
     "compiled/tiles",
+    "keyed/memory",
     "../program/order",
 )
 

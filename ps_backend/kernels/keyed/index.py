@@ -19,6 +19,7 @@ from ps_backend.kernels.keyed.layout import (
     room_in,
     sizes_for,
 )
+from ps_backend.kernels.threads import in_parts
 from ps_backend.program.keys import BUCKETS, bucket_of
 
 Integers = npt.NDArray[np.int64]
@@ -32,6 +33,8 @@ _SPARSEST = 64
 _TOGETHER = 64
 """Buckets whose tables are made anew in one go."""
 _ALL = np.arange(BUCKETS)
+_FIND_WORK = 100
+"""Additions that take as long as to look up a key."""
 
 
 class KeyIndex:
@@ -66,8 +69,12 @@ class KeyIndex:
         from ps_backend.kernels.keyed import compiled_index
 
         locations = np.empty(len(keys), np.int64)
-        where = address_of(self._directory), address_of(locations)
-        compiled_index.find(address_of(keys), len(keys), *where)
+
+        def find(low: int, high: int) -> None:
+            some = address_of(keys[low:]), high - low, address_of(self._directory)
+            compiled_index.find(*some, address_of(locations[low:]))
+
+        in_parts(find, len(keys), _FIND_WORK)
         return locations
 
     def missing(self, keys: Integers, locations: Integers | None = None) -> Integers:

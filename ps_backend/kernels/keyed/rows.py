@@ -24,6 +24,10 @@ _AT_ONCE = 1 << 16
 _JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _SPARE = 8
 """A block that grows has room for one slot in so many more than it needs."""
+_LINE = 64
+"""Bytes that memory is read by. Where they begin a block, rows of so many are read in one go."""
+_SHORT = 16
+"""Rows of so few bytes lie in one line wherever a block begins: as NumPy has it."""
 
 
 class RowStore:
@@ -38,6 +42,8 @@ class RowStore:
         self.counts = np.zeros(BUCKETS, np.int64)
         """Rows of each bucket; the caller does not write to it."""
         self._size: int = prod(row) * self.dtype.itemsize
+        self._spare = _LINE if self._size > _SHORT else 0
+        """Bytes of each block, of which some are in front of its rows."""
         self._blocks: list[Array | None] = [None] * BUCKETS
         self._addresses = np.zeros(BUCKETS, np.int64)
         self._room = np.zeros(BUCKETS, np.int64)
@@ -45,15 +51,21 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         """Bytes of the blocks."""
-        rows = int(self._room.sum())
-        return rows * self._size
+        rows, blocks = int(self._room.sum()), int(np.count_nonzero(self._room))
+        return rows * self._size + blocks * self._spare
+
+    @property
+    def table(self) -> tuple[int, int]:
+        """Where the addresses of the blocks are, and bytes of a row: what compiled loops ask."""
+        return address_of(self._addresses), self._size
 
     def bytes_for(self, missing: Integers) -> int:
         """Bytes that ``grow`` takes at most for so many more rows of each bucket."""
         room = self._room_for(self.counts + missing)
         moved = self._room[room > self._room].max(initial=0)
         rows = int((room - self._room).sum() + moved)
-        return rows * self._size
+        blocks = int(np.count_nonzero(room)) - int(np.count_nonzero(self._room))
+        return rows * self._size + (blocks + 1) * self._spare
 
     def grow(self, index: KeyIndex | RangeIndex, old_counts: Integers) -> None:
         """Make room for the slots that were given since ``old_counts``, and initial values there.
@@ -175,7 +187,9 @@ class RowStore:
         block = self._blocks[bucket]
         if block is None or not count:
             return np.empty((count, *self.row), self.dtype)
-        rows: Array = block[: count * self._size].view(self.dtype).reshape(count, *self.row)
+        start = int(self._addresses[bucket]) - address_of(block)
+        part = block[start : start + count * self._size]
+        rows: Array = part.view(self.dtype).reshape(count, *self.row)
         return rows
 
     def _room_for(self, counts: Any) -> Any:
@@ -187,13 +201,20 @@ class RowStore:
             self._resize(bucket, _spacious(int(counts[bucket])))
 
     def _resize(self, bucket: int, room: int) -> None:
-        """Make the block of a bucket one of so many rows; those that fit stay."""
-        block = self._blocks[bucket]
+        """Make the block of a bucket one of so many rows; those that fit stay, others are zeros."""
+        size = room * self._size
+        block, before = self._blocks[bucket], 0
         if block is None:
-            block = self._blocks[bucket] = np.zeros(room * self._size, np.uint8)
+            block = self._blocks[bucket] = np.zeros(size + self._spare, np.uint8)
         else:
-            block.resize(room * self._size, refcheck=False)
-        self._addresses[bucket] = address_of(block)
+            before = int(self._addresses[bucket]) - address_of(block)
+            block.resize(size + self._spare if room else 0, refcheck=False)
+        address = address_of(block)
+        start = -address % self._spare if self._spare else 0
+        if room and start != before and (kept := min(room, int(self._room[bucket])) * self._size):
+            block[start : start + kept] = block[before : before + kept]
+            block[start + kept : before + kept] = 0
+        self._addresses[bucket] = address + start
         self._room[bucket] = room
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ps_backend.kernels.threads import together
+from ps_backend.kernels.threads import in_parts, together
 
 
 def test_results_come_in_order_and_this_thread_computes_the_first() -> None:
@@ -29,3 +29,12 @@ def test_an_error_waits_for_the_others(failing: int) -> None:
     with pytest.raises(ValueError, match=f"number {failing}"):
         together(run, (0, 1))
     assert ended.is_set()
+
+
+def test_parts_are_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    for count, work, threads in ((0, 1, 1), (10, 1, 1), (10, 1 << 30, 3), (2, 1 << 30, 3)):
+        found: list[tuple[int, int]] = []
+        in_parts(lambda low, high: found.append((low, high)), count, work)  # noqa: B023
+        assert len(found) <= threads
+        assert [k for part in sorted(found) for k in range(*part)] == list(range(count))

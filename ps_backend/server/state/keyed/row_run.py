@@ -1,14 +1,17 @@
 """A row program on one server: find the keys, gather their rows, compute, scatter the results.
 
 It works on some thousand keys at a time, so that what is gathered is in the cache still when it is
-computed with, and written back. Between larger pieces others have their turn at the space.
+computed with, and written back; of hot ones at some dozens (``kernels.keyed.row_tiles``). Between
+larger pieces others have their turn at the space.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,8 @@ import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.kernels.keyed.hot_rows import HotRows
+from ps_backend.kernels.threads import in_parts
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
@@ -39,6 +44,8 @@ _CHUNK_BYTES = 1 << 18
 _LENGTH = 1 << 12
 """Kernels are compiled for batches of about so many keys; their length has no other meaning."""
 _BLOCK = DenseSpace(_LENGTH).block_size
+_VISIT_WORK = 100
+"""Additions that take as long as to read, or to write, a row that is not in the cache."""
 _REMEMBERED_SIZE = 128
 """Sweeps of more values are prepared for each call: all sessions share what is remembered."""
 
@@ -54,6 +61,8 @@ class RowRun:
     """None where nothing is computed: results are what was gathered, or what came along."""
     computed: Sequence[int]
     """The outputs that the kernel makes, by their places among those of the sweep."""
+    hot: HotRows
+    """What runs it once it has run for long."""
 
     @classmethod
     def prepare(
@@ -61,9 +70,9 @@ class RowRun:
     ) -> RowRun:
         """Verified, and compiled. Raises ``InvalidProgram`` where types do not fit the arrays."""
         is_small = program.sweep.size <= _REMEMBERED_SIZE
-        kernel, computed = (_remembered if is_small else _compiled)(program)
+        kernel, computed, hot = (_remembered if is_small else _compiled)(program)
         verify_arrays(program, arrays)
-        return cls(program, arrays, scalars, kernel, computed)
+        return cls(program, arrays, scalars, kernel, computed, hot)
 
     def run(
         self,
@@ -102,15 +111,49 @@ class RowRun:
         given: Sequence[Array],
         out: Sequence[Array],
     ) -> None:
-        """Run on the keys from ``low`` on that have these ``locations``, chunk by chunk."""
+        """Run on the keys from ``low`` on that have these ``locations``."""
+        if not len(locations):
+            return
+        keys = keys[low : low + len(locations)]
+        given, out = ([one[low : low + len(locations)] for one in some] for some in (given, out))
+        tiles = self.hot.tiles if locations.min() >= 0 else None
+
+        def run(first: int, last: int) -> None:
+            part = slice(first, last)
+            inputs, results = [one[part] for one in given], [one[part] for one in out]
+            if tiles is None:
+                self._run_chunks(keys[part], locations[part], inputs, results)
+                return
+            if self.program.with_keys:
+                inputs.append(keys[part])
+            stores = [array.store for array in self.arrays]
+            tiles.run(stores, locations[part], inputs, self.scalars, results)
+
+        if tiles is not None or self.kernel is None:
+            in_parts(run, len(locations), self._work)
+            return
+        began = time.perf_counter()  # its kernel has threads of its own
+        run(0, len(locations))
+        self.hot.ran(time.perf_counter() - began)
+
+    @property
+    def _work(self) -> int:
+        """Additions that take as long as one row."""
+        program = self.program
+        elements = max((prod(value.row) for value in program.sweep.types), default=1)
+        visits = len(program.gathers) + len(program.scatters)
+        return _VISIT_WORK * visits + elements * len(program.sweep.steps)
+
+    def _run_chunks(
+        self, keys: Keys, locations: Locations, given: Sequence[Array], out: Sequence[Array]
+    ) -> None:
+        """Run on these keys, chunk by chunk."""
         types = (*self.program.sweep.inputs, *self.program.sweep.stored)
         step = max(1, _CHUNK_BYTES // max((value.row_bytes for value in types), default=1))
         for first in range(0, len(locations), step):
-            some = locations[first : first + step]
-            rows = slice(low + first, low + first + len(some))
-            self._run_chunk(
-                keys[rows], some, [one[rows] for one in given], [one[rows] for one in out]
-            )
+            rows = slice(first, first + step)
+            parts = [one[rows] for one in given], [one[rows] for one in out]
+            self._run_chunk(keys[rows], locations[rows], *parts)
 
     def _run_chunk(
         self, keys: Keys, locations: Locations, given: Sequence[Array], out: Sequence[Array]
@@ -150,16 +193,16 @@ class RowRun:
             self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
 
 
-def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int]]:
-    """The kernel of a program, which is verified, and the outputs that it makes."""
+def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRows]:
+    """The kernel of a program, which is verified, the outputs that it makes, and its heat."""
     program.verify()
     sweep = program.sweep
     verify_sweep(sweep)
     computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
     if not computed:
-        return None, computed
+        return None, computed, HotRows(program)
     outputs = tuple(sweep.outputs[k] for k in computed)
-    return compile_sweep(replace(sweep, outputs=outputs), _LENGTH), computed
+    return compile_sweep(replace(sweep, outputs=outputs), _LENGTH), computed, HotRows(program)
 
 
 _remembered = lru_cache(maxsize=1024)(_compiled)
