@@ -294,17 +294,17 @@ class PSContext(TaskSession):
 
         A round (see ``round``) with its action. ``function`` is called in a task with an iterator
         of the partition's rows (of class Row if ``data`` is a DataFrame), and returns a pair of
-        indices and values, an array of values for all, None, or yields any number of these. With
-        ``into=(g, h)`` it returns a tuple with one of these for each; with ``into={"g": g, "h":
-        h}`` a dict with some of the names.
+        indices and values (of a keyed array: keys and values), an array of values for all, None, or
+        yields any number of these. With ``into=(g, h)`` it returns a tuple with one of these for
+        each; with ``into={"g": g, "h": h}`` a dict with some of the names.
 
         Where a round breaks because a server or executors were lost, or Spark repeated a stage in a
         way that cannot be told from another use, it is run again, three times at most, with a
-        RuntimeWarning; ServerLost if a part of the old value of ``into`` was lost. So a function
-        may run several times for a partition, and counts once. An exception that ``function``
-        raises as often as Spark tries a task is raised here, with the trace of the task as its
-        cause. Whatever is raised, ``into`` keeps its value. One Spark job, what the tasks send, and
-        one message a server.
+        RuntimeWarning; ServerLost if a part of the old value of ``into`` was lost, as of a keyed
+        array with any server. So a function may run several times for a partition, and counts once.
+        An exception that ``function`` raises as often as Spark tries a task is raised here, with
+        the trace of the task as its cause. Whatever is raised, ``into`` keeps its value. One Spark
+        job, what the tasks send, and one message a server, two more for keyed arrays.
         """
         self.make_way()
         accumulate(self, data, function, into, op)

@@ -15,19 +15,25 @@ from pyspark.sql import DataFrame
 
 from distvec import DistArray
 from distvec.graph.expr import Memento
+from distvec.keyed.array import KeyedArray
 from distvec.spark.callers import levels_to_user
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import is_local, reason_of, tasks_were_lost
 from distvec.spark.rounds.accumulate_task import Accumulation, Failure, Function, Key
-from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.rounds.round import RanInStages, check_arrays, open_round
+from distvec.spark.rounds.round import (
+    RanInStages,
+    Shared,
+    check_arrays,
+    check_keyed,
+    open_round,
+)
 from distvec.spark.task_session import TaskSession
 from ps_backend.errors import PSError, ServerLost
 
 RERUNS = 3
 """A round that breaks is run again so often."""
 
-Into: TypeAlias = DistArray | Sequence[DistArray] | Mapping[str, DistArray]
+Into: TypeAlias = Shared | Sequence[Shared] | Mapping[str, Shared]
 
 _LOCAL_FAILURES = re.compile(r"local\[[^,]*,\s*(\d+)\s*\]")
 _CLUSTER_FAILURES = 4
@@ -56,9 +62,8 @@ class Target:
     params: tuple[Any, ...]
 
     @classmethod
-    def of(cls, key: Key, array: DistArray, *, alone: bool) -> Target:
+    def of(cls, key: Key, name: str, array: DistArray) -> Target:
         """To be made before anything runs."""
-        name = "into" if alone else f"into[{key!r}]"
         with array.session.holders.lock:
             node = array.node
             return cls(key, name, array, array.session.graph.memento(node), node.params)
@@ -81,6 +86,27 @@ class Target:
             ) from error
 
 
+@dataclass(frozen=True)
+class KeyedTarget:
+    """A keyed array to add to."""
+
+    key: Key
+    name: str
+    """In messages."""
+    array: KeyedArray
+
+    def renew(self) -> None:
+        """After a server was lost: each of them holds some of the keys, so there is no old value.
+
+        ServerLost, always.
+        """
+        raise ServerLost(
+            f"a server was lost with the keys that it held of {self.name}, so the round cannot be "
+            "run again: load the keyed space (ps.load(path)) or make it anew, and call accumulate "
+            "with its arrays"
+        )
+
+
 def accumulate(
     ps: TaskSession, data: RDD[Any] | DataFrame, function: Function, into: Into, op: str
 ) -> None:
@@ -99,28 +125,30 @@ def accumulate(
             if not left or (isinstance(error, PSError) and not (lost and ps.generations)):
                 raise
             reason = str(error)
+        if lost:
+            for target in targets:
+                target.renew()
         warnings.warn(
             f"the round of accumulate broke and is run again: {reason}",
             RuntimeWarning,
             stacklevel=levels_to_user(),
         )
-        if lost:
-            for target in targets:
-                target.renew()
 
 
 def _run(
-    ps: TaskSession, rdd: RDD[Any], function: Function, targets: Sequence[Target], op: str
+    ps: TaskSession,
+    rdd: RDD[Any],
+    function: Function,
+    targets: Sequence[Target | KeyedTarget],
+    op: str,
 ) -> None:
     """One round with one action."""
     with open_round(ps, [target.array for target in targets], op) as given:
         several = given if isinstance(given, tuple) else (given,)
         contributors = {
-            target.key: contributor
-            for target, contributor in zip(targets, several, strict=True)
-            if isinstance(contributor, Contributor)  # check_arrays lets no others in
+            target.key: contributor for target, contributor in zip(targets, several, strict=True)
         }
-        alone = isinstance(given, Contributor) and targets[0].name == "into"
+        alone = targets[0].name == "into"
         task = Accumulation(function, contributors, alone, _attempts(ps.spark_context))
         failures = _collect(rdd.mapPartitions(task))
         if failures:
@@ -155,17 +183,25 @@ def _raise(failure: Failure) -> None:
     raise error from RemoteTrace(failure.trace)
 
 
-def _targets(ps: TaskSession, into: Into) -> list[Target]:
+def _targets(ps: TaskSession, into: Into) -> list[Target | KeyedTarget]:
     """The arrays with their keys. TypeError or ValueError if they cannot be added to."""
-    alone = isinstance(into, DistArray)
+    alone = isinstance(into, DistArray | KeyedArray)
     if isinstance(into, Mapping):
-        pairs: list[tuple[Key, DistArray]] = list(into.items())
+        pairs: list[tuple[Key, Shared]] = list(into.items())
     else:
         pairs = list(enumerate(into if isinstance(into, Sequence) else [into]))
     if not pairs:
         raise TypeError("accumulate needs at least one array: ps.accumulate(rdd, f, into=g)")
-    check_arrays(ps, [array for _, array in pairs])
-    return [Target.of(key, array, alone=alone) for key, array in pairs]
+    check_arrays(ps, [array for _, array in pairs if not isinstance(array, KeyedArray)])
+    found: list[Target | KeyedTarget] = []
+    for key, array in pairs:
+        name = "into" if alone else f"into[{key!r}]"
+        if isinstance(array, KeyedArray):
+            check_keyed(ps, array)
+            found.append(KeyedTarget(key, name, array))
+        else:
+            found.append(Target.of(key, name, array))
+    return found
 
 
 def _rows(context: SparkContext, data: RDD[Any] | DataFrame) -> RDD[Any]:

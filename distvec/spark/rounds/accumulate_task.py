@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pyspark import TaskContext, cloudpickle
 
 from distvec.spark.rounds.contribute import Contributor
+from distvec.spark.rounds.keyed import KeyedContributor
 from ps_backend.errors import ServerLost
 
 Function = Callable[[Iterator[Any]], Any]
@@ -51,7 +52,7 @@ class Accumulation:
     to one."""
 
     function: Function
-    contributors: Mapping[Key, Contributor]
+    contributors: Mapping[Key, Contributor | KeyedContributor]
     alone: bool
     attempts: int
     """Spark tries a task so often before it gives up the job."""
@@ -84,9 +85,16 @@ class Accumulation:
                     _push(self.contributors[key], one)
 
 
-def _push(contributor: Contributor, given: Any) -> None:
-    """Contribute values for all of an array, or a pair of indices and values."""
-    if not isinstance(given, tuple):
+def _push(contributor: Contributor | KeyedContributor, given: Any) -> None:
+    """Contribute a pair of indices or keys and values, or values for all of a plain array."""
+    if isinstance(contributor, KeyedContributor):
+        if not isinstance(given, tuple) or len(given) != 2:
+            what = f"{type(given).__name__}" + f" of {len(given)}" * isinstance(given, tuple)
+            raise TypeError(
+                f"the function returned a {what}; to a keyed array return (keys, values)"
+            )
+        contributor.push(*given)
+    elif not isinstance(given, tuple):
         contributor.push(None, given)
     elif len(given) == 2:
         contributor.push(*given)

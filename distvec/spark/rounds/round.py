@@ -191,8 +191,6 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
         if not isinstance(array, DistArray):
             table = isinstance(array, Transposed)
             hint = "give the table, x.T" if table else "make one: ps.array(values)"
-            if isinstance(array, KeyedArray):
-                hint = "of keyed arrays there are rounds: with ps.round(t) as r"
             raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
         if array.session is not ps:
             raise ValueError("the array belongs to another session than this PSContext")

@@ -141,8 +141,28 @@ def test_operations_steps_and_refusals(ps, rdd):
         ps.round(w) as r,
     ):
         r.push([1], 1.0)
-    with pytest.raises(TypeError, match=r"with ps\.round"):
-        ps.accumulate(rdd, list, into=w)
+
+
+def test_accumulate_takes_keyed_arrays(ps, rdd):
+    space = ps.keys()
+    w, t, g = space.zeros(), space.table(2), ps.zeros(3)
+
+    def both(rows):
+        keys = np.array(list(rows)) % 20
+        yield {"w": (keys, 2.0), "g": 1.0}
+        yield {"t": (["some text"], [1.0, 2.0])}
+
+    messages = ps.counters.messages
+    ps.accumulate(rdd, both, into={"w": w, "t": t, "g": g})
+    assert ps.counters.messages == messages + 4  # to a server; one of them makes what g was
+    assert w.pull(range(21)).tolist() == [4.0] * 20 + [0.0]
+    assert t.pull(["some text", 0]).tolist() == [[3.0, 6.0], [0.0, 0.0]]
+    assert g.numpy().tolist() == [3.0] * 3
+    ps.accumulate(rdd, lambda rows: (list(rows), 1.0), into=w, op="max")
+    assert w.pull([0, 20]).tolist() == [4.0, 1.0]
+    for wrong, told in ((1.0, "a float"), (([1], 1.0, 2.0), "a tuple of 3")):
+        with pytest.raises(TypeError, match=rf"{told}; to a keyed array return \(keys, values\)"):
+            ps.accumulate(rdd, lambda rows, wrong=wrong: wrong, into=w)
 
 
 def test_the_number_of_servers_never_shows(spark, ps, rdd):

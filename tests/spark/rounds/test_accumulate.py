@@ -151,17 +151,18 @@ def test_arguments_are_checked(ps, rdd):
 
 
 def test_a_round_is_run_again_where_a_worker_died(ps, rdd, once):
-    g = ps.arange(LONG) * 1.0
+    g, w = ps.arange(LONG) * 1.0, ps.keys().zeros()
 
     def dies(rows):
-        yield None, 1.0
+        yield 1.0, ([-7, 2**40, -7], 1.0)
         if 20 in rows and once():
             os._exit(1)
 
     with pytest.warns(RuntimeWarning, match="run again: .*Python worker exited") as warned:
-        ps.accumulate(rdd, dies, into=g)
+        ps.accumulate(rdd, dies, into=(g, w))
     assert [one.filename for one in warned] == [__file__]
     np.testing.assert_array_equal(g.numpy(), np.arange(LONG) + 3.0)
+    assert w.pull([-7, 2**40]).tolist() == [6.0, 3.0]
     assert ps.reports.value == {}
 
 
@@ -196,10 +197,13 @@ def test_a_round_is_run_again_where_a_server_was_lost(ps, rdd, once):
             os.kill(lost, signal.SIGKILL)
             assert has_ended(lost)
 
-    g, known = 2.0 * ps.arange(LONG), ps.zeros(LONG).persist()
+    g, known, w = 2.0 * ps.arange(LONG), ps.zeros(LONG).persist(), ps.keys().zeros()
     with pytest.warns(RuntimeWarning, match="run again: .*server"):
         ps.accumulate(rdd, kills, into=g)
     np.testing.assert_array_equal(g.numpy(), 2.0 * np.arange(LONG) + 3.0)
     told = r"a part of into\['known'\], so the round cannot be run again: make the array anew"
     with pytest.raises(ServerLost, match=told), warnings.catch_warnings(action="ignore"):
         ps.accumulate(rdd, lambda rows: {"known": 1.0}, into={"known": known})
+    told = r"the keys that it held of into, so .* load the keyed space \(ps\.load\(path\)\) or make"
+    with pytest.raises(ServerLost, match=told):
+        ps.accumulate(rdd, lambda rows: (list(rows), 1.0), into=w)
