@@ -98,7 +98,10 @@ def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) ->
     body = request.stage_rows
     space, run = prepared(session, body)
     if run.program.returned or not isinstance(run, RowRun):
-        raise InvalidProgram("a row program of a round returns nothing, and is none of a plug-in")
+        raise InvalidProgram(
+            "a round runs row programs that return nothing, and neither plug-ins nor kernels: they "
+            "may fail when it ends, and a part of it would have been done"
+        )
     keys, given, (block,) = received(session, space, body, run, payload)
     whose = body.staged
     key = Key(whose.partition, whose.attempt, whose.slot, whose.number)

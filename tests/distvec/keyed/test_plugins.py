@@ -9,10 +9,11 @@ import pytest
 
 import distvec as dv
 from ps_backend.arguments import extensions
-from ps_backend.client import Client, RetryPolicy
-from ps_backend.errors import FunctionFailed, PSError
+from ps_backend.client import Client, Key, KeyBatch, RetryPolicy
+from ps_backend.errors import FunctionFailed, InvalidProgram, PSError
 from ps_backend.in_process import in_process_transports
 from ps_backend.plugins import row_plugin
+from ps_backend.program.row_program import own_program
 from ps_backend.program.signatures import Signature
 from ps_backend.server.extensions import load
 from ps_backend.server.service import Service
@@ -48,6 +49,15 @@ def test_it_runs_on_the_rows_of_chosen_keys_with_one_message_to_each_server(load
     assert np.linalg.norm(view.pull(), axis=1).max() <= 0.25 * (1 + 1e-6)
     only = space.apply(dv.rows.plugin(f"{OURS}.stamp"), [99], space.zeros())
     assert only.shape == (1,) and 99 not in space
+
+
+def test_a_round_takes_none_as_it_may_fail_at_its_end(loaded):
+    w, name = loaded.keys().zeros(), f"{OURS}.breaks"
+    signature = w.space.remote.plugin(name)
+    program = own_program(signature, {"w": w.type, "g": w.type}, plugin=name)
+    key, keys = Key(0, 0, 0, 0), KeyBatch.of([1])
+    with pytest.raises(InvalidProgram, match="a part of it would have been done"):
+        w.space.remote.stage("a round", key, program, [w.number], keys, [np.ones(1)])
 
 
 def test_a_call_whose_answer_was_lost_runs_once():
