@@ -164,7 +164,7 @@ def test_accumulate_takes_keyed_arrays(ps, rdd):
     ps.accumulate(rdd, both, into={"w": w, "t": t, "g": g})
     assert ps.counters.messages == messages + 4  # to a server; one of them makes what g was
     assert w.pull(range(21)).tolist() == [4.0] * 20 + [0.0]
-    assert t.pull(["some text", 0]).tolist() == [[3.0, 6.0], [0.0, 0.0]]
+    assert t.pull(["some text", "another"]).tolist() == [[3.0, 6.0], [0.0, 0.0]]
     assert g.numpy().tolist() == [3.0] * 3
     ps.accumulate(rdd, lambda rows: (list(rows), 1.0), into=w, op="max")
     assert w.pull([0, 20]).tolist() == [4.0, 1.0]
