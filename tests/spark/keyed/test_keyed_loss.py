@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import distvec as dv
 from distvec.spark import LogisticLoss
 from distvec.spark.keyed.progress import Seen
-from distvec.spark.keyed.task import INTERCEPT
+from distvec.spark.keyed.task import INTERCEPT, Reading
 from ps_backend.program.keys import hash_texts
 
 pytestmark = pytest.mark.spark
@@ -85,7 +86,7 @@ def test_columns_are_hashed_and_new_keys_come_along(spark, ps):
     )
     runs = []
     for _ in range(2):
-        model.train(frame, epochs=3)
+        model.train(frame, epochs=2)
         runs.append(model.weights.pull(["site=a.com", "ad=0", "ad=1", "ad=2"]))
     assert runs[1][1] > runs[0][1] > 0 > runs[0][2] > runs[1][2]
     assert len(space) == 5 and model.evaluate(frame).auc == 1.0
@@ -99,8 +100,9 @@ def test_columns_are_hashed_and_new_keys_come_along(spark, ps):
 
 def test_refusals(spark, ps):
     frame = spark.createDataFrame([([1], 3), (None, 1)], "features array<long>, label int")
-    with pytest.raises(Exception, match="say which is positive"):
-        LogisticLoss(frame.limit(1), keys=True).train()
+    reading = Reading(("features",), None, "label", None, None, True, 8)
+    with pytest.raises(ValueError, match=r"the label 3\.0 is none of .*; say which is positive"):
+        reading.labels(pa.RecordBatch.from_pydict({"features": [[1]], "label": [3]}))
     with pytest.raises(Exception, match="features has nulls"):
         LogisticLoss(frame, keys=True, positive_label=3).train()
     with pytest.raises(ValueError, match="goes with one column of lists"):
