@@ -89,7 +89,8 @@ def _push(contributor: Contributor | KeyedContributor, given: Any) -> None:
     """Contribute a pair of indices or keys and values, or values for all of a plain array."""
     if isinstance(contributor, KeyedContributor):
         if not isinstance(given, tuple) or len(given) != 2:
-            what = f"{type(given).__name__}" + f" of {len(given)}" * isinstance(given, tuple)
+            size = f" of {len(given)}" if isinstance(given, tuple) else ""
+            what = f"{type(given).__name__}{size}"
             raise TypeError(
                 f"the function returned a {what}; to a keyed array return (keys, values)"
             )
