@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.lent_memory import lent
 from ps_backend.client.selection import Selection
 from ps_backend.kernels.keyed import repeated
 from ps_backend.program.keys import Partition, check_keys
@@ -45,7 +46,10 @@ class KeyBatch:
 
     def expanded(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """A row for each key as it was given, of those for the different ones."""
-        return rows if self.inverse is None else rows[self.inverse]
+        if self.inverse is None:
+            return rows
+        out: npt.NDArray[np.generic] = lent((self.count, *rows.shape[1:]), rows.dtype)
+        return np.take(rows, self.inverse, axis=0, out=out, mode="clip")  # "raise" copies first
 
     def shares(self, servers: int, partition: Partition) -> Mapping[int, Selection]:
         """Which of ``keys`` each server holds, of those that hold any.
