@@ -59,10 +59,11 @@ class Dispatcher:
             return [] if wait else None
         encoded = [encode_call(call, full=False) for call in calls]
         new: list[tuple[int, str]] = []
+        whole: dict[str, pb.Sweep] = {}
         messages = {}
         for server in servers:
             given = [(calls[k], encoded[k]) for k in route.shares.get(server, ())]
-            messages[server] = self._message(server, given, new)
+            messages[server] = self._message(server, given, new, whole)
         after = self._after(program, new, ended)
         viewing = bool(program.before or program.after or [call for call in calls if call.views])
         if viewing:
@@ -93,8 +94,12 @@ class Dispatcher:
         server: int,
         calls: Sequence[tuple[SweepCall, pb.SweepCall]],
         new: list[tuple[int, str]],
+        whole: dict[str, pb.Sweep],
     ) -> Message:
-        """To one server. Sweeps that it has not seen go along whole, and are added to ``new``."""
+        """To one server. Sweeps that it has not seen go along whole, and are added to ``new``.
+
+        They are encoded once for all servers, in ``whole``.
+        """
         known = self._fan_out.links[server].known_sweeps
         request = self._requests.request()
         body = request.run.calls
@@ -102,7 +107,9 @@ class Dispatcher:
             body.append(encoded)
             digest = call.sweep.digest
             if digest not in known:
-                body[-1].sweep.CopyFrom(encode_sweep(call.sweep))
+                if digest not in whole:
+                    whole[digest] = encode_sweep(call.sweep)
+                body[-1].sweep.CopyFrom(whole[digest])
                 new.append((server, digest))
 
         def complete(request: pb.Request) -> None:

@@ -41,7 +41,7 @@ from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import split
 from ps_backend.kernels.of_rows import OfRows
-from ps_backend.kernels.rising import RisingKernel
+from ps_backend.kernels.rising import Ascent, RisingKernel
 from ps_backend.kernels.rows.engine import RowsKernel
 from ps_backend.kernels.rungs import (
     compiled_rung,
@@ -53,6 +53,7 @@ from ps_backend.kernels.rungs import (
 )
 from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
+from ps_backend.program.combination import Combination
 from ps_backend.program.sweep import Sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
@@ -80,8 +81,11 @@ def engine_for(sweep: Sweep, length: int) -> str:
         return "rows"
     if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not has_compiler():
         return "numpy"
+    is_short = length < NUMBA_FROM_LENGTH
+    if is_short and not all(isinstance(step, Combination) for step in sweep.steps):
+        return "mixed"  # as below: a plain step is a step of the parts
     parts = split(for_numba(sweep))
-    if length < NUMBA_FROM_LENGTH and (parts.steps or not (sweep.steps or parts.dots)):
+    if is_short and (parts.steps or not (sweep.steps or parts.dots)):
         return "mixed"
     has_text = all(ops.TABLE[step.op].numba for step in parts.rest.steps)
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
@@ -172,16 +176,18 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
 def _rising(sweep: Sweep, way: str) -> Kernel:
     """Of the machine code where this process has it; else to rise to that from an interpreter."""
     at_once = way != "rising late"
+    if at_once and (kernel := loaded(sweep)):
+        return kernel
     has_loops = shared_loops().is_set()
-    rungs = [] if has_loops or way == "rising far" else [mixed_rung(sweep, at_once)]
-    heat = None
-    if engine_for(sweep, NUMBA_FROM_LENGTH) == "numba":
+
+    def plan() -> Ascent:  # takes as long as some passes: a first run does not wait for it
+        rungs = [] if has_loops or way == "rising far" else [mixed_rung(sweep, at_once)]
+        if engine_for(sweep, NUMBA_FROM_LENGTH) != "numba":
+            return Ascent(rungs)
         source = source_for(sweep)
-        if kernel := loaded(sweep, source):
-            return kernel
-        rungs.append(compiled_rung(sweep, source))
-        heat = heat_of(source)
-    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numpy"), rungs, at_once, heat)
+        return Ascent([*rungs, compiled_rung(sweep, source)], heat_of(source))
+
+    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numpy"), plan, at_once)
 
 
 _REMEMBERED = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -250,11 +250,19 @@ def _stored_at_once(sweep: Sweep) -> int | None:
 def _fills(sweep: Sweep, value: int) -> bool:
     """Whether a ufunc computes ``value``, of arrays, and its result needs no cast."""
     step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
-    function: Any = ops.TABLE[step.op].numpy
-    if value in sweep.constants or not isinstance(function, np.ufunc) or function.nout != 1:
+    if value in sweep.constants:
         return False
-    kinds = [np.dtype(sweep.types[arg].dtype) for arg in step.args]
-    return bool(function.resolve_dtypes((*kinds, None))[-1] == step.type.dtype)
+    return _gives(step.op, tuple([sweep.types[arg].dtype for arg in step.args]), step.type.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _gives(op: str, args: tuple[str, ...], result: str) -> bool:
+    """Whether ``op`` is a ufunc whose loop for ``args`` has just this ``result``."""
+    function: Any = ops.TABLE[op].numpy
+    if not isinstance(function, np.ufunc) or function.nout != 1:
+        return False
+    kinds = map(np.dtype, args)
+    return bool(function.resolve_dtypes((*kinds, None))[-1] == result)
 
 
 def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int, list[int]], int]:
@@ -264,7 +272,8 @@ def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int,
     last: dict[int, int] = {}
     for instruction in instructions:
         last[instruction.target] = instruction.target  # of no use: its own is the last
-        last |= dict.fromkeys(instruction.args, instruction.target)
+        for arg in instruction.args:
+            last[arg] = instruction.target
     ends: dict[int, list[int]] = {}
     for value, end in last.items():
         if value >= first and value not in kept:
@@ -272,9 +281,11 @@ def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int,
     alive: Counter[str] = Counter()
     most: Counter[str] = Counter()  # by dtype: memory of one is of no use to another
     for instruction in instructions:
-        alive[instruction.dtype.name] += 1
-        most |= alive
-        alive.subtract(sweep.types[value].dtype for value in ends.get(instruction.target, ()))
+        kind = sweep.types[instruction.target].dtype
+        alive[kind] += 1
+        most[kind] = max(most[kind], alive[kind])
+        for value in ends.get(instruction.target, ()):
+            alive[sweep.types[value].dtype] -= 1
     return ends, most.total()
 
 

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from queue import SimpleQueue
 
@@ -54,21 +54,27 @@ class Heat:
         return self.runs >= HOT_RUNS and self.seconds >= HOT_SECONDS
 
 
+@dataclass(slots=True)
+class Ascent:
+    """The kernels that one may rise to, in order, and the heat that it shares with others."""
+
+    rungs: list[Rung]
+    heat: Heat = field(default_factory=Heat)
+
+
 class RisingKernel:
     """The first of several kernels, then the next one as soon as that is there."""
 
-    def __init__(
-        self, first: Kernel, rungs: Sequence[Rung], at_once: bool, heat: Heat | None = None
-    ) -> None:
-        """``rungs`` make the others, in order, in a thread of their own.
+    def __init__(self, first: Kernel, plan: Callable[[], Ascent], at_once: bool) -> None:
+        """``plan`` finds the others, and its rungs make them, all in a thread of their own.
 
-        They are asked once it is hot, alone or with others that share ``heat``; and with
+        They are asked once it is hot, alone or with others that share its heat; and with
         ``at_once`` after the first run too, for what costs no compilation.
         """
-        self._kernel = first
-        self._rungs, self._at_once = list(rungs), at_once
-        self._heat = heat or Heat()
-        self._is_new = True
+        self._kernel, self._plan, self._at_once = first, plan, at_once
+        self._ascent: Ascent | None = None
+        self._heat = Heat()
+        self._runs = 0
         self._is_waiting = False
         self._was_hot = False
 
@@ -89,18 +95,18 @@ class RisingKernel:
     ) -> list[npt.NDArray[np.generic]]:
         """As of any kernel; see ``kernels.Kernel``."""
         kernel = self._kernel
-        if not self._rungs:
+        if self._ascent is not None and not self._ascent.rungs:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
         with _way().taken():
             partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
-        self._heat.seconds += time.perf_counter() - start
-        self._heat.runs += 1
-        is_hot = self._heat.is_enough
-        is_first = self._at_once and self._is_new
-        self._is_new = False
-        if not self._is_waiting and (is_first or (is_hot and not self._was_hot)):
-            self._is_waiting, self._was_hot = True, is_hot
+        heat = self._heat
+        heat.seconds += time.perf_counter() - start
+        heat.runs += 1
+        self._runs += 1
+        is_due = self._runs == (1 if self._at_once else HOT_RUNS)  # what it shares is found then
+        if not self._is_waiting and (is_due or (heat.is_enough and not self._was_hot)):
+            self._is_waiting = True
             in_background(self._rise)
         return partials
 
@@ -110,12 +116,18 @@ class RisingKernel:
 
     def _rise(self) -> None:
         """Make all kernels that may be made now."""
-        while self._rungs:
-            kernel = self._rungs[0](self._was_hot)
+        if self._ascent is None:
+            ascent = self._plan()
+            ascent.heat.runs += self._heat.runs
+            ascent.heat.seconds += self._heat.seconds
+            self._ascent, self._heat = ascent, ascent.heat
+        rungs, self._was_hot = self._ascent.rungs, self._heat.is_enough
+        while rungs and (self._at_once or self._was_hot):
+            kernel = rungs[0](self._was_hot)
             if kernel is None:
                 break
             self._kernel = kernel
-            self._rungs.pop(0)
+            rungs.pop(0)
         self._is_waiting = False
 
 

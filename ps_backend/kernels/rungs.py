@@ -52,17 +52,17 @@ def heat_of(source: str) -> Heat:
     return Heat()
 
 
-def loaded(sweep: Sweep, source: str) -> Kernel | None:
+def loaded(sweep: Sweep) -> Kernel | None:
     """The compiled kernel, if this process has its machine code already.
 
     Nothing is imported, as a thread may be about it: whoever imports the same waits for its end.
     """
     if not hasattr(sys.modules.get(_ENGINE), "NumbaKernel"):
         return None
-    from ps_backend.kernels.compiled.machine_code import is_loaded
+    from ps_backend.kernels.compiled.machine_code import is_any_loaded, is_loaded
     from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 
-    return NumbaKernel(sweep) if is_loaded(source) else None
+    return NumbaKernel(sweep) if is_any_loaded() and is_loaded(source_for(sweep)) else None
 
 
 def compiled_rung(sweep: Sweep, source: str) -> Rung:

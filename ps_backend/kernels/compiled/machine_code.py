@@ -57,6 +57,11 @@ def is_loaded(source: str) -> bool:
     return (cache_folder(_tag()), source) in _loaded
 
 
+def is_any_loaded() -> bool:
+    """Whether there is a source of which that could be true."""
+    return bool(_loaded)
+
+
 def marker_of(source: str) -> Path | None:
     """The file that is there once ``source`` was compiled; of none: what all sweeps share.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ps_backend.program.combination import Combination, Link
+from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ValueType
@@ -17,10 +17,15 @@ from ps_backend.program.types import FLOATS, ValueType
 LEAST_LINKS = 4
 LEAST_VECTORS = 3
 """Combinations of fewer links or vectors are compiled with the steps around them."""
+_SPELLED_OUT = frozenset({OP, "sigmoid"})
 
 
 def for_numpy(sweep: Sweep) -> Sweep:
     """``sweep`` without combinations, inner products and sigmoids."""
+    if not any(step.op in _SPELLED_OUT for step in sweep.steps) and not any(
+        r.op == "dot" for r in sweep.reductions
+    ):
+        return sweep
     steps = _Steps(sweep)
     for step in sweep.steps:
         if isinstance(step, Combination):

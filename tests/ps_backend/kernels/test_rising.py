@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from ps_backend.kernels.compiled.machine_code import marker_of
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numpy_engine import NumpyKernel
-from ps_backend.kernels.rising import RisingKernel
+from ps_backend.kernels.rising import Ascent, RisingKernel, Rung
 from ps_backend.kernels.rungs import (
     compiled_rung,
     heat_of,
@@ -58,6 +59,10 @@ def run(kernel: Any, sweep: Sweep) -> list[bytes]:
     return [one.tobytes() for one in (*outputs, *partials)]
 
 
+def rising_to(*rungs: Rung) -> RisingKernel:
+    return RisingKernel(NumpyKernel(many()), lambda: Ascent([*rungs]), True)
+
+
 def wait_for_thread() -> None:
     """Until it has done what was asked of it so far."""
     done = threading.Event()
@@ -69,11 +74,7 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     sweep = many()
     assert has_same_bits(sweep)
     assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
-    kernel = RisingKernel(
-        NumpyKernel(sweep),
-        [mixed_rung(sweep, True), compiled_rung(sweep, source_for(sweep))],
-        True,
-    )
+    kernel = rising_to(mixed_rung(sweep, True), compiled_rung(sweep, source_for(sweep)))
     seen, found = [], []
     for _ in range(2):
         seen.append(type(kernel.kernel))
@@ -111,7 +112,7 @@ def test_what_is_not_hot_is_not_compiled(tmp_path: Any, monkeypatch: pytest.Monk
         asked.append(is_hot)
 
     sweep = many()
-    kernel = RisingKernel(NumpyKernel(sweep), [rung], True)
+    kernel = rising_to(rung)
     for _ in range(rising.HOT_RUNS + 2):
         run(kernel, sweep)
         wait_for_thread()
@@ -130,7 +131,7 @@ def test_where_compiling_fails_the_slower_kernel_stays(
         raise OSError("no room for machine code")
 
     sweep = many()
-    kernel = RisingKernel(NumpyKernel(sweep), [rung], True)
+    kernel = rising_to(rung)
     before = run(kernel, sweep)
     wait_for_thread()
     assert run(kernel, sweep) == before and "the slower one stays" in caplog.text
@@ -196,10 +197,31 @@ def test_a_new_sweep_does_not_wait_while_numba_is_being_imported(
     """The first programs of a server came while its thread did so, and took 0.2 to 0.6 s."""
     sweep = many()
     kernel = NumbaKernel(sweep)
-    assert isinstance(loaded(sweep, kernel.source), NumbaKernel)
+    assert kernel.source == source_for(sweep) and isinstance(loaded(sweep), NumbaKernel)
     half = ModuleType(NumbaKernel.__module__)  # as it is in sys.modules until its end is reached
     monkeypatch.setitem(sys.modules, NumbaKernel.__module__, half)
-    assert loaded(sweep, kernel.source) is None
+    assert loaded(sweep) is None
+
+
+@pytest.mark.parametrize("way", ["rising late", "rising", "rising far"])
+def test_a_first_run_finds_no_text_to_compile(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find it takes longer than many a first run; a thread does so afterwards."""
+    threads = []
+
+    def source_of(sweep: Sweep) -> str:
+        threads.append(threading.current_thread())
+        return source_for(sweep)
+
+    monkeypatch.setattr(kernels, "source_for", source_of)
+    monkeypatch.setattr(machine_code, "_loaded", {})
+    sweep = many()
+    kernel = kernels._compile(sweep, way)
+    run(kernel, sweep)
+    assert threading.current_thread() not in threads
+    wait_for_thread()
+    run(kernel, sweep)
+    wait_for_thread()
+    assert len(threads) == 1 and threading.current_thread() not in threads
 
 
 def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
@@ -212,10 +234,14 @@ def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
     sweeps = [gram(count, [(0, k) for k in range(count)]) for count in range(5, 9)]
     assert len({source_for(sweep) for sweep in sweeps}) == 1
     first, second, *others = (kernels._compile(sweep, "rising far") for sweep in sweeps)
-    asked = []
+    asked: list[bool] = []
+
+    def only_asked(plan: Callable[[], Ascent]) -> Callable[[], Ascent]:
+        return lambda: Ascent([asked.append], plan().heat)
+
     for sweep, kernel in zip(sweeps, (first, second), strict=False):
         assert isinstance(kernel, RisingKernel)
-        kernel._rungs[:] = [lambda is_hot: asked.append(is_hot)]
+        kernel._plan = only_asked(kernel._plan)
         kernel([*vectors(len(sweep.inputs), LENGTH)], [], [], 0, LENGTH, BLOCK)
         wait_for_thread()
     assert asked == [False, True] and rising.HOT_RUNS == 2
@@ -290,6 +316,6 @@ def test_kernels_that_run_take_the_way() -> None:
         taken.append(len(rising._way()._runs))
         return []
 
-    assert RisingKernel(kernel, [lambda is_hot: None], False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
+    assert RisingKernel(kernel, Ascent, False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
     assert taken == [1]
     assert not rising._way()._runs
