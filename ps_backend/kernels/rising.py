@@ -9,6 +9,7 @@ has the same bits on all engines is run so (``same_bits``).
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -32,7 +33,11 @@ HOT_RUNS = 2
 """And so often."""
 
 PATIENCE_SECONDS = 2.0
-"""The thread that makes kernels gives way to those that run for so long in all."""
+"""So long in all the thread that makes kernels gives way to those that run."""
+QUIET_SECONDS = 0.1
+"""It goes on when none has run for so long: where one new program was, there are often more."""
+_SWITCH_SECONDS = 0.0005
+"""Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
 _WAIT_SECONDS = 0.0005
 
 _LOG = logging.getLogger(__name__)
@@ -132,7 +137,7 @@ class RisingKernel:
 
 
 class Way:
-    """Lets one thread run Python only while no kernel runs, as long as its patience lasts.
+    """Lets one thread run Python only while no kernel runs or just ran, as long as patience lasts.
 
     A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
     a run, and a thread that imports numba, which takes 0.3 s, would hold it for 5 ms each time:
@@ -142,6 +147,7 @@ class Way:
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self._runs: deque[None] = deque()  # one for each: appending takes no lock
         self._patience = patience
+        self._ended = -math.inf
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -150,11 +156,14 @@ class Way:
         try:
             yield
         finally:
+            self._ended = time.perf_counter()
             self._runs.pop()
 
     def give(self, *_: object) -> None:
-        """For ``sys.setprofile``, so called at each call and return: wait while a kernel runs."""
-        while self._runs and self._patience > 0:
+        """For ``sys.setprofile``, so called at each call and return: wait while kernels run."""
+        while self._patience > 0 and (
+            self._runs or time.perf_counter() - self._ended < QUIET_SECONDS
+        ):
             time.sleep(_WAIT_SECONDS)
             self._patience -= _WAIT_SECONDS
 
@@ -179,10 +188,14 @@ def _queue() -> SimpleQueue[Callable[[], None]]:
         sys.setprofile(_way().give)
         while True:
             rise = queue.get()
+            before = sys.getswitchinterval()
+            sys.setswitchinterval(min(before, _SWITCH_SECONDS))
             try:
                 rise()
             except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
                 _LOG.exception("a kernel could not be compiled; the slower one stays")
+            finally:
+                sys.setswitchinterval(before)
 
     threading.Thread(target=work, name="distvec-compile", daemon=True).start()
     return queue

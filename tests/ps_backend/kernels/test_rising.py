@@ -309,6 +309,20 @@ def test_it_does_not_give_way_for_ever() -> None:
         way.give()
 
 
+def test_it_gives_way_between_kernels_that_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    way = rising.Way(patience=0.01)
+    monkeypatch.setattr(rising, "QUIET_SECONDS", 0.0)
+    with way.taken():
+        pass
+    way.give()
+    assert way._patience == 0.01, "long enough ago"
+    monkeypatch.setattr(rising, "QUIET_SECONDS", 300.0)
+    way.give()
+    assert way._patience <= 0
+
+
 def test_kernels_that_run_take_the_way() -> None:
     taken = []
 
