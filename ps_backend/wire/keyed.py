@@ -16,7 +16,7 @@ from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar, Sweep
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_values, encode_sweep, encode_values
-from ps_backend.wire.keys import decode, encode
+from ps_backend.wire.keys import check_size, decode, encode
 
 _ALIGNED = 8
 
@@ -159,6 +159,11 @@ def encode_keys(keys: npt.NDArray[np.int64]) -> memoryview:
 def decode_keys(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64]:
     """The inverse; ``ValueError`` unless there are ``count``, all different, in ascending order."""
     return decode(data, count)
+
+
+def check_keys_size(size: int, count: int) -> None:
+    """``ValueError`` unless so many keys may be in ``size`` bytes. Allocates nothing."""
+    check_size(size, count)
 
 
 def unknown_plugin(name: str, loaded: Iterable[str], where: str = "the server") -> str:

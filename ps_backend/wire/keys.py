@@ -11,6 +11,8 @@ all of int64 6 or 7 where they are 100,000; none takes more than 8 and a 128th.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -44,17 +46,14 @@ def encode(keys: npt.NDArray[np.int64]) -> bytes:
 def decode(data: bytes | memoryview | Bytes, count: int) -> npt.NDArray[np.int64]:
     """The ``count`` keys that ``encode`` has written.
 
-    ``ValueError`` for what it does not write: another number of bytes, keys that do not ascend. No
-    more than 8 bytes for each byte of ``data`` are allocated before that is known.
+    ``ValueError`` for what it does not write: another number of bytes, keys that do not ascend.
+    Allocates 9 bytes a key, and none where ``check_size`` refuses.
     """
     given = np.frombuffer(data, np.uint8)
-    blocks = -(-max(count - 1, 0) // BLOCK)
-    if count < 0 or len(given) < min(count, 1) * _FIRST + blocks + max(count - 1, 0):
-        raise ValueError(f"{len(given)} bytes are too few for {count} keys")
+    check_size(len(given), count)
     if not count:
-        if len(given):
-            raise ValueError(f"{len(given)} bytes for no keys")
         return np.empty(0, np.int64)
+    blocks = _blocks(count)
     widths = given[_FIRST : _FIRST + blocks]
     lengths = np.full(blocks, BLOCK)
     lengths[-1:] = count - 1 - BLOCK * (blocks - 1)
@@ -62,7 +61,7 @@ def decode(data: bytes | memoryview | Bytes, count: int) -> npt.NDArray[np.int64
         raise ValueError("a gap between keys has 1 to 8 bytes")
     if len(given) != _FIRST + blocks + int(lengths @ widths):
         raise ValueError(f"{len(given)} bytes are not those of {count} keys")
-    keys = np.empty(count, np.uint64)
+    keys = np.zeros(count, np.uint64)
     keys[0] = given[:_FIRST].view("<u8")[0]
     _unpack(given[_FIRST + blocks :], widths, keys[1:])
     keys[1:] += np.uint64(1)
@@ -73,22 +72,42 @@ def decode(data: bytes | memoryview | Bytes, count: int) -> npt.NDArray[np.int64
     return signed
 
 
+def check_size(size: int, count: int) -> None:
+    """``ValueError`` unless ``count`` keys may be in ``size`` bytes. Allocates nothing."""
+    gaps = max(count - 1, 0)
+    least = min(count, 1) * _FIRST + _blocks(count) + gaps
+    if count < 0 or size < least:
+        raise ValueError(f"{size} bytes are too few for {count} keys")
+    if size > least + gaps * (_WIDEST - 1):
+        raise ValueError(f"{size} bytes are too many for {count} keys")
+
+
+def _blocks(count: int) -> int:
+    """Of how many blocks the gaps between so many keys are."""
+    return -(-max(count - 1, 0) // BLOCK)
+
+
 def _unpack(data: Bytes, widths: Bytes, gaps: Gaps) -> None:
-    """Write the gaps that are in ``data``."""
+    """Write the gaps that are in ``data`` over zeros."""
     full = len(gaps) // BLOCK
     blocks, last = gaps[: full * BLOCK].reshape(-1, BLOCK), gaps[full * BLOCK :]
     low = 0
     for width in np.unique(widths[:full]).tolist():
         those = widths[:full] == width
         size = int(np.count_nonzero(those)) * BLOCK * width
-        part = _numbers(data[low : low + size], width).reshape(-1, BLOCK)
-        if len(part) == full:
-            blocks[...] = part
-        else:
-            blocks[those] = part
+        _fill(blocks, slice(None) if those.all() else those, data[low : low + size], width)
         low += size
     if len(last):
-        last[...] = _numbers(data[low:], int(widths[full]))
+        _fill(last.reshape(1, -1), slice(None), data[low:], int(widths[full]))
+
+
+def _fill(blocks: Gaps, those: Any, data: Bytes, width: int) -> None:
+    """Write numbers of so many bytes into some rows of ``blocks``, which are zeros."""
+    if width in (1, 2, 4, 8):
+        blocks[those] = np.frombuffer(data, f"<u{width}").reshape(-1, blocks.shape[1])
+    else:
+        places = blocks.view(np.uint8).reshape(*blocks.shape, _WIDEST)
+        places[those, :, :width] = data.reshape(-1, blocks.shape[1], width)
 
 
 def _widths(largest: Gaps) -> Bytes:
@@ -101,12 +120,3 @@ def _packed(numbers: Gaps, width: int) -> bytes:
     if width in (1, 2, 4, 8):
         return numbers.astype(f"<u{width}").tobytes()
     return numbers.astype("<u8").reshape(-1, 1).view(np.uint8)[:, :width].tobytes()
-
-
-def _numbers(data: Bytes, width: int) -> npt.NDArray[np.unsignedinteger]:
-    """The inverse of ``_packed``."""
-    if width in (1, 2, 4, 8):
-        return np.frombuffer(data, f"<u{width}")
-    numbers = np.zeros((len(data) // width, _WIDEST), np.uint8)
-    numbers[:, :width] = data.reshape(-1, width)
-    return numbers.view("<u8")[:, 0]

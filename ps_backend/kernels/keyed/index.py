@@ -20,7 +20,7 @@ from ps_backend.kernels.keyed.layout import (
     sizes_for,
 )
 from ps_backend.kernels.threads import in_parts
-from ps_backend.program.keys import BUCKETS, bucket_of
+from ps_backend.program.keys import BUCKETS
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -82,8 +82,13 @@ class KeyIndex:
 
         ``locations``, if given, are what ``find`` has said of them, here and below.
         """
+        from ps_backend.kernels.keyed import compiled_index
+
         found = self.find(keys) if locations is None else locations
-        return np.bincount(bucket_of(keys[found < 0]), minlength=BUCKETS)
+        counts = np.zeros(BUCKETS, np.int64)
+        where = address_of(found), address_of(counts)
+        compiled_index.count_missing(address_of(keys), len(keys), *where)
+        return counts
 
     def bytes_for(self, missing: Integers) -> int:
         """Bytes that ``insert`` takes at most, if it inserts so many keys into each bucket.
@@ -95,18 +100,23 @@ class KeyIndex:
         replaced = np.sort(old[new > old])[-_TOGETHER:]
         return int((new - old).sum() + replaced.sum()) * _ENTRY
 
-    def insert(self, keys: Integers, locations: Integers | None = None) -> tuple[Integers, Mask]:
+    def insert(
+        self, keys: Integers, locations: Integers | None = None, missing: Integers | None = None
+    ) -> tuple[Integers, Mask]:
         """The location of each key, and whether it is a new one: a key that is missing gets a slot.
 
-        In each bucket new slots are given in the order of ``keys``. ``ValueError`` for keys that
+        ``missing``, if given, is what the method of that name has said of them. In each bucket new
+        slots are given in the order of ``keys``. ``ValueError`` for keys that
         somebody chose to have the same hash, after which nothing is changed.
         """
         found = self.find(keys) if locations is None else locations.copy()
+        if missing is None:
+            missing = self.missing(keys, found)
         fresh = np.zeros(len(keys), np.bool_)
         before = self.counts.copy()
         self._latest = None
         try:
-            self._give_slots(keys, found, fresh)
+            self._give_slots(keys, found, fresh, missing)
         except BaseException:
             self._forget_from(before)
             raise
@@ -173,12 +183,11 @@ class KeyIndex:
         compiled_index.keys_from(address_of(self._directory), begin, end, *where)
         return keys
 
-    def _give_slots(self, keys: Integers, found: Integers, fresh: Mask) -> None:
+    def _give_slots(self, keys: Integers, found: Integers, fresh: Mask, missing: Integers) -> None:
         from ps_backend.kernels.keyed import compiled_index
 
         at, count = address_of(keys), len(keys)
-        counts = self.counts.copy()
-        compiled_index.count_missing(at, count, address_of(found), address_of(counts))
+        counts = self.counts + missing
         small = np.flatnonzero(counts > self._room)
         self._replace(small, self._sizes_for(counts)[small])
         tables = address_of(self._directory), address_of(self.counts)

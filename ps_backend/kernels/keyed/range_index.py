@@ -56,7 +56,9 @@ class RangeIndex:
         """Nothing."""
         return 0
 
-    def insert(self, keys: Integers, locations: Integers | None = None) -> tuple[Integers, Mask]:
+    def insert(
+        self, keys: Integers, locations: Integers | None = None, missing: Integers | None = None
+    ) -> tuple[Integers, Mask]:
         """The locations of the keys. ``ValueError`` for keys that are none of this server."""
         found = self.find(keys)
         if np.any(found < 0):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
@@ -22,13 +23,17 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import UnknownSweep, UnknownView
 from ps_backend.wire.keyed import (
+    check_keys_size,
     decode_keys,
     decode_row_program,
     padded,
 )
-from ps_backend.wire.narrow import narrowed, travelling, widened
+from ps_backend.wire.narrow import narrowed, travelling, widen
 
 Array = npt.NDArray[Any]
+
+KEY_BYTES = 16
+"""Of memory for a key that came, and its location; making it of what came takes a little less."""
 
 
 def prepared(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowRun | OwnRun]:
@@ -81,32 +86,40 @@ def received(
     """The keys, what came along with each of them, and the memory that this is in."""
     count, size = body.keys.count, body.keys.bytes
     kept = space.views.get(body.keys.view)
-    if not size and count and (kept is None or len(kept[0].keys) != count):
+    if not size and count and (kept is None or len(kept.keys) != count):
         raise UnknownView(f"no view {body.keys.view} of {count} keys is here")
+    check_keys_size(size, count if size else 0)
     places, at = [], padded(size)
     types = [travelling(type, body.given_as) for type in run.program.given]
     for type in chain(*types):
         places.append(at)
         at += padded(count * type.row_bytes)
     payload.expect(at)
-    (block,) = session.store.memory.allocate([at], "rows of a keyed space")
+    memory, what = session.store.memory, "rows of a keyed space"
+    room = memory.reserve(KEY_BYTES * count if size else 0, "keys that come")
+    pairs = list(zip(run.program.given, types, strict=True))
+    wide = [type.row_bytes * count for type, some in pairs if some != (type,)]
+    block, *wider = blocks = memory.allocate([at, *wide], what)
     payload.into(byte_view(block.bytes[:at]))
     parts = []
     for type, place in zip(chain(*types), places, strict=True):
         rows = block.bytes[place : place + count * type.row_bytes]
         parts.append(rows.view(type.dtype).reshape(count, *type.row))
     given = []
-    for type, some in zip(run.program.given, types, strict=True):
-        given.append(widened(parts[: len(some)], type, body.given_as))
+    for type, some in pairs:
+        if some == (type,):
+            given.append(parts[0])
+        else:
+            given.append(wider.pop(0).array(np.dtype(type.dtype), (count, *type.row)))
+            widen(parts[: len(some)], type, body.given_as, given[-1])
         parts = parts[len(some) :]
     if kept is not None and not size:
-        return kept[0], given, [block]
-    keys = KeyList(decode_keys(block.bytes[:size], count))
+        return kept, given, blocks
+    keys = KeyList(decode_keys(block.bytes[:size], count), room=room)
     if body.keys.view:
-        room = session.store.memory.reserve(16 * count, "keys that stay")
         with space.lock:
-            space.views[body.keys.view] = keys, room
-    return keys, given, [block]
+            space.views[body.keys.view] = keys
+    return keys, given, blocks
 
 
 def answered(run: RowRun | OwnRun, out: Sequence[Array], kind: str) -> list[Array]:

@@ -9,16 +9,21 @@ from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.server.checks import name_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.commands.row_calls import answered, laid_out, prepared, received, typed
+from ps_backend.server.commands.row_calls import (
+    KEY_BYTES,
+    answered,
+    laid_out,
+    prepared,
+    received,
+    typed,
+)
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.row_run import RowRun, located
 from ps_backend.server.state.keyed.staged import Prepared, StagedRows
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.keyed import (
-    decode_keys,
-)
-from ps_backend.wire.narrow import check_kind, travelling
+from ps_backend.wire.keyed import check_keys_size, decode_keys
+from ps_backend.wire.narrow import check_kind, narrow, travelling
 from ps_backend.wire.rounds import Key, Winner
 
 
@@ -49,17 +54,23 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
     count, kind = len(keys.keys), body.returns_as
     types = [part for type in run.program.returned for part in travelling(type, kind)]
     size, places = laid_out(types, count, body.find)
-    (block,) = session.store.memory.allocate([size], "looking up keys")
+    wide = [count * type.row_bytes for type in run.program.returned] if kind else []
+    block, *wider = session.store.memory.allocate([size, *wide], "looking up keys")
     found = [block.bytes[at : at + n] for at, n in places]
     parts = typed(types, found[body.find :], count)
     if kind:
-        out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
+        out = [
+            one.array(np.dtype(type.dtype), (count, *type.row))
+            for one, type in zip(wider, run.program.returned, strict=True)
+        ]
     else:
         out = parts
     run.run(space, keys, given, out)
     if kind:
-        for part, rows in zip(parts, answered(run, out, kind), strict=True):
-            np.copyto(part, rows)
+        for rows, type in zip(out, run.program.returned, strict=True):
+            some = len(travelling(type, kind))
+            narrow(rows, type, kind, parts[:some])
+            parts = parts[some:]
     if body.find:
         with space.lock:
             np.greater_equal(located(space, keys), 0, out=found[0].view(np.bool_))
@@ -102,10 +113,10 @@ def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) ->
             "a round runs row programs that return nothing, and neither plug-ins nor kernels: they "
             "may fail when it ends, and a part of it would have been done"
         )
-    keys, given, (block,) = received(session, space, body, run, payload)
+    keys, given, blocks = received(session, space, body, run, payload)
     whose = body.staged
     key = Key(whose.partition, whose.attempt, whose.slot, whose.number)
-    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, block))
+    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, blocks))
     return Response(pb.Reply())
 
 
@@ -146,9 +157,12 @@ def remove_keys(session: ServerSession, request: pb.Request, payload: Payload) -
     body = request.remove_keys.keys
     space = session.keyed.get(body.space)
     payload.expect(body.bytes)
+    check_keys_size(body.bytes, body.count)
+    room = session.store.memory.reserve(KEY_BYTES * body.count, "removing keys")
     (block,) = session.store.memory.allocate([body.bytes], "removing keys")
     payload.into(byte_view(block.bytes[: body.bytes]))
     keys = decode_keys(block.bytes[: body.bytes], body.count)
     with space.lock:
         space.remove(keys)
+    del room
     return Response(pb.Reply())

@@ -77,6 +77,7 @@ class OwnRun:
             results = self.compute(inputs, self.scalars, count)
             if program.changes:
                 space.insert(keys.keys, locations)
+                keys.version = space.version
             for scatter in program.scatters:
                 store = self.arrays[scatter.array].store
                 store.scatter(locations, results[scatter.output], scatter.op)

@@ -91,9 +91,9 @@ class RowRun:
         count = len(keys.keys)
         if ahead is None and self.program.changes and count > _AT_ONCE:  # all of it, or nothing
             with space.lock:
-                fresh = keys.keys[located(space, keys) < 0]
-                if space.admission is None and len(fresh):
-                    ahead = space.reserve_for(fresh)
+                locations = located(space, keys)
+                if space.admission is None and locations.min() < 0:
+                    ahead = space.reserve_for(space.index.missing(keys.keys, locations))
         for low in range(0, count, _AT_ONCE):
             high = min(low + _AT_ONCE, count)
             with space.lock:
@@ -101,6 +101,7 @@ class RowRun:
                 locations = located(space, keys)[low:high]
                 if self.program.changes:
                     space.insert(keys.keys[low:high], locations, ahead)
+                    keys.version = space.version  # the others of these keys are missing still
                 self._run_piece(keys.keys, locations, low, given, out)
 
     def _run_piece(
@@ -213,8 +214,10 @@ def located(space: KeyedSpace, keys: KeyList) -> Locations:
     if keys.locations is None or keys.removals != space.removals:
         keys.locations = space.index.find(keys.keys)
         keys.removals = space.removals
-    elif (missing := np.flatnonzero(keys.locations < 0)).size:  # others may have inserted them
+    elif keys.version != space.version:  # others may have inserted what was missing
+        missing = np.flatnonzero(keys.locations < 0)
         keys.locations[missing] = space.index.find(keys.keys[missing])
+    keys.version = space.version
     return keys.locations
 
 

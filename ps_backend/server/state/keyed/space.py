@@ -27,6 +27,7 @@ from ps_backend.wire.keyed import SpaceState
 Keys = npt.NDArray[np.int64]
 Locations = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+ByBucket = npt.NDArray[np.int64]
 
 _SLOT = 0xFFFFFFFF
 """The bits of a location that are the slot; those above are the bucket."""
@@ -62,6 +63,10 @@ class KeyList:
     locations: Locations | None = None
     removals: int = -1
     """How often keys had been removed from the space by then: slots change with that."""
+    version: int = -1
+    """Of the space by then: what was missing may have come since."""
+    room: Reservation | None = None
+    """For keys and locations."""
 
 
 class KeyedSpace:
@@ -85,7 +90,7 @@ class KeyedSpace:
         self.index = KeyIndex() if index is None else index
         self.partition = partition
         self.arrays: dict[int, KeyedRows] = {}
-        self.views: dict[int, tuple[KeyList, Reservation]] = {}
+        self.views: dict[int, KeyList] = {}
         self.version = 0
         """One more with each insertion or removal of keys."""
         self.mark = 1 + secrets.randbits(_MARK_BITS)
@@ -194,8 +199,9 @@ class KeyedSpace:
             missing, fresh = missing[admitted], fresh[admitted]
             if not len(missing):
                 return
-        kept = self.reserve_for(fresh) if ahead is None else None
-        locations[missing] = self._give_slots(fresh)
+        many = self.index.missing(fresh, locations[missing])
+        kept = self.reserve_for(many) if ahead is None else None
+        locations[missing] = self._give_slots(fresh, many)
         self._settle(kept)
 
     def adopt(self, keys: Keys) -> None:
@@ -212,31 +218,35 @@ class KeyedSpace:
         buckets = bucket_of(keys)
         if np.any(buckets[1:] < buckets[:-1]) or not are_different(keys):
             raise InvalidProgram("these are no different keys in the order of their buckets")
-        kept = self.reserve_for(keys)
-        self._give_slots(keys)
+        many = np.bincount(buckets, minlength=BUCKETS)
+        kept = self.reserve_for(many)
+        self._give_slots(keys, many)
         self._settle(kept)
 
-    def _give_slots(self, fresh: Keys) -> Locations:
-        """Insert keys that are not here, with their initial values in all arrays."""
+    def _give_slots(self, fresh: Keys, many: ByBucket) -> Locations:
+        """Insert keys that are not here, so many of each bucket, with their initial values."""
         before = self.index.counts.copy()
-        locations, _ = self.index.insert(fresh, np.full(len(fresh), -1))
+        locations, _ = self.index.insert(fresh, np.full(len(fresh), -1), many)
         for array in self.arrays.values():
             array.store.grow(self.index, before)
         self.version += 1
         self.mark += 1
         return locations
 
-    def reserve_for(self, fresh: Keys) -> Reservation:
-        """Room for keys that are not here; ``OutOfBudget``, and counted, where there is none."""
-        if not len(fresh):
+    def reserve_for(self, missing: ByBucket) -> Reservation:
+        """Room for so many keys of each bucket that are not here, as ``index.missing`` counts them.
+
+        ``OutOfBudget``, and counted, where there is none.
+        """
+        count = int(missing.sum())
+        if not count:
             return self._take(0, "no keys")
-        missing = np.bincount(self.partition.bucket_of(fresh), minlength=BUCKETS)
         needed = self.index.bytes_for(missing)
         needed += sum(array.store.bytes_for(missing) for array in self.arrays.values())
         try:
-            return self._reserve(needed, f"inserting {len(fresh)} keys")
+            return self._reserve(needed, f"inserting {count} keys")
         except OutOfBudget:
-            self.counts.refused += len(fresh)
+            self.counts.refused += count
             self.mark += 1
             raise
 

@@ -22,7 +22,8 @@ class StagedRows:
     run: RowRun
     keys: KeyList
     given: Sequence[npt.NDArray[Any]]
-    block: MemoryBlock
+    held: Sequence[MemoryBlock]
+    """What this lies in."""
 
 
 class Prepared:
@@ -40,7 +41,7 @@ class Prepared:
             lists = [one.keys.keys for one in rows if one.space is space]
             keys = np.unique(np.concatenate(lists))
             with space.lock:
-                self._kept[number] = space.reserve_for(keys[space.index.find(keys) < 0])
+                self._kept[number] = space.reserve_for(space.index.missing(keys))
 
     def apply(self) -> None:
         """Run them. ``BufferLost`` if an array was freed meanwhile."""
