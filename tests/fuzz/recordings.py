@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import shutil
 from concurrent.futures import Future
 from functools import lru_cache
@@ -15,6 +16,7 @@ import numpy as np
 
 import distvec as dv
 from distvec.session import Session
+from ps_backend.arguments import Extensions
 from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess, in_process_transports
 from ps_backend.program.combination import Combination, Link
@@ -85,7 +87,7 @@ def recordings() -> tuple[tuple[Recorded, ...], ...]:
     tokens = count()
     with mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"):
         for work, servers in _WORK:
-            inner = in_process_transports(servers, memory=_MEMORY)
+            inner = in_process_transports(servers, memory=_MEMORY, extensions=_EXTENSIONS)
             seen.append([])
             recorders = [_Recorder(one, k, seen[-1]) for k, one in enumerate(inner)]
             with Client(recorders) as client:
@@ -291,5 +293,35 @@ def _step(w: Any, t: Any, g: Any, rate: Any) -> Any:
     return {"w": w - rate * g, "t": dv.rows.add(t * 0.5)}, t.sum(axis=1)
 
 
-_WORK = ((_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2), (_keyed, 2))
+def _kernels(client: Client) -> None:
+    """Functions of users: their trees, and their digests alone; views; rows that come narrowed."""
+    space = Session(client).keys()
+    counts, t = space.zeros("int64"), space.table(3, dtype="float64")
+    keys = np.arange(-9, 9) * 5
+    for _ in range(3):
+        space.apply(_kernel, keys, t, counts, np.ones(18), 2.0)
+        t.at(keys).apply(_kernel, t, counts, np.ones(18), 0.5, wire="float16")
+        space.apply(_step, keys, counts, t, np.ones(18, np.int64), 1)
+
+
+@dv.kernel(returns={"sums": "float64"})
+def _kernel(t: Any, counts: Any, g: Any, most: Any, sums: Any) -> Any:
+    """All statements that there are."""
+    for i in range(len(t)):
+        j = 0
+        while j < t.shape[1]:
+            t[i, j] += g[i] * most
+            if t[i, j] > most or math.sqrt(abs(t[i, j])) < 0.1:
+                t[i, j] = min(t[i, j], most)
+                break
+            j += 1
+        counts[i] += 1 if sums[i] == 0.0 else j
+        sums[i] += t[i, 0] - float(counts[i] % 3)
+
+
+_EXTENSIONS = Extensions(kernels=True)
+
+_WORK = (
+    (_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2), (_keyed, 2), (_kernels, 2)
+)  # fmt: skip
 """What is recorded, and with how many servers."""

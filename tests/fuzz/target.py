@@ -9,9 +9,11 @@ import zlib
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
+from ps_backend.arguments import Extensions
 from ps_backend.client import Client
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.stores import Store
@@ -23,13 +25,16 @@ from ps_backend.server.commands.command import Payload
 from ps_backend.server.life import Life
 from ps_backend.server.service import Service
 from ps_backend.server.session import ServerSession
+from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import _KINDS
 from ps_backend.wire.membership import session_name
+from tests.fuzz.kernels import few_compiled
 from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, STORE, Recorded, written
 
 MEMORY = 24 << 20
 FORCED_BYTES = 8 << 20
 """What is counted but never refused may be above the budget by so much: replies, names."""
+UNANSWERED = "unanswered"
 _PATIENCE_SECONDS = 0.5
 """After so long the sender of a request is gone."""
 _LONGEST_WAIT = 0.001
@@ -68,9 +73,16 @@ class Target:
         def open_store(url: str) -> Store:
             return confined(url.replace(STORE, self._folder.name, 1))
 
-        self.services = [
-            Service(memory=MEMORY, open_store=open_store, life=Life(1)) for _ in ADDRESSES
-        ]
+        with mock.patch("ps_backend.server.service.UserKernels", few_compiled):
+            self.services = [
+                Service(
+                    memory=MEMORY,
+                    open_store=open_store,
+                    life=Life(1),
+                    extensions=Extensions(kernels=True),
+                )
+                for _ in ADDRESSES
+            ]
         peers = {
             address: InProcess(service, address)
             for address, service in zip(ADDRESSES, self.services, strict=True)
@@ -95,32 +107,28 @@ class Target:
     def send(self, one: Recorded) -> list[str]:
         """Send a request; returns what is wrong with the answer, or with what became of it."""
         service = self.services[one.server]
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        chunks = (memoryview(one.payload),) if one.payload else ()
-        payload = Payload(one.request.payload, chunks, lambda: time.monotonic() < deadline)
-        response = service.handle(one.request, payload)
-        reply = response.reply
-        reply.SerializeToString()
+        answer, came = self.answer(one)
+        reply = answer or pb.Reply(error=pb.Error(kind=UNANSWERED))
         self.refused = reply.error.kind if reply.HasField("error") else None
         wrong = [f"logged: {said}" for said in self._watch.said]
         self._watch.said.clear()
-        if self.refused is None and reply.payload != sum(map(len, response.parts)):
-            wrong.append(f"{reply.payload} bytes of payload announced")
-        if self.refused is not None and self.refused not in _KINDS:
+        if self.refused is None and reply.payload != came:
+            wrong.append(f"{reply.payload} bytes of payload announced, {came} came")
+        if self.refused not in (None, UNANSWERED, *_KINDS):
             wrong.append(f"an error of kind {self.refused!r}")
         if reply.error.message.startswith("the server failed with"):
             wrong.append(reply.error.message)
         if service.memory.used > MEMORY + FORCED_BYTES:
             wrong.append(f"{service.memory.used} bytes in use")
         before, now = self._states[one.server], state_of(service.sessions.all())
-        if self.refused is not None:
+        if self.refused not in (None, UNANSWERED):
             freed, asks = set(one.request.frees), one.request.HasField("ask")
             kept, left = (
                 {
                     key: value
                     for key, value in state.items()
                     # What was asked stays so, also for who waits in vain for answers.
-                    if key[-1] not in freed and not (asks and key[1] == "meeting")
+                    if not freed.intersection(key[2:]) and not (asks and key[1] == "meeting")
                 }
                 for state in (before, now)
             )
@@ -129,6 +137,19 @@ class Target:
                 wrong.append(f"refused ({reply.error.message[:99]}), but {changed} changed")
         self._states[one.server] = now
         return wrong
+
+    def answer(self, one: Recorded) -> tuple[pb.Reply | None, int]:
+        """What a request is answered, if it is, and how many bytes of payload come with that."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        chunks = (memoryview(one.payload),) if one.payload else ()
+        payload = Payload(one.request.payload, chunks, lambda: time.monotonic() < deadline)
+        response = self.services[one.server].handle(one.request, payload)
+        response.reply.SerializeToString()
+        return response.reply, sum(map(len, response.parts))
+
+    def send_bytes(self, data: bytes) -> list[str]:
+        """Send what is no request, where that goes at all."""
+        return []
 
     def looks(self) -> Iterable[str]:
         """What the good client says is wrong."""
@@ -164,6 +185,12 @@ def state_of(sessions: Iterable[ServerSession]) -> dict[tuple[Any, ...], Any]:
             state[name, "buffer", number] = buffer.part, zlib.crc32(buffer.array.data)
         for number, shared in store._shared.items():
             state[name, "shared", number] = shared.part, zlib.crc32(shared.array.data)
+        for number, space in session.keyed.by_number.items():
+            state[name, "space", number] = space.version, len(space.index)
+            for place, array in space.arrays.items():
+                rows = np.empty((len(space.index), *array.type.row), array.type.dtype)
+                array.store.copy_to(rows)
+                state[name, "rows", number, place] = zlib.crc32(rows)
         for number, workspace in store._workspaces.items():
             state[name, "workspace", number] = workspace.kind, workspace.phase
         for label, kept in store.pins._pins.items():

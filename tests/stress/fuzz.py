@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.fuzz.batches import Finding, Tally, first_seeds, run_batch
+from tests.fuzz.bulk import BulkTarget
 from tests.fuzz.files import FILES, try_one
 from tests.fuzz.lines import attack
 from tests.fuzz.live import Live, abuse_all, live, send_messages
-from tests.fuzz.target import Watch
+from tests.fuzz.target import Target, Watch
 from tests.stress.row import Row
 
 MESSAGES = 1_000_000
@@ -23,6 +24,8 @@ OF_FILES = 0.08
 """This part of them is files, the same number of each kind."""
 OVER_GRPC = 0.05
 """This one goes to live server processes,"""
+OF_BULK = 0.05
+"""this one to servers in this process, over the port for bulk data,"""
 OF_LINES = 0.01
 """and this one to a service such as the registry of servers on Spark."""
 CONNECTIONS = 8
@@ -35,13 +38,14 @@ _MOST_SHOWN = 3
 def run(scale: float) -> Iterator[Row]:
     """A row for each kind of message; failures are what nobody expected, with their seeds."""
     began = int(os.environ.get("FUZZ_SEED", "0"))
-    rest = 1 - OF_FILES - OVER_GRPC - OF_LINES
+    rest = 1 - OF_FILES - OVER_GRPC - OF_BULK - OF_LINES
     for what in FILES:
         yield _of_files(what, began, int(MESSAGES * OF_FILES / 4 * scale))
     yield _lines(began, int(MESSAGES * OF_LINES * scale))
     with _own_cache():
         yield from _live(began, int(MESSAGES * OVER_GRPC * scale))
-        yield from _in_process(began, int(MESSAGES * rest * scale))
+        yield from _in_process(began, int(MESSAGES * OF_BULK * scale), "the bulk port", BulkTarget)
+        yield from _in_process(began, int(MESSAGES * rest * scale), "a service", Target)
 
 
 def _live(seed: int, count: int) -> Iterator[Row]:
@@ -88,27 +92,27 @@ def _of_files(what: str, seed: int, count: int) -> Row:
     return Row(f"read: {what}", count, failures, detail)
 
 
-def _in_process(seed: int, count: int) -> list[Row]:
+def _in_process(seed: int, count: int, to: str, kind_of_target: type[Target]) -> list[Row]:
     tallies: dict[str, Tally] = defaultdict(Tally)
     findings: list[Finding] = []
     with Watch() as watch:
         for one in first_seeds(seed, count):
-            findings += run_batch(one, tallies, watch)
+            findings += run_batch(one, tallies, watch, kind_of_target)
     of_kind = {kind: [one for one in findings if one.kind == kind] for kind in (*tallies, "end")}
-    rows = [_row(kind, tally, of_kind[kind]) for kind, tally in sorted(tallies.items())]
+    rows = [_row(to, kind, tally, of_kind[kind]) for kind, tally in sorted(tallies.items())]
     left = of_kind["end"]
     ended = len(first_seeds(seed, count))
-    return [*rows, Row("to a service: what is left in the end", ended, len(left), _told(left))]
+    return [*rows, Row(f"to {to}: what is left in the end", ended, len(left), _told(left))]
 
 
-def _row(kind: str, tally: Tally, findings: list[Finding]) -> Row:
+def _row(to: str, kind: str, tally: Tally, findings: list[Finding]) -> Row:
     detail = (
         f"{tally.no_message} no message, {tally.refused} refused, {tally.accepted} accepted, "
         f"slowest {tally.slowest:.2f} s"
     )
     failures = len(findings) + (tally.slowest > SLOW_SECONDS)
     detail = "; ".join(filter(None, (_told(findings), detail)))
-    return Row(f"to a service: {kind}", tally.count, failures, detail)
+    return Row(f"to {to}: {kind}", tally.count, failures, detail)
 
 
 def _told(findings: list[Finding]) -> str:
