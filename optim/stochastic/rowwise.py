@@ -46,9 +46,14 @@ class GroupFTRL(FTRL):
     l21     weight of sqrt(k) * |row|, on the scale of l1: against the *sum* of all gradients
 
     After soft thresholding by l1, a row of z no longer than l21 * sqrt(k) gives a row of zeros, any
-    other is shortened by that. Y. Yue et al., Adaptive Optimizers with Sparse Group Lasso for
-    Neural Networks in CTR Prediction, ECML PKDD 2021 (arXiv 2107.14432), the group form of
-    AdaGrad; l2 weighs |x|^2 / 2 here as in `FTRL`, where the paper has no half.
+    other is shortened by that: x = -s * max(0, 1 - l21 * sqrt(k) / |s|) / (the divisor of `FTRL`),
+    where s is z after soft thresholding. So Y. Yue et al., Adaptive Optimizers with Sparse Group
+    Lasso for Neural Networks in CTR Prediction, ECML PKDD 2021 (arXiv 2107.14432), Group AdaGrad,
+    and its authors' code (TFPlus, SparseGroupFtrl), whose beta is 0, and whose l2 is half of ours.
+
+    Exactly those rows are 0 that are so where the sum of gradients, proximal terms and penalties
+    is least, and the others are that minimum as far as the divisors of a row's columns are equal;
+    where they differ, the columns keep the proportions that they have without l21.
 
     Vectors kept: two.
     """
