@@ -40,7 +40,7 @@ def local(
     one, and go on to the same bits.
 
     ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
-    the servers; ``kernels``: whether they compile those of ``dv.kernel`` (docs/keyed.md).
+    the servers; ``kernels``: whether they compile those of ``dv.kernel`` (docs/rows.md).
     """
     added = extensions(plugins, kernels)
     servers = server_count(servers)

@@ -125,7 +125,7 @@ class PSContext(TaskSession):
         same bits (docs/checkpoints.md).
 
         ``plugins``: modules that the servers started here load, which their Python must find
-        (docs/keyed.md); ``kernels``: whether they compile those of ``dv.kernel``.
+        (docs/rows.md); ``kernels``: whether they compile those of ``dv.kernel``.
 
         ValueError if a running context has other servers than those asked for, or started them with
         another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``
