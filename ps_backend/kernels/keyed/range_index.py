@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -69,24 +67,19 @@ class RangeIndex:
         """All keys and locations, of an array that is new; or none."""
         if np.array_equal(counts, self.counts):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return self._keys, self.find(self._keys)
+        keys = self.keys_in_order()
+        return keys, self.find(keys)
 
     def keys_in_order(self) -> Integers:
-        """All keys, ascending."""
-        return self._keys
+        """All keys, ascending; made anew each time."""
+        return self.keys_between(0, len(self))
 
     def keys_between(self, low: int, high: int) -> Integers:
         """``keys_in_order()[low:high]``."""
-        return self._keys[low:high]
+        held = np.flatnonzero(self.counts)
+        first = int(held[0]) * self._size if len(held) else 0
+        return np.arange(first + low, first + min(high, len(self)))
 
     def keep(self, mask: Mask) -> None:
         """Refused: a range has no gaps."""
         raise ValueError("the keys of a range stay; nothing can be removed")
-
-    @cached_property
-    def _keys(self) -> Integers:
-        held = np.flatnonzero(self.counts)
-        if not len(held):
-            return np.empty(0, np.int64)
-        first = int(held[0]) * self._size
-        return np.arange(first, first + len(self))

@@ -113,10 +113,10 @@ def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) ->
             "a round runs row programs that return nothing, and neither plug-ins nor kernels: they "
             "may fail when it ends, and a part of it would have been done"
         )
-    keys, given, blocks = received(session, space, body, run, payload)
+    keys, given, (block, *wider) = received(session, space, body, run, payload)
     whose = body.staged
     key = Key(whose.partition, whose.attempt, whose.slot, whose.number)
-    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, blocks))
+    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, block, wider))
     return Response(pb.Reply())
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import distvec as dv
 from distvec.session import Session
-from ps_backend.client import Client
+from ps_backend.client import Client, KeyBatch
+from ps_backend.errors import InvalidProgram
 from ps_backend.in_process import in_process_transports
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.program.row_program import RowProgram
@@ -85,6 +86,21 @@ def test_a_claim_that_cannot_be_takes_no_memory(ps: Session, size: int, count: i
             tracemalloc.stop()
         assert peak < 1 << 20
     assert w.pull([5, 6]).tobytes() == before and len(w.space) == 1
+
+
+def test_keys_of_a_range_take_no_memory_whatever_is_asked_of_them(ps: Session) -> None:
+    space = ps.keys(range(1 << 45))
+    remote = space.remote
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidProgram, match="the keys of a range stay"):
+            remote.remove(KeyBatch.of([5]))
+        version = remote.layout()[0].version
+        assert remote.read_keys(0, version, 1 << 40, 3).tolist() == [2**40, 2**40 + 1, 2**40 + 2]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_new_keys_are_looked_up_once_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

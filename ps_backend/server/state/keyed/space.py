@@ -210,7 +210,7 @@ class KeyedSpace:
         ``InvalidProgram`` where there are keys already, or these are in no such order.
         """
         if isinstance(self.index, RangeIndex):
-            if not np.array_equal(keys, self.index.keys_in_order()):
+            if len(keys) != len(self.index) or np.any(keys != self.index.keys_in_order()):
                 raise InvalidProgram("these are not the keys of the range")
             return
         if len(self.index):
@@ -269,7 +269,12 @@ class KeyedSpace:
         self._settle(None)
 
     def remove(self, keys: Keys) -> None:
-        """Remove those of ``keys`` that are here. The caller holds the lock."""
+        """Remove those of ``keys`` that are here. The caller holds the lock.
+
+        ``InvalidProgram`` for those of a range.
+        """
+        if isinstance(self.index, RangeIndex):
+            raise InvalidProgram("the keys of a range stay; nothing can be removed")
         locations = self.index.find(keys)
         there = locations[locations >= 0]
         first = np.cumsum(self.index.counts) - self.index.counts

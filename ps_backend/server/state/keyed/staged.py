@@ -22,8 +22,10 @@ class StagedRows:
     run: RowRun
     keys: KeyList
     given: Sequence[npt.NDArray[Any]]
-    held: Sequence[MemoryBlock]
-    """What this lies in."""
+    block: MemoryBlock
+    """What came."""
+    wider: Sequence[MemoryBlock] = ()
+    """Rows that came narrowed, as they are."""
 
 
 class Prepared:
