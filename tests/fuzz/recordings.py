@@ -19,6 +19,7 @@ from distvec.session import Session
 from ps_backend.arguments import Extensions
 from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess, in_process_transports
+from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
@@ -32,6 +33,8 @@ from ps_backend.wire.rounds import Total, Winner
 _F8, _I8, _B = ValueType("float64"), ValueType("int64"), ValueType("bool")
 _SPACE = DenseSpace(1500)
 _MEMORY = 1 << 28
+_KERNEL_SECONDS = 0.2
+"""So long a kernel may run."""
 STORE = "fuzzed-store"
 """A folder, as requests name it: ``target`` says where it is."""
 SECRET, KEY = "the secret of the fuzzed session", b"the key of one ."
@@ -81,11 +84,20 @@ class _Recorder(InProcess):
 
 
 @lru_cache(maxsize=1)
+def compiled_kernels() -> UserKernels:
+    """Those of all servers of this process: to compile one takes a second."""
+    return UserKernels(_KERNEL_SECONDS)
+
+
+@lru_cache(maxsize=1)
 def recordings() -> tuple[tuple[Recorded, ...], ...]:
     """Sessions of one server and of two, each from its opening to its end."""
     seen: list[list[Recorded]] = []
     tokens = count()
-    with mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"):
+    with (
+        mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"),
+        mock.patch("ps_backend.server.service.UserKernels", compiled_kernels),
+    ):
         for work, servers in _WORK:
             inner = in_process_transports(servers, memory=_MEMORY, extensions=_EXTENSIONS)
             seen.append([])
