@@ -19,8 +19,10 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 from ps_backend.transport.base import Unavailable
 from ps_backend.transport.liveness import PING_ANSWER_SECONDS, PING_SECONDS
@@ -37,6 +39,9 @@ _SOON_SECONDS = 300e-6
 
 _looking_out = threading.Lock()
 """Held by the thread that does so: one of a process, or they would take the CPU from each other."""
+
+_expected: deque[None] = deque()
+"""One for each reply that this process waits for. (Appending takes no lock.)"""
 
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("3i")
@@ -72,6 +77,12 @@ def limit_silence(connection: socket.socket, receive: float, send: float) -> Non
         connection.setsockopt(socket.SOL_SOCKET, option, value)
 
 
+@cache
+def _processors() -> int:
+    """That this process may use; two at least, as others can have it while it looks out."""
+    return max(2, len(os.sched_getaffinity(0)))
+
+
 class Frames:
     """Messages over a connection, each behind its length, both ways."""
 
@@ -86,14 +97,17 @@ class Frames:
         """Send one. Raises ``OSError``."""
         self.connection.sendall(_LENGTH.pack(len(data)) + data)
 
-    def receive(self, silent: Callable[[bool], None]) -> bytes | None:
+    def receive(self, silent: Callable[[bool], None], at_work: int = 1) -> bytes | None:
         """The next one; None if the other side has ended.
 
+        ``at_work``: on so many sides somebody computes what this process waits for. If they need
+        all processors nobody looks out, as two servers would share the one that is left.
         ``silent`` is called whenever nothing came for the time that was set, with whether a message
         has begun; it raises if that is too long. Raises ``OSError``, also for what is no message.
         """
         view, began = self._usual, time.perf_counter()
-        here = self._at_once(began) if self._waited < _SOON_SECONDS else -1
+        is_soon = self._waited < _SOON_SECONDS and at_work < _processors()
+        here = self._at_once(began) if is_soon else -1
         if here < 0:
             here = self._some(view, silent, False)
         self._waited = time.perf_counter() - began
@@ -187,6 +201,7 @@ class LocalSocket:
             frames = self._frames or self._connect()
             if frames is not None:
                 frames.send(data)
+                _expected.append(None)
                 return True
             self._free.release()
         except OSError:
@@ -201,7 +216,7 @@ class LocalSocket:
         self._until = None if seconds is None else time.monotonic() + seconds
         try:
             frames = self._frames
-            data = None if frames is None else frames.receive(self._silent)
+            data = None if frames is None else frames.receive(self._silent, len(_expected))
             if data is None:
                 who = "connection was closed" if self._closed else "server ended the connection"
                 raise ConnectionResetError(f"the {who}")
@@ -211,6 +226,8 @@ class LocalSocket:
         except BaseException:  # also Ctrl-C: the next request must not get this reply
             self._give_up()
             raise
+        finally:
+            _expected.pop()
         self._free.release()
         return data
 

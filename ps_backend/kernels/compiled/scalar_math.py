@@ -17,6 +17,7 @@ from ps_backend.kernels.compiled.simd import (
     chunk_dot,
     chunk_sum,
     copy_past_caches,
+    copy_through_caches,
     fence,
 )
 from ps_backend.program import permutation, philox
@@ -133,11 +134,12 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
 @_inline
 def _put(target, values, stream):  # type: ignore[no-untyped-def]
     """Copy; with ``stream`` past the caches, where ``target`` must begin at a cache line."""
-    whole = 0
+    line = LINE // values.itemsize
+    whole = len(values) // line * line
     if stream:
-        line = LINE // values.itemsize
-        whole = len(values) // line * line
         copy_past_caches(target.ctypes.data, values.ctypes.data, whole * values.itemsize)
+    else:
+        copy_through_caches(target.ctypes.data, values.ctypes.data, whole * values.itemsize)
     for i in range(whole, len(values)):
         target[i] = values[i]
     return values[0]  # a use after the call: numba frees an array after its last one

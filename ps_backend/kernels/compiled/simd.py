@@ -121,27 +121,40 @@ def chunk_dot(typing, x, y):  # type: ignore[no-untyped-def]
     return types.float64(types.int64, types.int64), generate
 
 
-@intrinsic
-def copy_past_caches(typing, target, source, size):  # type: ignore[no-untyped-def]
-    """Copy ``size`` bytes, a multiple of ``LINE``, to an address that is one.
+def _copier(past_caches: bool) -> Any:
+    """``f(target, source, size)``: copy ``size`` bytes, a multiple of ``LINE``.
 
-    A store through the caches first reads what it will overwrite; this one does not.
+    A store through the caches first reads what it will overwrite, unless that is in them; one
+    ``past_caches`` does not, and begins at a multiple of ``LINE``.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def body(builder: Any, args: Sequence[Any]) -> None:
         target, source, size = args
-        mark = builder.module.add_metadata([_I32(1)])
         line = ir.VectorType(_I64, LINE // _WORD)
         with cgutils.for_range_slice(builder, _I64(0), size, _I64(LINE), intp=_I64) as (i, _):
             there, here = (
                 builder.inttoptr(builder.add(address, i), line.as_pointer())
                 for address in (target, source)
             )
-            store = builder.store(builder.load(here, align=_WORD), there, align=LINE)
-            store.set_metadata("nontemporal", mark)
-        return context.get_dummy_value()
+            values = builder.load(here, align=_WORD)
+            store = builder.store(values, there, align=LINE if past_caches else 1)
+            if past_caches:
+                mark = builder.module.add_metadata([_I32(1)])
+                store.set_metadata("nontemporal", mark)
 
-    return types.void(types.int64, types.int64, types.int64), generate
+    @intrinsic
+    def copy(typing, target, source, size):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            body(builder, args)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
+
+    return copy
+
+
+copy_past_caches = _copier(past_caches=True)
+copy_through_caches = _copier(past_caches=False)
 
 
 @intrinsic

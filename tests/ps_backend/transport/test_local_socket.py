@@ -184,6 +184,7 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
         client.status()  # over gRPC, after which the socket is tried again
         client.status()
         assert len(server.local) == 1
+        assert not local._expected, "what was lost on the way is waited for no more"
 
 
 def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
@@ -191,7 +192,7 @@ def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
         x = put(client, SPACE, X)
         pending = transport.start(client._requests.to_all("status")[0].request)
 
-        def interrupted(_):
+        def interrupted(*_):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
@@ -371,3 +372,24 @@ def test_who_was_answered_soon_looks_out_for_the_next_message():
         local._looking_out.release()
         theirs.close()
         assert frames.receive(silent) is None
+
+
+class Watched(socket.socket):
+    """Counts how often it is asked for what may not be there yet."""
+
+    looks = 0
+
+    def recv_into(self, buffer, nbytes=0, flags=0):
+        self.looks += bool(flags & socket.MSG_DONTWAIT)
+        return super().recv_into(buffer, nbytes, flags)
+
+
+def test_nobody_looks_out_while_all_processors_are_needed():
+    """A client would keep one of two servers from the only processor that is left for both."""
+    one, theirs = socket.socketpair(socket.AF_UNIX)
+    with closing(Watched(fileno=one.detach())) as ours, closing(theirs):
+        frames, others = local.Frames(ours, 100), local.Frames(theirs, 100)
+        for at_work, looks in ((1, 0), (1, 1), (10**6, 1), (1, 2)):
+            others.send(b"soon")
+            assert frames.receive(lambda begun: None, at_work) == b"soon"
+            assert ours.looks == looks
