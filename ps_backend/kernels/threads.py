@@ -18,12 +18,18 @@ thread, and taking turns with it for the interpreter lock, takes some 150 us."""
 def thread_count() -> int:
     """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores of the machine."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdigit() and int(setting) > 0 else os.cpu_count() or 1
+    return int(setting) if setting.isdigit() and int(setting) > 0 else _cores()
+
+
+@cache
+def _cores() -> int:
+    return os.cpu_count() or 1  # it asks the system, which takes as long as a small kernel
 
 
 def threads_for(work: int) -> int:
     """How many threads are worth waking for the work of so many additions."""
-    return max(1, min(thread_count(), work // _SHARED_WORK))
+    wanted = work // _SHARED_WORK
+    return 1 if wanted < 2 else min(thread_count(), wanted)
 
 
 def together(run: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
@@ -32,6 +38,8 @@ def together(run: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
     All have ended when it returns or raises.
     """
     first, *others = zip(*arguments, strict=True)
+    if not others:
+        return [run(*first)]
     running = [pool().submit(run, *one) for one in others]
     try:
         result = run(*first)
