@@ -166,9 +166,10 @@ def _run(
     finally:
         if neighbours is not None:
             neighbours.leave()
+    if working is None:  # else it is counted each time
+        for call in ready:
+            session.known_calls.note(call.call, call.kernel, session.part_of)
     del working
-    for call in ready:
-        session.known_calls.note(call.call, call.kernel, session.part_of)
     ran = (*before, *after)
     begun = {one.call.workspace: one.workspace for one in ran if one.begins}
     session.store.put(made, begun=begun)

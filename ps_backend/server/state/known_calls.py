@@ -23,9 +23,10 @@ from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_scalars
 
-MOST_ELEMENTS = 1 << 19
-"""Of all values of a call on this server. They take about a millisecond at most, so nobody is asked
-meanwhile whether the result is still wanted. The long way takes some 30 us more."""
+MOST_ELEMENTS = 1 << 21
+"""Of all values of a call on this server. They take a millisecond or two, of costly functions some
+tens, as long as a piece of a long program; so nobody is asked meanwhile whether the result is still
+wanted. The long way takes some 30 us more, and 100 where caches hold the data of the last run."""
 _MOST_CALLS = 1024
 _CALL_BYTES = 1024
 _SCALAR_BYTES = 8

@@ -17,6 +17,7 @@ from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.server.state.known_calls import MOST_ELEMENTS
 from tests.ps_backend.helpers import AXPY, DOT, axpy, dot, in_process, put
+from tests.ps_backend.sweeps import Builder
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -106,3 +107,21 @@ def test_what_ends_with_a_session_ends_it_too():
             client.run(dot(SPACE, x, y))
         session.closed = False
         client.run(dot(SPACE, x, y))
+
+
+def test_what_takes_memory_meanwhile_is_counted_each_time():
+    """Six values at once, of 32,000 elements each."""
+    build = Builder(1, 0)
+    values = [build.step("add", 0, 0)]
+    for _ in range(5):
+        values.append(build.step("multiply", values[-1], 0))
+    total = values[0]
+    for value in values[1:]:
+        total = build.step("add", total, value)
+    space = DenseSpace(32_000)
+    with warm(1) as (client, _, _, sessions):
+        x = put(client, space, np.ones(space.length))
+        y = client.new_id()
+        client.run(Program((SweepCall(build.sweep([total]), space, (x,), (), (y,)),)))
+        assert (client.read(y, array_type(space, float)) == 12.0).all()
+        assert len(sessions[0].known_calls) == 2
