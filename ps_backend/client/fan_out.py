@@ -7,6 +7,7 @@ import time
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
@@ -73,18 +74,15 @@ class Group:
         with self._lock:
             if self.finished:
                 return {}
-            for server in sorted(self._exchanges, reverse=True):  # the last one is sent only here
-                if server in self._replies or server in self._errors:
-                    continue
-                exchange = self._exchanges[server]
-                try:
-                    self._replies[server] = exchange.result(patient=self._patient)
-                except Exception as error:  # noqa: BLE001 - raised below, when all have answered
-                    self._errors[server] = error
-                    # Another silent one had its time, too, while this one was waited for.
-                    self._patient = self._patient and not (
-                        exchange.gave_up or isinstance(error, PeerLost)
-                    )
+            missing = self._exchanges.keys() - self._replies.keys() - self._errors.keys()
+            for server in sorted(missing, reverse=True):  # the last one is sent only here
+                if not self._patient:
+                    break
+                self._wait_for(server)
+                missing.discard(server)
+            if missing:  # others may be as silent: their waits shall not add up
+                with ThreadPoolExecutor(len(missing)) as waiting:
+                    list(waiting.map(self._wait_for, missing))
             self.finished = True
             first = _first(self._errors) if self._errors else None
             self._errors.clear()
@@ -96,6 +94,16 @@ class Group:
             finally:
                 del first  # or its traceback would refer to itself, and keep alive what failed
             return self._replies
+
+    def _wait_for(self, server: int) -> None:
+        exchange = self._exchanges[server]
+        try:
+            self._replies[server] = exchange.result(patient=self._patient)
+        except Exception as error:  # noqa: BLE001 - raised when all have answered
+            self._errors[server] = error
+            # Another silent one had its time, too, while this one was waited for.
+            if exchange.gave_up or isinstance(error, PeerLost):
+                self._patient = False
 
 
 def _first(errors: Mapping[int, Exception]) -> Exception:

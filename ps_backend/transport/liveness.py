@@ -4,7 +4,8 @@ A server that runs answers gRPC's pings even while its Python is busy, since gRP
 it; so a long program is never cut off. A process that was stopped, or whose machine or network is
 gone, does not answer: it is noticed after ``PING_SECONDS + PING_ANSWER_SECONDS`` at most, whatever
 the request was. Then the request is repeated for ``REPEAT_SECONDS``, as it is harmless to repeat,
-and the error comes after the sum of both: ten seconds.
+and the error comes after the sum of both: ten seconds. Where several are silent at once, all others
+are given ten more, together.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ps_backend.client import Client
+from ps_backend.client.server_link import Exchange
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
@@ -30,14 +32,14 @@ A_HANG = 60.0
 """So long a stopped server was waited for, and longer, before there were deadlines."""
 
 
-def ask_for_signs_sooner(monkeypatch) -> None:
+def ask_for_signs_sooner(monkeypatch, first: float = 0.5, answer: float = 1.5) -> None:
     """Clients that are made from now on: on the same ways, after half a second and not 2.5."""
-    told = {"keepalive_time": 0.5, "keepalive_timeout": 1.5, "http2.ping_timeout": 1.5}
+    told = {"keepalive_time": first, "keepalive_timeout": answer, "http2.ping_timeout": answer}
     quick = {f"grpc.{name}_ms": int(1000 * seconds) for name, seconds in told.items()}
     assert quick.keys() < dict(CLIENT_OPTIONS).keys()
     monkeypatch.setattr(over_grpc, "_OPTIONS", tuple((dict(over_grpc._OPTIONS) | quick).items()))
-    monkeypatch.setattr(local_socket, "PING_SECONDS", 0.5)
-    monkeypatch.setattr(local_socket, "PING_ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr(local_socket, "PING_SECONDS", first)
+    monkeypatch.setattr(local_socket, "PING_ANSWER_SECONDS", answer)
     monkeypatch.setattr(over_grpc, "SHORT_SECONDS", 3.0)
 
 
@@ -137,6 +139,32 @@ def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch)
             assert {kind: type(error) for kind, error in found.items()} == dict.fromkeys(
                 requests, ServerLost
             )
+
+
+def test_waits_for_silent_servers_do_not_add_up(monkeypatch):
+    """Once one has been given up, all others are waited for at the same time."""
+    ask_for_signs_sooner(monkeypatch, 0.2, 0.5)
+    result, waits = Exchange.result, []
+
+    def noted(exchange, *, patient):
+        began = time.monotonic()
+        try:
+            return result(exchange, patient=patient)
+        finally:
+            if not patient:
+                waits.append((began, time.monotonic()))
+
+    monkeypatch.setattr(Exchange, "result", noted)
+    with (
+        launch_local(3, memory=1 << 28) as servers,
+        Client.connect(servers.addresses, token=servers.token, retry=0.5) as client,
+    ):
+        space = DenseSpace(1_000_000)  # of all three
+        x = put(client, space, np.zeros(space.length))
+        with stopped(servers), pytest.raises(ServerLost):
+            client.run(dot(space, x, x))
+    (first, first_end), (second, second_end) = waits
+    assert max(first, second) < min(first_end, second_end)
 
 
 def test_a_server_that_goes_on_within_the_time_does_what_was_asked_once(monkeypatch):
