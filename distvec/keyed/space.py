@@ -14,24 +14,24 @@ from distvec.array.dist_array import DistArray
 from distvec.array.functions import zeros_like
 from distvec.array.handle import Home
 from distvec.diagnostics.profile import measured
-from distvec.graph import moves
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Buffer
 from distvec.keyed.applied import applied
 from distvec.keyed.array import KeyedArray
+from distvec.keyed.freezing import freeze, stored
 from distvec.keyed.initial import rule_of
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.layout import Layout
 from distvec.rows.function import RowFunction
 from distvec.rows.kernel import KernelFunction
 from distvec.rows.plugin import Plugin
-from ps_backend.client import KEYS, KeyBatch, KeySpace, SpaceState, StoredArray
+from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
 from ps_backend.program.initial import Constant, Fill, evaluate
 from ps_backend.program.keys import Partition
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import Row, ValueType, array_type
+from ps_backend.program.types import Row, ValueType
 
 Keys = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -301,23 +301,7 @@ class KeyedSpace:
         In the order of ``keys()``. Two messages a server, one where no key was inserted or removed
         since the last time.
         """
-        return self.retried(lambda layout: self._freeze(layout, arrays))
-
-    def _freeze(self, layout: Layout, arrays: Sequence[KeyedArray | None]) -> list[DistArray]:
-        session = self.session
-        kinds = [ValueType("int64") if one is None else one.type for one in arrays]
-        if not layout.length:
-            return [session.array(np.zeros((0, *kind.row), kind.dtype)) for kind in kinds]
-        sources = [KEYS if one is None else one.number for one in arrays]
-        types = [array_type(layout.held, kind.dtype, kind.row) for kind in kinds]
-        buffers = [session.new_buffer(type) for type in types]
-        targets = [StoredArray(one.id, type) for one, type in zip(buffers, types, strict=True)]
-        with measured(session.counters):
-            self.remote.freeze(layout.versions, sources, targets)
-        graph = session.graph
-        leaves = [graph.leaf(buffer) for buffer in buffers]
-        views = [moves.view(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
-        return [DistArray(session, view) for view in views]
+        return self.retried(lambda layout: freeze(self.session, self.remote, layout, arrays))
 
     def assign(self, array: KeyedArray, values: Any) -> None:
         """Let ``array`` have ``values``, an expression over arrays of this space, for all keys."""
@@ -337,7 +321,7 @@ class KeyedSpace:
         layout = Layout(self.remote.number, tuple(counts.tolist()), zeros, is_range)
         if not layout.length:
             return
-        moved = [self._moved(one, layout) for one in (keys, *(one for _, one in rows))]
+        moved = [stored(one, layout) for one in (keys, *(one for _, one in rows))]
         found = [StoredArray(one.id, one.type) for one in moved]
         with measured(self.session.counters):
             self.remote.adopt(found[0], found[1:], [array.number for array, _ in rows])
@@ -345,18 +329,7 @@ class KeyedSpace:
     def _stored(self, values: DistArray) -> tuple[Layout, Buffer]:
         """An array in the order of the layout, and that, as a buffer."""
         layout = self.layout()
-        return layout, self._moved(values, layout)
-
-    def _moved(self, values: DistArray, layout: Layout) -> Buffer:
-        """An array in the order of a layout, as a buffer that lies as the servers have keys."""
-        session = self.session
-        type = array_type(layout.held, values.dtype, values.node.type.row)
-        with session.holders.lock:
-            node = session.graph.make(moves.VIEW, (values.node,), type, (0, 1))
-            moved = values.like(node)
-        (given,) = session.compute(moved)
-        buffer: Buffer = given.value
-        return buffer
+        return layout, stored(values, layout)
 
     def _aligned(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
         """``values`` as an array of ``dtype`` in the order of the present layout.

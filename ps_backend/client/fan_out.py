@@ -78,8 +78,11 @@ class Group:
             for server in sorted(missing, reverse=True):  # the last one is sent only here
                 if not self._patient:
                     break
-                self._wait_for(server)
                 missing.discard(server)
+                try:
+                    self._replies[server] = self._exchanges[server].result(patient=True)
+                except Exception as error:  # noqa: BLE001 - raised below, when all have answered
+                    self._failed(server, error)
             if missing:  # others may be as silent: their waits shall not add up
                 with ThreadPoolExecutor(len(missing)) as waiting:
                     list(waiting.map(self._wait_for, missing))
@@ -96,14 +99,16 @@ class Group:
             return self._replies
 
     def _wait_for(self, server: int) -> None:
-        exchange = self._exchanges[server]
+        """Not for long: a silent one had its time, too, while another one was waited for."""
         try:
-            self._replies[server] = exchange.result(patient=self._patient)
+            self._replies[server] = self._exchanges[server].result(patient=False)
         except Exception as error:  # noqa: BLE001 - raised when all have answered
-            self._errors[server] = error
-            # Another silent one had its time, too, while this one was waited for.
-            if exchange.gave_up or isinstance(error, PeerLost):
-                self._patient = False
+            self._failed(server, error)
+
+    def _failed(self, server: int, error: Exception) -> None:
+        self._errors[server] = error
+        if self._exchanges[server].gave_up or isinstance(error, PeerLost):
+            self._patient = False
 
 
 def _first(errors: Mapping[int, Exception]) -> Exception:

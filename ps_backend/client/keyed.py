@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies
 from ps_backend.client.kept_arrays import Source, saved_on
 from ps_backend.client.key_batch import KeyBatch
+from ps_backend.client.lent_memory import Room, fresh
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.row_call import KeyView, RowCall
 from ps_backend.errors import OutOfBudget, PSError
@@ -60,28 +60,6 @@ class Send(Protocol):
         """Send ``messages``, by server, and wait for the replies."""
 
 
-_MOST_ROOM = 64 << 20
-"""Bytes that a thread keeps for the next answer."""
-
-
-class _Room(threading.local):
-    """Memory for answers, of each thread: that of fresh memory takes longer than what fills it."""
-
-    _bytes = np.empty(0, np.uint8)
-
-    def take(self, size: int) -> npt.NDArray[np.uint8]:
-        """So many bytes, until the next call."""
-        if size > _MOST_ROOM:
-            return _fresh(size)
-        if size > self._bytes.size:
-            self._bytes = _fresh(size)
-        return self._bytes[:size]
-
-
-def _fresh(size: int) -> npt.NDArray[np.uint8]:
-    return np.empty(size, np.uint8)
-
-
 class KeySpace:
     """Keys, and arrays of rows over them, by their numbers. Thread-safe.
 
@@ -107,7 +85,7 @@ class KeySpace:
         self._known: set[tuple[str, str]] = set()
         """Digests of the sweeps, and of users' functions, that servers have seen whole."""
         self._plugins: dict[str, Signature] = {}
-        self._room = _Room()
+        self._room = Room()
 
     @property
     def servers(self) -> int:
@@ -218,7 +196,7 @@ class KeySpace:
             body.keys.view, known = view.number, frozenset(view.servers)
         shares = keys.shares(self.servers, self.partition)
         alone = len(shares) == 1 and not program.changes
-        take = self._room.take if alone and keys.inverse is not None else _fresh
+        take = self._room.take if alone and keys.inverse is not None else fresh
         calls = {
             server: RowCall(
                 program, body, keys.keys[some], [one[some] for one in rows], server in known, take
@@ -308,7 +286,7 @@ class KeySpace:
         for server in range(self.servers):
             some = shares.get(server, slice(0))
             call = RowCall(
-                program, body, keys.keys[some], [one[some] for one in rows], False, _fresh
+                program, body, keys.keys[some], [one[some] for one in rows], False, fresh
             )
             messages[server] = call.message(self._requests.request(), "stage_rows")
         self._send(messages)

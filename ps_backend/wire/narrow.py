@@ -124,9 +124,7 @@ def _shaken(rows: Array, kind: np.dtype[Any], bits: np.random.Philox) -> Array:
     moved = ((pattern + (drawn & mask)) & ~mask).view(rows.dtype)
     moved = np.where(np.isfinite(rows), moved, rows)
     small = (np.abs(rows) < float(np.finfo(kind).tiny)) & (rows != 0)
-    if (
-        small.any()
-    ):  # these have fewer digits in ``kind``: they are rounded to multiples of its least
+    if small.any():  # of fewer digits in ``kind``: they are rounded to multiples of its least
         least = float(np.finfo(kind).smallest_subnormal)
         below_one = (drawn[small] >> words.type(wide - 32)) * 2.0**-32
         moved[small] = np.floor(rows[small] / least + below_one) * least

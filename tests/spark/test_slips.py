@@ -61,7 +61,6 @@ from distvec.spark.jobs.application import reason_of
 
 from tests.quick_start import QUICK_START
 
-os.environ.pop("PYSPARK_PYTHON")
 builder = SparkSession.builder.master("local[2]").config(*QUICK_START)
 quiet = {{"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}}
 spark = builder.config("spark.ui.enabled", "false").config(map=quiet).getOrCreate()

@@ -314,6 +314,12 @@ def test_only_the_right_memory_is_attached(tmp_path):
 # --- what is left ---------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_earlier_tests_left_is_garbage() -> None:
+    """Also what ``gc.freeze`` kept from being found."""
+    gc.unfreeze()
+
+
 def memory_files(pid: int) -> int:
     """How many segments a process has open."""
     gc.collect()
