@@ -102,8 +102,8 @@ class KeyedTarget:
         """
         raise ServerLost(
             f"a server was lost with the keys that it held of {self.name}, so the round cannot be "
-            "run again: load the keyed space (ps.load(path)) or make it anew, and call accumulate "
-            "with its arrays"
+            "run again: bring the keyed space back (ps.restore(path) or ps.load(path)) or make it "
+            "anew, and call accumulate with its arrays"
         )
 
 

@@ -52,8 +52,8 @@ def _move(target, source, size):  # type: ignore[no-untyped-def]
         store_32(target, load_32(source))
     elif size == 8:
         store_64(target, load_64(source))
-    elif size == 64:
-        copy(target, source, 64)
+    elif size == _LINE:  # a constant: no call
+        copy(target, source, _LINE)
     else:
         copy(target, source, size)
 
