@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 2.0
 """So long in all the thread that makes kernels gives way to those that run."""
 QUIET_SECONDS = 0.1
 """It goes on when none has run for so long: where one new program was, there are often more."""
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 """Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
 _WAIT_SECONDS = 0.0005
 
