@@ -204,6 +204,6 @@ def test_a_round_is_run_again_where_a_server_was_lost(ps, rdd, once):
     told = r"a part of into\['known'\], so the round cannot be run again: make the array anew"
     with pytest.raises(ServerLost, match=told), warnings.catch_warnings(action="ignore"):
         ps.accumulate(rdd, lambda rows: {"known": 1.0}, into={"known": known})
-    told = r"the keys that it held of into, so .* load the keyed space \(ps\.load\(path\)\) or make"
+    told = r"it held of into, so .* bring the keyed space back .*ps\.load\(path\)\) or make"
     with pytest.raises(ServerLost, match=told):
         ps.accumulate(rdd, lambda rows: (list(rows), 1.0), into=w)
