@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -40,13 +38,6 @@ def far_away(servers: list[Server], **options) -> Iterator[tuple[Client, list[Fa
     transports = [FarAway(server.address, **options) for server in servers]
     with Client(transports, retry=QUICK) as client:
         yield client, transports
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bool:

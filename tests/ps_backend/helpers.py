@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -42,6 +43,14 @@ def axpy(space: DenseSpace, a: float, x: int, y: int, out: int, frees=()) -> Pro
 
 def dot(space: DenseSpace, x: int, y: int) -> Program:
     return Program((SweepCall(DOT, space, (x, y), (), ()),))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds, for some time."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
 
 
 def put(client: Client, space: DenseSpace, values) -> int:

@@ -35,9 +35,8 @@ from tests.ps_backend.far_away import (
     ends,
     far_away,
     same,
-    wait_for,
 )
-from tests.ps_backend.helpers import QUICK, TOKEN, put, served
+from tests.ps_backend.helpers import QUICK, TOKEN, put, served, wait_for
 
 
 @pytest.fixture

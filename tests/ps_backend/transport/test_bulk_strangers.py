@@ -15,8 +15,8 @@ from ps_backend.server import bulk_door, socket_door
 from ps_backend.transport import bulk_sockets
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
-from tests.ps_backend.far_away import SPACE, X, connected, ends, far_away, same, wait_for
-from tests.ps_backend.helpers import TOKEN, put, served
+from tests.ps_backend.far_away import SPACE, X, connected, ends, far_away, same
+from tests.ps_backend.helpers import TOKEN, put, served, wait_for
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import signal
 import socket
 import struct
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import numpy as np
@@ -31,7 +30,16 @@ from ps_backend.transport import local_socket as local
 from ps_backend.transport.bulk_frames import shut_down
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
-from tests.ps_backend.helpers import QUICK, TOKEN, axpy, dot, put, running_a_program, served
+from tests.ps_backend.helpers import (
+    QUICK,
+    TOKEN,
+    axpy,
+    dot,
+    put,
+    running_a_program,
+    served,
+    wait_for,
+)
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -61,13 +69,6 @@ def counted(servers: list[Server], **options) -> Iterator[tuple[Client, list[Cou
         for transport in transports:
             transport.remote = 0
         yield client, transports
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 @given(st.integers(1, 3), st.lists(st.booleans(), min_size=1, max_size=6))

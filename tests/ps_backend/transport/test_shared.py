@@ -314,14 +314,9 @@ def test_only_the_right_memory_is_attached(tmp_path):
 # --- what is left ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _what_earlier_tests_left_is_garbage() -> None:
-    """Also what ``gc.freeze`` kept from being found."""
-    gc.unfreeze()
-
-
 def memory_files(pid: int) -> int:
     """How many segments a process has open."""
+    gc.unfreeze()  # what earlier tests left may be garbage by now
     gc.collect()
     found = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
