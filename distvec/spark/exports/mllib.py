@@ -34,6 +34,17 @@ def mllib_model(
     for losses of which MLlib has no model; ``RuntimeError`` without a SparkSession.
     """
     loss = Logistic() if loss is None else loss
+    if not _has_model(loss):
+        raise NotImplementedError(
+            f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
+            "labels can be made; any other is saved by distvec.save"
+        )
+    if hasattr(weights, "keys"):
+        raise TypeError(
+            f"weights is a dict of {sorted(weights.keys())}, and a model of {loss} has one array; "
+            "give the loss that they were fitted by, loss=objective.loss: distvec.save takes the "
+            "parameters of any"
+        )
     values = np.asarray(weights.numpy() if isinstance(weights, DistArray) else weights, np.float64)
     if values.ndim != 1 + isinstance(loss, Softmax) or len(values) < intercept:
         raise ValueError(f"{loss}: weights have the shape {values.shape}")
@@ -44,16 +55,16 @@ def mllib_model(
     if isinstance(loss, Logistic):
         made = _java(f"{_CLASSIFICATION}.LogisticRegressionModel", coefficients, rest)
         return LogisticRegressionModel._from_java(made)
-    if isinstance(loss, RowLoss) and loss.labels == "signs":
+    if loss.labels == "signs":
         made = _java(f"{_CLASSIFICATION}.LinearSVCModel", coefficients, rest)
         return LinearSVCModel._from_java(made)
-    if isinstance(loss, RowLoss) and loss.labels == "real":
-        made = _java(f"{_REGRESSION}.LinearRegressionModel", coefficients, rest)
-        return LinearRegressionModel._from_java(made)
-    raise NotImplementedError(
-        f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
-        "labels can be made; any other is saved by distvec.save"
-    )
+    made = _java(f"{_REGRESSION}.LinearRegressionModel", coefficients, rest)
+    return LinearRegressionModel._from_java(made)
+
+
+def _has_model(loss: Loss) -> bool:
+    known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
+    return known or isinstance(loss, Softmax)
 
 
 def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionModel:

@@ -44,5 +44,10 @@ def test_what_mllib_has_no_model_of(spark):
     for loss in (Poisson(), FactorizationMachine(factors=2)):
         with pytest.raises(NotImplementedError, match="MLlib has no model of"):
             mllib_model(np.zeros(3), loss=loss)
+    machine = {"w": np.zeros(3), "V": np.zeros((3, 2))}  # refused before its parameters are read
+    with pytest.raises(NotImplementedError, match=r"no model of FactorizationMachine.*dist.*save"):
+        mllib_model(machine, loss=FactorizationMachine(factors=2))
+    with pytest.raises(TypeError, match=r"dict of \['V', 'w'\].*loss=objective.loss"):
+        mllib_model(machine)
     with pytest.raises(ValueError, match=r"weights have the shape \(3, 2\)"):
         mllib_model(np.zeros((3, 2)))
