@@ -9,19 +9,24 @@ with named fields that the user's own start is made of. A document says for
     nan, inf                 {"float": its eight bytes}
     a NumPy scalar           {"scalar": [dtype, bytes]}
     an array                 {"array": name}, the same name for the same object
-    a dataclass              {"object": class, "fields": {...}}
-    an enum's member         {"enum": class, "name": ...}
+    a dataclass              {"object": "optim.State", "fields": {...}}
+    an enum's member         {"enum": "optim.Outcome", "name": ...}
     a class of structures    {"type": "dict"}
+
+Classes are named without their module, so that files stay readable when code moves. Files of
+version 0.1 say "optim.core.state:State"; the module is passed over.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
+import pkgutil
 import struct
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,7 @@ from optim.core.checkpoints.errors import Corrupted
 
 Node = Any  # of a document: what JSON can hold
 
-_ROOM = "optim."
+_PREFIX = "optim."
 _STRUCTURES: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 
@@ -156,7 +161,7 @@ class Decoder:
 
     def _object(self, node: Node, body: Any) -> Any:
         cls, given = _class_of(body), node["fields"]
-        if not isinstance(cls, type) or not is_dataclass(cls) or set(given) != set(_kept(cls)):
+        if not is_dataclass(cls) or set(given) != set(_kept(cls)):
             raise Corrupted(
                 f"{body} has other fields here; the checkpoint is of another version of optim: go "
                 "on with that one, or begin anew in another directory"
@@ -195,26 +200,40 @@ def _kept(cls: Any) -> list[str]:
 
 
 def _class_name(cls: type, place: str) -> str:
-    if not cls.__module__.startswith(_ROOM):
+    if not cls.__module__.startswith(_PREFIX):
         raise TypeError(
             f"a checkpoint cannot hold {place}, a {cls.__module__}.{cls.__qualname__}; of classes "
             "states may hold dataclasses of optim only, as nothing else is made again from a file: "
             "let the solver's memory be a tuple or a dict"
         )
-    return f"{cls.__module__}:{cls.__qualname__}"
+    return _PREFIX + cls.__qualname__
 
 
-def _class_of(name: str) -> Any:
-    module, _, cls = name.partition(":")
-    if not module.startswith(_ROOM):
+def _class_of(name: str) -> type:
+    if not name.startswith(_PREFIX):
         raise Corrupted(f"{name} is no class of optim, and nothing else is made from a file")
+    written = name.partition(":")[2] or name.removeprefix(_PREFIX)
     try:
-        return getattr(importlib.import_module(module), cls)
-    except (ImportError, AttributeError) as error:
+        return _classes()[written]
+    except KeyError as error:
         raise Corrupted(
             f"there is no {name} here; the checkpoint is of another version of optim: go on with "
             "that one, or begin anew in another directory"
         ) from error
+
+
+@cache
+def _classes() -> dict[str, type]:
+    """The dataclasses and enums of `optim` by name. A name belongs to one class, as tests check."""
+    package = importlib.import_module(_PREFIX[:-1])
+    found = (module.name for module in pkgutil.walk_packages(package.__path__, _PREFIX))
+    return {
+        cls.__qualname__: cls
+        for module in map(importlib.import_module, found)
+        for cls in vars(module).values()
+        if isinstance(cls, type) and cls.__module__ == module.__name__
+        if is_dataclass(cls) or issubclass(cls, Enum)
+    }
 
 
 def _dtype(value: Any, place: str) -> str:
