@@ -4,10 +4,10 @@ The parent holds the write end of the server's standard input, writes the token 
 open; when the parent ends, however it dies, the system closes the pipe. A server that is to have a
 certificate first asks the parent for it, the same way. What the parent writes later are moments,
 each in a line: until then the server may answer clients, by the clock ``time.monotonic``. A byte
-is the answer: a sign that the process is neither stopped nor wedged. In case some other process
-inherited the pipe from the parent, the server also looks once a second whether its parent is still
-the same. (PR_SET_PDEATHSIG would fire when the parent's *thread* that started the server
-ends.)
+is the answer: a sign that the process is neither stopped nor wedged. A descriptor of the parent's
+process tells that it has ended also where another process inherited the pipe: then there is nobody
+to answer, and the server ends at that moment. (PR_SET_PDEATHSIG would fire when the parent's
+*thread* that started the server ends.)
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import os
 import select
 import sys
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ps_backend.server.identity import Identity
 from ps_backend.server.life import Life
 
-_CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0
+"""For requests that are running when a parent that lives asks the server to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +94,11 @@ def _hear(otherwise: str) -> dict[str, Any]:
 
 def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
     rest = b""
-    with suppress(BrokenPipeError):  # the parent is gone
-        while os.getppid() == parent:
-            if not select.select([0], [], [], _CHECK_SECONDS)[0]:
-                continue
+    try:
+        handle = os.pidfd_open(parent)
+        if os.getppid() != parent:
+            os._exit(0)  # it was another process's number already
+        while handle not in (ready := select.select([0, handle], [], [])[0]):
             said = os.read(0, 4096)
             if not said:
                 break
@@ -106,6 +106,9 @@ def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
             if moments:
                 life.until = float(moments[-1])
                 os.write(signs, b".")
-    stop.set()
-    threading.Event().wait(_LAST_SECONDS)
+        if handle not in ready:
+            stop.set()
+            select.select([handle], [], [], _LAST_SECONDS)
+    except (ProcessLookupError, BrokenPipeError):
+        pass  # the parent is gone
     os._exit(0)  # a request that is still running must not keep the process

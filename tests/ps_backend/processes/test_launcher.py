@@ -41,6 +41,25 @@ print(json.dumps(found[0].pids), flush=True)
 sys.stdin.read()
 """
 
+SLOW_TO_STOP = """
+import json, os, subprocess, sys
+
+server = '''
+import threading
+from ps_backend.processes.parent_watch import supervision
+
+supervision(threading.Event()).report("here")
+threading.Event().wait()  # as for a request that does not end
+'''
+pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+process = subprocess.Popen([sys.executable, "-c", server], bufsize=0, **pipes)
+orders = {"token": "", "parent": os.getpid(), "life": 0, "until": 1e9}
+process.stdin.write(json.dumps(orders).encode() + bytes([10]))
+process.stdout.readline()
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+
 
 def python(*arguments, **options):
     environment = os.environ | {"PYTHONPATH": ROOT}
@@ -83,6 +102,15 @@ def test_a_killed_parent_leaves_no_server_and_no_log(how, monkeypatch, tmp_path)
         parent.kill()
         assert all(ended(pid, 5) for pid in pids)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGALRM, signal.SIGKILL])
+def test_a_server_ends_with_its_parent_whatever_it_is_doing(ending):
+    """Within the second that docs/servers.md promises; a request that runs kept it for two."""
+    with python("-c", SLOW_TO_STOP) as parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(ending)
+        assert ended(pid, 1.0)
 
 
 def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
