@@ -105,6 +105,9 @@ class ByColumns(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.table.__array__(dtype, copy).T
 
+    def __bytes__(self) -> bytes:
+        return bytes(self.__array__())
+
     def __bool__(self) -> bool:
         return bool(self.table)
 

@@ -45,7 +45,8 @@ def argwhere(a: Any) -> Any:
     An implicit evaluation, of their number.
     """
     if a.ndim == 0:
-        a = reshape(a, (1,))
+        found = flatnonzero(reshape(a, (1,)))
+        return a.like(a.session.graph.client_value(np.empty((len(found), 0), np.int64), np.int64))
     return column_stack(nonzero(a))
 
 

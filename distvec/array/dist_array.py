@@ -91,7 +91,7 @@ class DistArray(Arithmetic):
         """Id of the buffer that holds the vector; evaluates it first if need be."""
         return self.buffer.id
 
-    __bool__, __array__ = values.truth, values.as_array
+    __bool__, __array__, __bytes__ = values.truth, values.as_array, values.as_bytes
     __dlpack__, __dlpack_device__ = values.dlpack, values.dlpack_device
 
     def __format__(self, spec: str) -> str:
@@ -157,7 +157,7 @@ class DistArray(Arithmetic):
     any, all, mean = reductions.any, reductions.all, reductions.mean
     var, std = statistics.var, statistics.std
     dot, __matmul__ = products.dot, products.matmul_operator
-    __rmatmul__ = products.matmul_reflected
+    __rmatmul__, __imatmul__ = products.matmul_reflected, products.matmul_in_place
     cumsum, cumprod = scans.cumsum, scans.cumprod
     sort, argsort = sorting.sort_in_place, sorting.argsort_method
     partition, argpartition = sorting.partition_in_place, sorting.argpartition
@@ -207,6 +207,8 @@ class DistArray(Arithmetic):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(one, ByColumns) for one in kwargs.get("out", ())):
+            return NotImplemented
         return numpy_ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

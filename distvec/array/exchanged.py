@@ -52,6 +52,13 @@ OF_EITHER = {
 }  # fmt: skip
 """What takes tables and transposes of tables."""
 
+MAKING = {
+    np.zeros, np.ones, np.empty, np.full, np.arange, np.eye, np.identity, np.tri, np.fromfunction,
+    np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.require,
+    np.fromiter, np.frombuffer, np.fromstring, np.fromfile, np.loadtxt, np.genfromtxt,
+}  # fmt: skip
+"""What makes arrays, with ``like=`` one of either split."""
+
 ELEMENTWISE = {
     np.isclose, np.allclose, np.array_equal, np.array_equiv, np.nan_to_num, np.clip, np.round,
     np.around, np.where, np.fix, np.sinc, np.i0, np.isposinf, np.isneginf, np.real, np.imag,

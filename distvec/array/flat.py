@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,13 +26,13 @@ class Flat:
         return size
 
     def __getitem__(self, key: Any) -> Any:
-        found = get_item(self._vector(), key)
+        found = get_item(self._vector(), _checked(key))
         return found.copy() if found.is_window else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with getattr(self.base, "table", self.base).turn:
             changed = self._vector().copy()
-            set_item(changed, key, value)
+            set_item(changed, _checked(key), value)
             np.copyto(self.base, np.reshape(changed, self.base.shape))
 
     def __iter__(self) -> Iterator[Any]:
@@ -46,6 +47,26 @@ class Flat:
 
     def _vector(self) -> Any:
         return np.ravel(self.base)
+
+
+def _checked(key: Any) -> Any:
+    """``key``, which makes no axes here. ``IndexError`` for one that would, as NumPy's."""
+    if isinstance(key, tuple) and len(key) == 1:
+        (key,) = key
+    if isinstance(key, bool):
+        warnings.warn(
+            "Indexing flat iterators with a 0-dimensional boolean index is deprecated by NumPy; "
+            "write x.flat[0], or x.flat[:0]",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return 0 if key else slice(0, 0)
+    if key is None or isinstance(key, tuple | np.bool_):
+        raise IndexError(
+            f"x.flat is a vector: it takes an integer, a slice, an ellipsis, indices or a mask, "
+            f"got {key!r}"
+        )
+    return key
 
 
 def flat_of(x: Any) -> Flat:

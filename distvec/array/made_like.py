@@ -43,9 +43,9 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.array: _array,
         np.asarray: _as_array,
         np.asanyarray: _as_array,
-        np.ascontiguousarray: lambda like, a, dtype=None: _as_array(like, a, dtype),
-        np.asfortranarray: lambda like, a, dtype=None: _as_array(like, a, dtype),
-        np.require: lambda like, a, dtype=None, requirements=None: _as_array(like, a, dtype),
+        np.ascontiguousarray: lambda like, a, dtype=None: _in_order(like, a, dtype, "C"),
+        np.asfortranarray: lambda like, a, dtype=None: _in_order(like, a, dtype, "F"),
+        np.require: _require,
         **{function: partial(_put, function) for function in put},
     }
 
@@ -88,7 +88,7 @@ def _array(
     like: Any, object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
     subok: bool = False, ndmin: int = 0,
 ) -> Any:  # fmt: skip
-    return _at_least(_as_array(like, object, dtype, copy=copy), operator.index(ndmin))
+    return _at_least(_as_array(like, object, dtype, order, copy=copy), operator.index(ndmin))
 
 
 def _at_least(x: Any, rank: int) -> Any:
@@ -99,7 +99,38 @@ def _as_array(
     like: Any, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
     copy: Any = None,
 ) -> Any:  # fmt: skip
+    if copy is not True and not _is_in_order(a, order):
+        if copy is False:
+            raise ValueError(f"asarray: order={order!r} needs a copy; leave out copy=False")
+        copy = True
     return _home(like).namespace.asarray(a, dtype=dtype, copy=copy)
+
+
+def _is_in_order(x: Any, order: Any) -> bool:
+    """Whether NumPy would need no copy of ``x`` for ``order``.
+
+    The elements stay as they are split: by rows, which is C's order, or by columns, Fortran's.
+    """
+    if order is not None and str(order).upper() not in "CFAK":
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    if order is None or str(order).upper() in "AK" or np.ndim(x) < 2 or 1 in np.shape(x):
+        return True
+    wanted = "F" if getattr(x, "is_split_by_columns", False) else "C"
+    return not hasattr(x, "session") or str(order).upper() == wanted
+
+
+def _in_order(like: Any, a: Any, dtype: Any, order: str) -> Any:
+    """An array of rank 1 or 2, as NumPy's functions that are named after an order make it."""
+    return _at_least(_as_array(like, a, dtype, order), 1)
+
+
+def _require(like: Any, a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    """``numpy.require``: arrays of the servers are writeable, aligned, and own their elements."""
+    wanted = [requirements] if isinstance(requirements, str) else requirements or []
+    orders = {str(one).upper()[0] for one in wanted} & {"C", "F"}
+    if len(orders) > 1:
+        raise ValueError('Cannot specify both "C" and "F" order')
+    return _as_array(like, a, dtype, next(iter(orders), None))
 
 
 def _put(function: Callable[..., Any], like: Any, *args: Any, **kwargs: Any) -> Any:

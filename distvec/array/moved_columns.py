@@ -93,6 +93,8 @@ def _pairs(given: Any) -> Any:
 
 
 def _reshape(a: Any, shape: Any, order: str = "C", **_: Any) -> Any:
+    if str(order).upper() in ("A", "K"):  # as the elements are: column by column
+        order = "F"
     turned = {"C": "F", "F": "C"}.get(str(order).upper(), "F")
     return np.reshape(np.ravel(a.table, order=turned), shape, order=order)  # type: ignore[call-overload]
 

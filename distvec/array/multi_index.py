@@ -21,6 +21,7 @@ def ravel_multi_index(
     """``numpy.ravel_multi_index``. With ``mode="raise"`` an implicit evaluation for each axis."""
     array_among("ravel_multi_index", tuple(multi_index))
     lengths = _lengths(dims)
+    _check_size("ravel_multi_index: dims", lengths)
     modes = (mode,) * len(lengths) if isinstance(mode, str) else mode
     if len(multi_index) != len(lengths):
         raise ValueError(f"parameter multi_index must be a sequence of length {len(lengths)}")
@@ -34,6 +35,7 @@ def ravel_multi_index(
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """``numpy.unravel_index``; an implicit evaluation: ``ValueError`` for what is out of range."""
     lengths = _lengths(shape)
+    _check_size("unravel_index: shape", lengths)
     rest, size = _integers(indices), prod(lengths)
     refuse_if((rest < 0) | (rest >= size), ValueError, f"index is out of bounds for size {size}")
     found = []
@@ -45,6 +47,14 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
 
 def _lengths(shape: Any) -> list[int]:
     return [operator.index(one) for one in (shape if isinstance(shape, tuple | list) else (shape,))]
+
+
+def _check_size(name: str, lengths: list[int]) -> None:
+    if prod(lengths) > np.iinfo(np.intp).max:
+        raise ValueError(
+            f"{name} {tuple(lengths)} says of an array that it has {prod(lengths)} elements, more "
+            f"than an index of 64 bits tells apart; take smaller ones"
+        )
 
 
 def _direction(order: str) -> int:

@@ -20,7 +20,7 @@ from distvec.graph.dtypes import check_dtype
 from ps_backend.program import ops, reducers
 from ps_backend.program.scans import SCANS
 
-_PRODUCTS = {
+_PRODUCTS: dict[Any, Callable[..., Any]] = {
     np.matmul: products.matmul,
     np.vecdot: products.vecdot,
     np.matvec: products.matmul,
@@ -42,8 +42,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return add_at.at(function, *inputs)
     if method in ("accumulate", "reduceat"):
         (out,) = kwargs.pop("out", (None,))
-        ours = accumulate if method == "accumulate" else reduceat
-        return stored_in(out, ours(function, *inputs, **kwargs), function.__name__)
+        ours: Any = accumulate if method == "accumulate" else reduceat
+        return ours(function, *inputs, out=out, **kwargs)
     if method == "outer":
         return _outer(function, inputs, kwargs)
     (out,) = kwargs.pop("out", (None,))
@@ -58,6 +58,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return NotImplemented
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
+    if function in _PRODUCTS:
+        return products.stored_product(out, result, function.__name__)
     return stored_in(out, result, function.__name__)
 
 

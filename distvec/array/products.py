@@ -16,6 +16,7 @@ import numpy as np
 from distvec.array.creation import MOST_RANK, reshape
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
+from distvec.array.reduction_keywords import target_of
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
 from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
@@ -29,23 +30,69 @@ _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 
 
-def dot(x: Any, y: Any) -> Any:
+def dot(x: Any, y: Any, out: Any = None) -> Any:
     """``numpy.dot``: a scalar operand multiplies, else as ``@``; lazy.
 
     The inner product of two vectors is one pass without a temporary, accumulated wide as
-    their sum is.
+    their sum is. ``out`` must have the dtype and the shape of the result.
     """
     first, second = both(x, y, "dot")
-    if first.ndim == 0 or second.ndim == 0:
-        return elementwise(first, "multiply", first, second)
-    return _product(first, second, "dot")
+    is_scaled = first.ndim == 0 or second.ndim == 0
+    if is_scaled:
+        result = elementwise(first, "multiply", first, second)
+    else:
+        result = _product(first, second, "dot")
+    check_out_of_dot(out, result)
+    return stored_product(out, result, "dot")
 
 
-def matmul(x: Any, y: Any) -> Any:
+def check_out_of_dot(out: Any, result: Any) -> None:
+    """``ValueError`` for ``out=`` of ``numpy.dot`` in another dtype than that of the result."""
+    if out is not None and out.dtype != result.dtype:
+        raise ValueError(
+            f"dot: out= has dtype {out.dtype} and the result {result.dtype}; give out= in that "
+            f"dtype, or write out[...] = numpy.dot(...)"
+        )
+
+
+def matmul(x: Any, y: Any, out: Any = None) -> Any:
     """``x @ y`` of vectors and tables; lazy. Errors as NumPy's.
 
     Beside a table, a small operand may be a NumPy array.
     """
+    return stored_product(out, _matmul(x, y), "matmul")
+
+
+def stored_product(out: Any, result: Any, name: str) -> Any:
+    """``result`` of the product ``name``; in ``out=`` of just its shape if that was given."""
+    if out is None:
+        return result
+    if out.shape != result.shape:
+        raise ValueError(
+            f"{name}: the output has shape {out.shape}, but the result has {result.shape}; "
+            f"give one of that shape"
+        )
+    return target_of(out, name).assign(result, name)
+
+
+def matmul_in_place(x: Any, y: Any) -> Any:
+    """``x @= y``: the product, of the shape and in the dtype of ``x``, in its place."""
+    if x.ndim == 0 or np.ndim(y) < 2:
+        raise ValueError(
+            "inplace matrix multiplication requires the first operand to have at least one and the "
+            "second at least two dimensions; write x = x @ y"
+        )
+    with x.turn:
+        result = x @ y
+        if result.shape != x.shape:
+            raise ValueError(
+                f"@=: the product has shape {result.shape}, and {x.shape} is wanted in its place; "
+                f"write x = x @ y"
+            )
+        return x.assign(result, "matmul")
+
+
+def _matmul(x: Any, y: Any) -> Any:
     x, y = both(x, y, "matmul")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("@ needs vectors or tables; multiply by a scalar with *")

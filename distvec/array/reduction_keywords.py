@@ -91,6 +91,11 @@ def as_element(x: A, initial: Any, dtype: np.dtype[Any]) -> Any:
         return dtype.type(initial)
 
 
+def accumulated_in(out: Any, x: Any) -> np.dtype[Any]:
+    """The dtype in which ``x`` is accumulated into ``out=``, as NumPy has it: one for both."""
+    return np.result_type(out.dtype, x.dtype)
+
+
 def stored(out: Any, result: A, name: str) -> A:
     """``result`` of the reduction ``name``, in ``out=`` if that was given, and in its dtype.
 

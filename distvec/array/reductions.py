@@ -17,6 +17,7 @@ from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import (
     UNSAID,
+    accumulated_in,
     as_element,
     is_everywhere,
     joined,
@@ -130,7 +131,7 @@ def _given(
     axis_of(x, name, None)
     row = REDUCERS[name]
     if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
-        dtype = out.dtype  # as in NumPy, where it goes says in what it is accumulated
+        dtype = accumulated_in(out, x)
     if dtype is not None:
         x = x.astype(dtype)
     element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)

@@ -22,6 +22,7 @@ from distvec.array.exchanged import (
     CHANGING,
     ELEMENTWISE,
     LOCATING,
+    MAKING,
     OF_EITHER,
     QUANTILES,
     RUNNING,
@@ -34,6 +35,7 @@ from distvec.array.indexing import as_indices
 from distvec.array.joined_columns import join_rows
 from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
+from distvec.array.reduction_keywords import target_of
 from distvec.array.reductions import kept
 from distvec.array.signatures import leading
 from distvec.graph import build, shapes
@@ -152,7 +154,8 @@ class Transposed(Methods, ByColumns):
         if method != "__call__":
             raise TypeError(_unavailable(f"{ufunc.__name__}.{method}"))
         if ufunc in _PRODUCTS:
-            return _PRODUCTS[ufunc](*inputs, **kwargs)
+            (target,) = kwargs.pop("out", (None,))
+            return _stored(target, _PRODUCTS[ufunc](*inputs, **kwargs), ufunc.__name__)
         if kwargs.get("where", True) is not True:
             kwargs["where"] = flipped(kwargs["where"])
         outs = kwargs.pop("out", ())
@@ -174,7 +177,7 @@ class Transposed(Methods, ByColumns):
         own: Any = _OWN.get(func)
         if own is not None:
             return own(*args, **kwargs)
-        if func in OF_EITHER:
+        if func in OF_EITHER or getattr(func, "_implementation", func) in MAKING:
             return self.table.__array_function__(func, (), args, kwargs)
         if func in CHANGING:
             return self._changed(func, args, kwargs)
@@ -213,8 +216,18 @@ class Transposed(Methods, ByColumns):
             kwargs["where"] = flipped(kwargs["where"])
         if np.ndim(kwargs.get("weights", 0)) == self.ndim:
             kwargs["weights"] = kwargs["weights"].T
-        result = func(self.table, axis=exchanged(axis), **kwargs)
-        return _transposed(result) if kwargs.get("keepdims") else result
+        if kwargs.get("keepdims") is not True or kwargs.get("out") is None:
+            result = func(self.table, axis=exchanged(axis), **kwargs)
+            return _transposed(result) if kwargs.get("keepdims") else result
+        out = kwargs.pop("out")
+        out = out[0] if isinstance(out, tuple) else out
+        if isinstance(out, Transposed):
+            func(self.table, axis=exchanged(axis), out=out.table, **kwargs)
+            return out
+        target = target_of(out, func.__name__)
+        turned = creation.filled(target.session.graph, target.shape[::-1], 0, target.dtype)
+        result = func(self.table, axis=exchanged(axis), out=target.like(turned), **kwargs)
+        return target.assign(flipped(result), func.__name__)
 
     def _running(
         self, func: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any
@@ -225,10 +238,9 @@ class Transposed(Methods, ByColumns):
         (target,) = (None,) if out is None else out if isinstance(out, tuple) else (out,)
         if target is not None and not isinstance(target, Transposed):
             raise TypeError(f"numpy.{func.__name__}: out= must be split by columns as well")
-        result = func(self.table, axis=exchanged(axis), dtype=dtype, **kwargs)
         if target is None:
-            return transpose(result)
-        target.table.assign(result, func.__name__)
+            return transpose(func(self.table, axis=exchanged(axis), dtype=dtype, **kwargs))
+        func(self.table, axis=exchanged(axis), dtype=dtype, out=target.table, **kwargs)
         return target
 
     def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
@@ -245,9 +257,9 @@ class Transposed(Methods, ByColumns):
     argmin, argmax = _reduction(np.argmin), _reduction(np.argmax)
     any, all = _reduction(np.any), _reduction(np.all)
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: Any, out: Any = None) -> Any:
         """As ``numpy.dot``."""
-        return np.dot(self, other)
+        return np.dot(self, other, out=out)
 
 
 def _along(func: Any, table: Any, *args: Any, **kwargs: Any) -> Any:
@@ -340,12 +352,24 @@ def _rows(x: Transposed) -> tuple[Any, ...]:
     return tuple(x.table[:, number] for number in range(len(x)))
 
 
-def _dot(x: Any, y: Any) -> Any:
-    return x * y if np.ndim(x) == 0 or np.ndim(y) == 0 else _matmul(x, y)
+def _dot(x: Any, y: Any, out: Any = None) -> Any:
+    result = x * y if np.ndim(x) == 0 or np.ndim(y) == 0 else _matmul(x, y)
+    products.check_out_of_dot(out, result)
+    return _stored(out, result, "dot")
 
 
 def _matmul(x: Any, y: Any) -> Any:
     return x @ y if isinstance(x, Transposed) else y.__rmatmul__(x)
+
+
+def _stored(out: Any, result: Any, name: str) -> Any:
+    """``result`` of the product ``name``; in ``out=``, split in either way, if that was given."""
+    if isinstance(out, Transposed):
+        products.stored_product(out.table, flipped(result), name)
+        return out
+    if out is not None and isinstance(result, Transposed):
+        result = redistributed(result.table)
+    return products.stored_product(out, result, name)
 
 
 _PRODUCTS = {np.matmul: _matmul, np.matvec: _matmul, np.vecmat: _matmul, np.vecdot: _vecdot}

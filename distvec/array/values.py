@@ -98,6 +98,14 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
     return values if dtype is None else values.astype(dtype, copy=False)
 
 
+def as_bytes(x: Handle) -> bytes:
+    """``bytes(x)``: the memory of ``np.asarray(x)``, or as many zeros as a rank-0 integer says.
+
+    An implicit transfer. (``bytearray(x)`` goes by the elements: write ``bytearray(x.numpy())``.)
+    """
+    return bytes(_transferred(x, "bytes()"))
+
+
 def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
     x.session.transfer_implicitly(x.node, what, x.size)
     x.session.evaluate_implicitly(x, what)

@@ -69,7 +69,9 @@ def histogram2d(
 def _columns(sample: Any) -> list[Any]:
     if isinstance(sample, list | tuple):
         like = array_among("histogramdd", tuple(sample))
-        return [one if isinstance(one, Arithmetic) else like.session.array(one) for one in sample]
+        given = [one if isinstance(one, Arithmetic) else like.session.array(one) for one in sample]
+        kind = np.result_type(*(one.dtype for one in given))
+        return [one.astype(kind) for one in given]
     if sample.ndim == 1:
         return [sample]
     return [get_item(sample, (slice(None), k)) for k in np.arange(sample.shape[1]).tolist()]
@@ -85,7 +87,15 @@ def _edges(columns: Sequence[Any], bins: Any, limits: Any) -> list[Any]:
     if len(ranges) != count:
         raise ValueError("range argument must have one entry per dimension")
     triples = zip(columns, each, ranges, strict=True)
-    return [histogram_bin_edges(*one).numpy() for one in triples]
+    return [_edges_of(*one) for one in triples]
+
+
+def _edges_of(column: Any, bins: Any, limits: Any) -> Any:
+    """Those of one column. Between given limits their dtype is not that of the elements."""
+    if limits is not None and np.ndim(bins) == 0:
+        _, (edges,) = np.histogramdd(np.empty((0, 1)), [bins], [limits])
+        return edges
+    return histogram_bin_edges(column, bins, limits).numpy()
 
 
 def _kept(like: Any, edges: Any) -> Any:

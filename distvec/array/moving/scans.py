@@ -26,7 +26,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.creation import filled, reshape
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.reduction_keywords import stored_in
+from distvec.array.reduction_keywords import accumulated_in, stored, target_of
 from distvec.array.shaping.joining import concatenate
 from distvec.array.signatures import as_arrays
 from distvec.graph import build
@@ -76,7 +76,7 @@ def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     return cumprod(_without_nan(a, 1), axis, dtype, out)
 
 
-def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
+def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """``ufunc.accumulate``: running results along ``axis``; lazy.
 
     ``TypeError`` for a ufunc that is not in the table of scans.
@@ -87,7 +87,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any
         raise TypeError("cannot accumulate on a scalar")
     if axis is None and array.ndim > 1:
         raise ValueError("accumulate does not allow multiple axes")
-    return _running(array, scan, 0 if axis is None else axis, dtype)
+    return _stored_running(array, scan, 0 if axis is None else axis, dtype, out)
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -125,7 +125,15 @@ def _flat_or_along(x: A, name: str, axis: Any, dtype: Any, out: Any) -> A:
     x = _at_least_a_vector(x)
     if axis is None:
         x, axis = reshape(x, -1), 0
-    return stored_in(out, _running(x, SCANS[name], axis, dtype), name)
+    return _stored_running(x, SCANS[name], axis, dtype, out)
+
+
+def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
+    """Running results, in ``out=`` if that was given, whatever its dtype loses."""
+    if out is None:
+        return _running(x, scan, axis, dtype)
+    kind = accumulated_in(target_of(out, scan.name), x) if dtype is None else dtype
+    return stored(out, _running(x, scan, axis, kind), scan.name)
 
 
 def _at_least_a_vector(x: A) -> A:

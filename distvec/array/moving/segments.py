@@ -17,13 +17,16 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.moving.core import move
 from distvec.array.moving.scans import cast_to, dtype_of, scan_of
 from distvec.array.operators import Arithmetic
+from distvec.array.reduction_keywords import accumulated_in, stored, target_of
 from distvec.array.signatures import as_arrays
 from distvec.graph.client_values import MOST_ELEMENTS
 from distvec.graph.shapes import on_client
 from ps_backend.program.types import client_type
 
 
-def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
+def reduceat(
+    ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+) -> Any:
     """``ufunc.reduceat``: ``ufunc.reduce(x[i:j])`` for each index and the next one; lazy.
 
     Of an index that the next one does not exceed, the element there. The last goes to the end.
@@ -32,6 +35,9 @@ def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = 
     """
     scan = scan_of(ufunc, "reduceat")
     (array,) = as_arrays((x,))
+    if out is not None:
+        kind = accumulated_in(target_of(out, "reduceat"), array) if dtype is None else dtype
+        return stored(out, reduceat(ufunc, array, indices, axis, kind), scan.name)
     if array.ndim == 0:
         raise TypeError("cannot reduceat on a scalar")
     array = array.made()

@@ -85,6 +85,16 @@ def intersect1d(
     """What both have, sorted, each once; with ``return_indices`` where it is first in each."""
     ar1, ar2 = _vector(ar1, ar2), _vector(ar2, ar1)
     kind = check_dtype(np.result_type(ar1.dtype, ar2.dtype))
+    if assume_unique:
+        joined: Any = np.concatenate((ar1, ar2))
+        order: Any = np.argsort(joined, stable=True)
+        ordered = get_item(joined, order)
+        twice = get_item(ordered, slice(1, None)) == get_item(ordered, slice(None, -1))
+        common = get_item(get_item(ordered, slice(None, -1)), twice)
+        if not return_indices:
+            return common
+        first, second = (get_item(order, part) for part in (slice(None, -1), slice(1, None)))
+        return common, get_item(first, twice), get_item(second, twice) - ar1.size
     if not return_indices:
         first, second = _once(ar1), _once(ar2)
         return get_item(first, isin(first, second)).astype(kind)
@@ -111,7 +121,15 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """What one of both alone has, sorted, each once."""
-    first, second = _once(_vector(ar1, ar2)), _once(_vector(ar2, ar1))
+    first, second = _vector(ar1, ar2), _vector(ar2, ar1)
+    if assume_unique:
+        ordered: Any = np.sort(np.concatenate((first, second)))
+        if not ordered.size:
+            return ordered
+        change = get_item(ordered, slice(1, None)) != get_item(ordered, slice(None, -1))
+        end = np.ones(1, bool, like=ordered)
+        return get_item(ordered, np.concatenate((end, change)) & np.concatenate((change, end)))
+    first, second = _once(first), _once(second)
     alone = (get_item(one, isin(one, other, invert=True)) for one, other in
              ((first, second), (second, first)))  # fmt: skip
     return np.sort(np.concatenate([one.made() for one in alone]))

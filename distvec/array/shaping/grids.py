@@ -17,8 +17,8 @@ from distvec.array.shaping.repeating import MOST_COLUMNS, along_columns
 from distvec.array.transposed import transpose
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
-    """Tables of the coordinates of each point of a grid of two vectors: ``numpy.meshgrid``. Lazy.
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """The coordinates of each point of a grid of two vectors, as tables: ``numpy.meshgrid``. Lazy.
 
     Rows are along the shorter vector: where that is not the order that ``indexing`` says, the
     tables are split by columns. The shorter vector goes to every server.
@@ -31,9 +31,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
             f"meshgrid: {len(given)} vectors span rank {len(given)}, and rank is 2 at most"
         )
     if len(given) == 1:
-        return [given[0].copy()]
+        return (given[0].copy(),)
     down, across = (given[1], given[0]) if indexing == "xy" else (given[0], given[1])
-    tables = list(_grid(down, across, sparse))
+    tables = _grid(down, across, sparse)
     return tables[::-1] if indexing == "xy" else tables
 
 

@@ -101,8 +101,15 @@ def _by_counts(a: Any, repeats: Any) -> Any:
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {repeats.shape}"
         )
-    ends = np.cumsum(repeats)
-    length = int(ends[-1]) if len(a) else 0
+    if not np.can_cast(repeats.dtype, np.int64, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {repeats.dtype!r} to dtype('int64') according to the "
+            f"rule 'safe'; write repeats.astype('int64')"
+        )
+    ends, least = np.cumsum(repeats), np.min(repeats, initial=0)
+    length = int(np.sum(repeats, dtype=np.int64))  # which brings the least one along
+    if int(least) < 0:
+        raise ValueError("repeats may not contain negative values.")
     places = np.searchsorted(ends, index_of(a, length), side="right")
     return pieces.gathered(a, places)
 

@@ -67,8 +67,184 @@ REFUSED: dict[str, Call] = {
 }
 
 
+TABLE = np.arange(6.0).reshape(3, 2)
+
+
+def stored(call: Callable[[Any], Any], shape: Any, dtype: str, like: Any) -> Any:
+    """``out=`` of ``shape`` and ``dtype`` that ``call`` has written to."""
+    out = np.zeros(shape, dtype, like=like)
+    assert call(out) is out
+    return out
+
+
+def matmul_in_place(x: Any, y: Any) -> Any:
+    """Another name of ``x`` after ``x @= y``."""
+    other = x = x.copy()
+    x @= y
+    assert x is other
+    return other
+
+
+# Of a table T; what is more, np.asarray(..., like=T) makes on the side where T is.
+OF_TABLES: dict[str, Callable[[Any], Any]] = {
+    "@=": lambda T: matmul_in_place(T, np.array([[0.0, 1.0], [1.0, 2.0]], like=T)),
+    "vector @=": lambda T: matmul_in_place(T[0], T[:2]),
+    "@= of a transpose": lambda T: matmul_in_place(T.T, np.eye(3, like=T)),
+    "matmul out": lambda T: stored(lambda out: np.matmul(T, T[:2], out=out), (3, 2), "f8", T),
+    "matmul of a transpose out": lambda T: stored(
+        lambda out: np.matmul(T.T, T, out=out), (2, 2), "f8", T
+    ),
+    "dot out": lambda T: stored(lambda out: np.dot(T, T[:2], out=out), (3, 2), "f8", T),
+    "dot of a transpose out": lambda T: stored(
+        lambda out: np.dot(T.T, T, out=out), (2, 2), "f8", T
+    ),
+    "sum of a transpose out": lambda T: stored(
+        lambda out: np.sum(T.T, axis=0, out=out, keepdims=True), (1, 3), "f8", T
+    ),
+    "mean of a transpose out": lambda T: stored(
+        lambda out: T.T.mean(axis=1, out=out, keepdims=True), (2, 1), "f4", T
+    ),
+    "argmax of a transpose out": lambda T: stored(
+        lambda out: np.argmax(T.T, axis=0, out=out, keepdims=True), (1, 3), "i8", T
+    ),
+    "max of a transpose out": lambda T: stored(
+        lambda out: np.max(T.T, axis=0, out=out), 3, "f8", T
+    ),
+    "median of a transpose out": lambda T: stored(
+        lambda out: np.median(T.T, axis=0, out=out, keepdims=True), (1, 3), "f8", T
+    ),
+    "bytes": lambda T: np.frombuffer(bytes(T), np.uint8),
+    "bytes of a transpose": lambda T: np.frombuffer(bytes(T.T), np.uint8),
+    "bytes of integers": lambda T: np.frombuffer(bytes(T[0].astype(np.int64)), np.uint8),
+    "bytes of booleans": lambda T: np.frombuffer(bytes(T[0] > 0), np.uint8),
+    "bytes of a number": lambda T: np.frombuffer(bytes(np.array(3, like=T)), np.uint8),
+    "ravel K": lambda T: np.ravel(T.T, order="K"),
+    "ravel A": lambda T: T.T.ravel("A"),
+    "reshape A": lambda T: np.reshape(T.T, (3, 2), order="A"),
+    "ravel of rows K": lambda T: T.ravel("K"),
+    "flatten K": lambda T: T.T.flatten(order="K"),
+    "argwhere of a number": lambda T: np.argwhere(T[0].sum()).shape,
+    "argwhere of zero": lambda T: np.argwhere(T[0].min()).shape,
+    "trim_zeros behind": lambda T: np.trim_zeros(T[0] * 0, "b"),
+    "trim_zeros of zeros": lambda T: np.trim_zeros(T * 0, "b", axis=0).shape,
+    "flat[True]": lambda T: T.flat[True],
+    "flat[False]": lambda T: T.flat[False],
+    "setxor1d": lambda T: np.setxor1d(
+        np.array([1, 1, 1, 2, 3], like=T), np.array([3, 4, 4], like=T), assume_unique=True
+    ),
+    "intersect1d": lambda T: np.intersect1d(
+        np.array([1, 1, 1, 2, 3], like=T), np.array([3, 4, 4], like=T), assume_unique=True
+    ),
+    "edges of histogramdd": lambda T: np.histogramdd(T.astype("f4"), 3)[1][0],
+    "edges of histogramdd in a range": lambda T: np.histogramdd(
+        T.astype("f4"), 3, range=((0, 1), (0, 2))
+    )[1][1],
+    "edges of histogram2d in a range": lambda T: np.histogram2d(
+        T[:, 0].astype("f4"), T[:, 1].astype("f4"), 3, range=((0, 1), (0, 2))
+    )[1],
+    "edges of histogramdd that are given": lambda T: np.histogramdd(
+        T.astype("f4"), (np.array([0, 3, 6]), np.array([0.0, 2.0], "f4"))
+    )[1][0],
+    "meshgrid": lambda T: type(np.meshgrid(T[0], T[1])) is tuple,
+    "repeat by a column of numbers": lambda T: np.repeat(T, np.array([2, 0, 1], like=T), axis=0),
+}
+
+OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
+    "@= of another shape": lambda T: matmul_in_place(T, np.ones((2, 3), like=T)),
+    "@= of one column": lambda T: matmul_in_place(T, np.ones((2, 1), like=T)),
+    "@= a vector": lambda T: matmul_in_place(T, T[0]),
+    "vector @= vector": lambda T: matmul_in_place(T[0], T[0]),
+    "integers @= floats": lambda T: matmul_in_place(T.astype(int), T[:2]),
+    "@= of a transpose of another shape": lambda T: matmul_in_place(T.T, T),
+    "dot out of another dtype": lambda T: stored(
+        lambda out: np.dot(T, T[:2], out=out), (3, 2), "f4", T
+    ),
+    "dot out of another shape": lambda T: stored(
+        lambda out: np.dot(T[:, :1].copy(), T[:1, :1], out=out), (3, 2), "f8", T
+    ),
+    "dot of vectors out of another dtype": lambda T: stored(
+        lambda out: np.dot(T[0], T[0], out=out), (), "f4", T
+    ),
+    "matmul out of another shape": lambda T: stored(
+        lambda out: np.matmul(T, T[:2, :1], out=out), (3, 2), "f8", T
+    ),
+    "sum of a transpose out": lambda T: stored(
+        lambda out: np.sum(T.T, axis=0, out=out, keepdims=True), (3, 1), "f8", T
+    ),
+    "repeat less than not": lambda T: np.repeat(T, np.array([1, -1, 0], like=T), axis=0),
+    "repeat a vector less than not": lambda T: np.repeat(T[0], np.array([1, -1], like=T)),
+    "repeat half": lambda T: np.repeat(T[0], np.array([1.0, 2.5], like=T)),
+    "ravel_multi_index of too many": lambda T: np.ravel_multi_index(
+        (np.array([1], like=T), np.array([1], like=T)), (2**40, 2**40)
+    ),
+    "unravel_index of too many": lambda T: np.unravel_index(np.array([1], like=T), (2**40, 2**40)),
+    "flat[None]": lambda T: T.flat[None],
+    "flat[np.True_]": lambda T: T.flat[np.True_],
+    "flat[0, 1]": lambda T: T.flat[0, 1],
+    "asarray F without a copy": lambda T: np.asarray(T, order="F", copy=False, like=T),
+}
+
+
 def _evaluated(value: Any) -> Any:
-    return value.numpy() if isinstance(value, dv.DistArray) else np.asarray(value)
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+
+
+@pytest.mark.filterwarnings("ignore:Indexing flat iterators:DeprecationWarning")
+@pytest.mark.parametrize("call", OF_TABLES.values(), ids=OF_TABLES)
+def test_of_tables_same_as_numpy(ps: dv.Session, call: Callable[[Any], Any]) -> None:
+    expected, got = np.asarray(call(TABLE.copy())), _evaluated(call(ps.array(TABLE)))
+    np.testing.assert_array_equal(got, expected)
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+
+
+@pytest.mark.parametrize("call", OF_TABLES_REFUSED.values(), ids=OF_TABLES_REFUSED)
+def test_of_tables_refused_as_by_numpy(ps: dv.Session, call: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError)) as theirs:
+        call(TABLE.copy())
+    with pytest.raises((TypeError, ValueError, IndexError)) as ours:
+        call(ps.array(TABLE))
+    assert issubclass(theirs.type, ours.type)
+
+
+@pytest.mark.parametrize("kind", ["f8", "f4", "i8", "i1", "?"])
+@pytest.mark.parametrize("given", ["f8", "f4", "i8", "i1", "u1", "?"])
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "cumsum", "cumprod"])
+def test_out_says_in_which_dtype_is_computed(
+    ps: dv.Session, name: str, given: str, kind: str
+) -> None:
+    host = np.full((4, 3), 0.4 if given[0] == "f" else 1 if given == "?" else 20).astype(given)
+    out, ours = np.zeros((4, 3) if "cum" in name else 3, kind), None
+    ours = ps.array(out)
+    getattr(np, name)(host, axis=0, out=out)
+    getattr(np, name)(ps.array(host), axis=0, out=ours)
+    np.testing.assert_allclose(ours.numpy(), out, rtol=1e-6)
+    assert ours.dtype == out.dtype
+    if name == "sum":
+        again = ps.array(np.zeros(3, kind))
+        np.add.reduce(ps.array(host), out=again)
+        np.testing.assert_array_equal(again.numpy(), ours.numpy())
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A", "K", None])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(3, 2), (3, 1), (3,)])
+def test_as_array_is_the_array_itself_where_it_is_in_order(
+    ps: dv.Session, order: Any, transposed: bool, shape: tuple[int, ...]
+) -> None:
+    for make in (
+        lambda a, like: np.asarray(a, order=order, like=like),
+        lambda a, like: np.array(a, copy=None, order=order, like=like),
+        lambda a, like: np.asanyarray(a, order=order, like=like),
+        lambda a, like: np.asfortranarray(a, like=like),
+        lambda a, like: np.ascontiguousarray(a, like=like),
+        lambda a, like: np.require(a, None, order and [order], like=like) if order != "K" else a,
+    ):
+        host = np.ones(shape).T if transposed else np.ones(shape)
+        ours = ps.array(np.ones(shape)).T if transposed else ps.array(np.ones(shape))
+        assert (make(ours, ours) is ours) == np.shares_memory(make(host, host), host)
+        made = make(ours, ours)
+        made += 1
+        np.testing.assert_array_equal(made.numpy(), host + 1)
 
 
 @pytest.mark.parametrize("call", SAME.values(), ids=SAME)
