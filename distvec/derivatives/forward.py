@@ -16,9 +16,12 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distvec.derivatives.errors import NotDifferentiable, name_of, why_not
+from distvec.derivatives.logarithms import LOGARITHMS, Terms
 from ps_backend.program import ops
 
 _REMEDY = "give the derivative: return (values, slopes)"
+_HUGE = 1e150
+"""Squares of larger numbers are infinite."""
 Floats = npt.NDArray[Any]
 
 
@@ -31,15 +34,35 @@ def derivatives(
     ``np.clip``, masks and ``scipy.special``'s ufuncs; float64, or ``x``'s own dtype of floats.
     Kinks as ``ps_backend.program.derivatives`` says. Costs about as much as the function and its
     derivatives written by hand. ``NotDifferentiable``, a ``TypeError``, names what has none.
+
+    Where something on the way is too large for a float, the function runs once more, by rules that
+    take limits: ``log(cosh(x))`` has the slope 1 at 1000, and ``1 / (1 + exp(x))`` the slope 0. The
+    values are NumPy's all the same.
     """
     if order not in (1, 2):
         raise ValueError(f"order is 1 or 2, not {order!r}")
     values = np.array(x)  # its own, as the function may assign to it
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
-    point = Dual(values, np.ones_like(values))
+    told = _run(Dual, function, values.copy(), constants, order)
+    wrong = ~np.logical_and.reduce([np.isfinite(one) for one in told])
+    if wrong.any():
+        limits = _run(Extended, function, values, constants, order)
+        for one, limit in zip(told[1:], limits[1:], strict=True):
+            one[wrong] = limit[wrong]
+    return told
+
+
+def _run(
+    kind: type[Dual],
+    function: Callable[..., Any],
+    values: Floats,
+    constants: tuple[Any, ...],
+    order: int,
+) -> tuple[Floats, ...]:
+    point = kind(values, np.ones_like(values))
     if order == 2:
-        point = Dual(point, Dual(np.ones_like(values), np.zeros_like(values)))
+        point = kind(point, kind(np.ones_like(values), np.zeros_like(values)))
     with np.errstate(all="ignore"):
         result = function(point, *constants)
     return _told(result, values, order)
@@ -118,7 +141,7 @@ class Dual(NDArrayOperatorsMixin):
 
     def __getitem__(self, mask: Any) -> Dual:
         _check_mask(mask)
-        return Dual(self.value[mask], self.slope[mask])
+        return type(self)(self.value[mask], self.slope[mask])
 
     def __setitem__(self, mask: Any, given: Any) -> None:
         _check_mask(mask)
@@ -145,13 +168,15 @@ class Dual(NDArrayOperatorsMixin):
 
     def copy(self) -> Dual:
         """One that can be changed without changing this one."""
-        return Dual(self.value.copy(), self.slope.copy())
+        return type(self)(self.value.copy(), self.slope.copy())
 
     def astype(self, dtype: Any, **keywords: Any) -> Any:
         """In another dtype: of floats; of what is none, the values alone."""
         if np.dtype(dtype).kind != "f":
             return _plain(self).astype(dtype, **keywords)
-        return Dual(self.value.astype(dtype, **keywords), self.slope.astype(dtype, **keywords))
+        return type(self)(
+            self.value.astype(dtype, **keywords), self.slope.astype(dtype, **keywords)
+        )
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
         """Limited to ``[min, max]``."""
@@ -217,7 +242,77 @@ def _applied(row: ops.Op, inputs: tuple[Any, ...]) -> Any:
     if slope is None:
         return result
     shape = np.shape(result)  # arguments may be of several
-    return Dual(result, slope if np.shape(slope) == shape else slope + np.zeros(shape))
+    slope = slope if np.shape(slope) == shape else slope + np.zeros(shape)
+    if any(isinstance(one, Extended) for one in inputs):
+        return Extended.of(row, inputs, result, slope)
+    return Dual(result, slope)
+
+
+class Extended(Dual):
+    """Dual numbers that remember how they were computed, for derivatives beyond the floats.
+
+    What they remember are the arguments as they were: an assignment makes new arrays.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, value: Any, slope: Any) -> None:
+        super().__init__(value, slope)
+        self.parts: tuple[str, tuple[Any, ...]] | None = None
+        """The op and its arguments; None after an assignment."""
+
+    @classmethod
+    def of(cls, row: ops.Op, inputs: tuple[Any, ...], result: Any, slope: Any) -> Extended:
+        """The result of an operation, with the limit of the slope where ``slope`` has none."""
+        if row.name in LOGARITHMS:
+            slope = _limit_of_logarithm(row.name, inputs[0], slope)
+        # A function of something huge that is finite tends to a constant there, so if its
+        # slope has a limit it is 0; the chain rule makes 0 * inf or inf / inf of it.
+        values = [_plain(one) for one in inputs if isinstance(one, Dual)]
+        is_huge = np.logical_or.reduce([np.abs(value) > _HUGE for value in values])
+        flat = is_huge & np.isfinite(_plain(result)) & ~_is_finite(slope)
+        if flat.any():
+            slope = np.where(flat, 0.0, slope)
+        made = cls(result, slope)
+        made.parts = row.name, tuple(map(_kept, inputs))
+        return made
+
+    def __setitem__(self, mask: Any, given: Any) -> None:
+        _check_mask(mask)
+        self.value, self.slope, self.parts = self.value.copy(), self.slope.copy(), None
+        self.value[mask], self.slope[mask] = _pair(given)
+
+    def __getitem__(self, mask: Any) -> Dual:
+        _check_mask(mask)
+        if getattr(mask, "dtype", None) != np.bool_:
+            return self  # all of it, as a view would be
+        return super().__getitem__(mask)
+
+
+def _kept(one: Any) -> Any:
+    """An argument as it is now, whatever is assigned to it later."""
+    if not isinstance(one, Extended):
+        return one
+    same = Extended(one.value, one.slope)
+    same.parts = one.parts
+    return same
+
+
+def _limit_of_logarithm(op: str, u: Any, slope: Any) -> Any:
+    """The slope of a logarithm of ``u``, by logarithmic derivatives where it has no other."""
+    x = _plain(u) + (op == "log1p")
+    wrong = ~np.isfinite(x) | (x == 0.0) | ~_is_finite(slope)
+    pairs = _terms().of_logarithm(op, u, 1.0) if wrong.any() else None
+    if pairs is None:
+        return slope
+    return np.where(wrong, sum(factor * one.slope for one, factor in pairs), slope)
+
+
+def _is_finite(one: Any) -> Any:
+    """Where all of the numbers of a dual number are."""
+    if isinstance(one, Dual):
+        return _is_finite(one.value) & _is_finite(one.slope)
+    return np.isfinite(one)
 
 
 def _plain(one: Any) -> Any:
@@ -255,7 +350,15 @@ def _full(x: Any, number: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 def _zeros(x: Any) -> Any:
-    return Dual(_zeros(x.value), _zeros(x.slope)) if isinstance(x, Dual) else np.zeros_like(x)
+    return type(x)(_zeros(x.value), _zeros(x.slope)) if isinstance(x, Dual) else np.zeros_like(x)
+
+
+def _terms() -> Terms:
+    return Terms(
+        lambda one: one.parts if isinstance(one, Extended) else None,
+        lambda one: one.value if isinstance(one, Dual) else one,
+        lambda one: isinstance(one, Dual),
+    )
 
 
 _FUNCTIONS: MappingProxyType[Any, Callable[..., Any]] = MappingProxyType(

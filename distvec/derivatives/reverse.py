@@ -10,15 +10,16 @@ comes back as x, and sums as linear combinations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distvec.array.operators import Arithmetic
+from distvec.derivatives.logarithms import LOGARITHMS, Terms
 from distvec.derivatives.rules import rule_of
-from distvec.derivatives.steps import Adjoint, One, Step, in_dtype
+from distvec.derivatives.steps import Adjoint, One, Step, in_dtype, shrunk
 from distvec.graph.expr import Node
 from distvec.graph.variables import depending
 
@@ -90,12 +91,36 @@ def _adjoints(value: Arithmetic, variables: Sequence[Node]) -> dict[int, list[Sc
         adjoint: Adjoint = array
         if array is None:  # it stands in the place of the array: c / x is one operation
             factor, adjoint = 1.0, One(1) if factor == 1.0 else factor
-        step, rule = Step(value, node, adjoint), rule_of(node)
-        for number, arg in enumerate(node.args):
-            back = rule(step, number) if id(arg) in among else None
-            if back is not None:
-                found.setdefault(id(arg), []).append(_scaled(factor, in_dtype(back, arg)))
+        step = Step(value, node, adjoint)
+        for arg, back in _of_logarithm(step, among, ends) or _of_arguments(step, among):
+            found.setdefault(id(arg), []).append(_scaled(factor, in_dtype(back, arg)))
     return found
+
+
+def _of_arguments(step: Step, among: Container[int]) -> Iterator[tuple[Node, Adjoint]]:
+    """What goes back to each argument."""
+    rule = rule_of(step.node)
+    for number, arg in enumerate(step.node.args):
+        back = rule(step, number) if id(arg) in among else None
+        if back is not None:
+            yield arg, back
+
+
+def _of_logarithm(
+    step: Step, among: Container[int], ends: Container[int]
+) -> list[tuple[Node, Adjoint]] | None:
+    """What goes back from a logarithm to what its argument was computed from, past what may be
+    infinite; None of all others."""
+    if step.node.op not in LOGARITHMS:
+        return None
+    still = step.like.session.graph.still
+
+    def parts(node: Node) -> tuple[str, Sequence[Node]] | None:
+        return None if id(node) in ends or node in still else (node.op, node.args)
+
+    terms = Terms(parts, step.of, lambda node: id(node) in among)
+    pairs = terms.of_logarithm(step.node.op, step.node.args[0], step.adjoint)
+    return pairs and [(node, shrunk(step, back, node)) for node, back in pairs]
 
 
 def _scaled(factor: float, adjoint: Adjoint) -> Scaled:

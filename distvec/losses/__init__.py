@@ -8,7 +8,7 @@ from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
 from distvec.losses.check import check_loss
 from distvec.losses.counts import Gamma, Poisson, Tweedie
 from distvec.losses.cox import Cox
-from distvec.losses.errors import LossError
+from distvec.losses.errors import LossError, NotFinite
 from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
 from distvec.losses.one_margin import RowLoss
@@ -41,6 +41,7 @@ __all__ = [
     "Loss",
     "LossError",
     "ModifiedHuber",
+    "NotFinite",
     "Objective",
     "PairwiseRanking",
     "Parameter",

@@ -36,7 +36,20 @@ class LossError(RuntimeError):
     def within(self, outer: str) -> LossError:
         """The same, with its place in something larger: ``error.within("partition 3")``."""
         loss, place, problem = self.args
-        return LossError(loss, f"{outer}, {place}", problem)
+        return type(self)(loss, f"{outer}, {place}", problem)
+
+
+class NotFinite(LossError, ArithmeticError):
+    """A loss has no value or no slope at a point: NaN where margins are finite, an overflow.
+
+    At a start it is an error; where a solver went too far, it takes a shorter step.
+    """
+
+
+def failed(loss: str, place: str, error: Exception) -> LossError:
+    """What a loss raised, as a ``LossError``."""
+    kind = NotFinite if isinstance(error, ArithmeticError) else LossError
+    return kind(loss, place, raised(error))
 
 
 def row_block(number: int, part: slice) -> str:

@@ -3,6 +3,7 @@ the choice of a solver."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from distvec.losses.bounds import box_of, by_name, scaled_boxes
+from distvec.losses.errors import NotFinite
 from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
 from distvec.losses.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.losses.scales import Scales, Standardized
@@ -175,8 +177,9 @@ class ObjectiveBase(ABC):
 
         Returns ``optim``'s result. With standardization the solver sees the coefficients times the
         deviations, as in MLlib, and its tolerances are of gradients by these; the result is in the
-        coefficients themselves. At the kinks of a loss solvers stop near a minimum only, which a
-        RuntimeWarning says: smoothing helps.
+        coefficients themselves. A step to where value or gradient is not finite is shortened; at
+        the start that is ``NotFinite``, a LossError. At the kinks of a loss solvers stop near a
+        minimum only, which a RuntimeWarning says: smoothing helps.
         """
         x0 = self.start() if x0 is None else arranged(as_start(x0))
         start = self._arrays(x0)
@@ -191,6 +194,8 @@ class ObjectiveBase(ABC):
             found = solver.minimize(self, x0, callback=callback, progress=progress, **kept)
         else:
             found = seen.minimized_by(solver, x0, callback, progress, **kept)
+        if found.outcome is Outcome.NOT_FINITE_AT_START:
+            raise NotFinite(str(self.loss), "x0", _not_finite(found.fun))
         if self.loss.has_kinks and found.outcome is Outcome.STALLED:
             warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
         return found
@@ -245,6 +250,14 @@ class ObjectiveBase(ABC):
         each = zip(by_name(bounds, self._parameters), start, self._parameters, strict=True)
         found = [box_of(one, array, self._is_penalised(of)) for one, array, of in each]
         return found if self._scales is None else scaled_boxes(found, start, self._scales)
+
+
+def _not_finite(value: float) -> str:
+    what = "the gradient is not finite" if math.isfinite(value) else f"the value is {value}"
+    return (
+        f"{what} where the solver starts; give another x0, scale features or labels, or write the "
+        "loss so that nothing on the way overflows, as np.logaddexp(0, m) for np.log1p(np.exp(m))"
+    )
 
 
 def known_features(

@@ -42,7 +42,8 @@ class RowLoss(Loss):
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Two passes over the matrix, and one by blocks of rows over margins and labels.
 
-        LossError, if ``row`` raises, gives other shapes, or NaN where a margin is finite.
+        LossError, if ``row`` raises or gives other shapes; ``NotFinite``, which is one, for NaN
+        where margin and value are finite.
         """
         with np.errstate(all="ignore"):
             margins = rows.margins(arrays[0], intercept=intercept)

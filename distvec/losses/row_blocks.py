@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from distvec.losses.errors import LossError, raised, row_block
+from distvec.losses.errors import LossError, NotFinite, failed, row_block
 from distvec.losses.rows import Floats, Rows, blocks, read_only
 
 RowFunction: TypeAlias = Callable[[Floats, Floats], tuple[Any, ...]]
@@ -28,10 +27,13 @@ def evaluate(
         try:
             given = function(*arguments)
         except Exception as error:
-            raise LossError(loss, row_block(number, part), raised(error)) from error
-        wrong = _why_not(given, names, *arguments, part.start)
+            raise failed(loss, row_block(number, part), error) from error
+        wrong = _why_not(given, names, *arguments)
         if wrong:
             raise LossError(loss, row_block(number, part), wrong)
+        nan = _nan(given, names, *arguments, part.start)
+        if nan:
+            raise NotFinite(loss, row_block(number, part), nan)
         columns = [np.asarray(column, np.float64) for column in given]
         yield part, [weighted(column, weights_of(rows, part)) for column in columns]
 
@@ -51,7 +53,7 @@ def weighted(values: Floats, weights: Floats | None) -> Floats:
     return products
 
 
-def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats, start: int) -> str:
+def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats) -> str:
     """Why these cannot be the columns; "" if they can."""
     wanted = f"it must return ({', '.join(names)}), each of the margins' shape {margins.shape}"
     if not isinstance(given, tuple) or len(given) != len(names):
@@ -62,18 +64,25 @@ def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats, 
             return f"the {name} have the shape {column.shape}, but {wanted}"
         if column.dtype.kind not in "fiub":
             return f"the {name} have the dtype {column.dtype}, but must be real numbers"
-        nan = _first_nan(column, margins)
-        if nan is not None:
-            return (
-                f"the {name} are NaN in row {start + nan:,}, where the margin is "
-                f"{float(margins[nan])!r} and the label {float(labels[nan])!r}"
-            )
     return ""
 
 
-def _first_nan(column: npt.NDArray[Any], margins: Floats) -> int | None:
-    """Where the first NaN is that a finite margin gave. Infinities are for the solver to judge."""
-    if math.isfinite(column.sum()):
-        return None
-    found = np.flatnonzero(np.isnan(column) & np.isfinite(margins))
-    return int(found[0]) if found.size else None
+def _nan(
+    given: Sequence[Any], names: Sequence[str], margins: Floats, labels: Floats, start: int
+) -> str:
+    """Where the first NaN is that a finite margin gave; "" if there is none.
+
+    Infinite values are for the solver to judge, which has no use for the slopes there.
+    """
+    judged = np.isfinite(margins)
+    for name, column in zip(names, map(np.asarray, given), strict=True):
+        if not math.isfinite(column.sum()):
+            found = np.flatnonzero(np.isnan(column) & judged)
+            if found.size:
+                row = int(found[0])
+                return (
+                    f"the {name} are NaN in row {start + row:,}, where the margin is "
+                    f"{float(margins[row])!r} and the label {float(labels[row])!r}"
+                )
+            judged &= np.isfinite(column)
+    return ""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from distvec.losses.errors import LossError, raised, row_block
+from distvec.losses.errors import LossError, NotFinite, failed, row_block
 from distvec.losses.labels import rule
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, as_arrays, as_given
 from distvec.losses.rows import Rows, read_only
@@ -48,11 +48,13 @@ class UserBlockLoss(Loss):
             with np.errstate(all="ignore"):
                 given = self.function(matrix, read_only(rows.labels), read_only(weights), seen)
         except Exception as error:
-            raise LossError(str(self), place, raised(error)) from error
+            raise failed(str(self), place, error) from error
         try:
             value, gradients = self._checked(given, arrays)
         except (TypeError, ValueError) as error:
             raise LossError(str(self), place, str(error)) from None
+        if nan := _nan(value, gradients, arrays, self.of):
+            raise NotFinite(str(self), place, nan)
         return Sums(value, rows.weight_sum, gradients)
 
     def _checked(self, given: Any, arrays: Arrays) -> tuple[float, Arrays]:
@@ -70,27 +72,26 @@ class UserBlockLoss(Loss):
                 )
             if gradient.dtype.kind not in "fiub":
                 raise TypeError(f"the gradient{of} has the dtype {gradient.dtype}, not of floats")
-        if not math.isfinite(value) or not all(np.isfinite(one).all() for one in gradients):
-            self._refuse_nan(value, gradients, arrays)
         return value, gradients
-
-    def _refuse_nan(self, value: float, gradients: Arrays, arrays: Arrays) -> None:
-        """ValueError for NaN at finite parameters. Infinities are for the solver to judge."""
-        if not all(np.isfinite(array).all() for array in arrays):
-            return
-        if math.isnan(value):
-            raise ValueError("the value is NaN, where all parameters are finite")
-        for one, gradient in zip(self.of, gradients, strict=True):
-            if np.isnan(gradient).any():
-                of, at = f" by {one.name!r}" if one.name else "", np.argwhere(np.isnan(gradient))[0]
-                raise ValueError(
-                    f"the gradient{of} is NaN at {at.tolist()}, where all parameters are finite"
-                )
 
     def __str__(self) -> str:
         return getattr(self.function, "__name__", None) or repr(self.function)
 
     __repr__ = __str__
+
+
+def _nan(value: float, gradients: Arrays, arrays: Arrays, parameters: Sequence[Parameter]) -> str:
+    """Where the first NaN is, at finite parameters; "" if there is none. An infinite value is for
+    the solver to judge, which has no use for the gradient there."""
+    if math.isinf(value) or not all(np.isfinite(array).all() for array in arrays):
+        return ""
+    if math.isnan(value):
+        return "the value is NaN, where all parameters are finite"
+    for one, gradient in zip(parameters, gradients, strict=True):
+        if np.isnan(gradient).any():
+            of, at = f" by {one.name!r}" if one.name else "", np.argwhere(np.isnan(gradient))[0]
+            return f"the gradient{of} is NaN at {at.tolist()}, where all parameters are finite"
+    return ""
 
 
 @overload

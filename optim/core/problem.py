@@ -34,6 +34,9 @@ class Point:
 class Problem:
     """`fun(x, *args)` with its gradient. Arrays that it returns are never written to.
 
+    Where fun raises an ArithmeticError, as an OverflowError, it counts as not finite; at the first
+    point, from which there is no way back, that is raised.
+
     `jac=True`: fun returns (value, gradient); or the value alone, where the library of that array
     has `value_and_grad`. A callable `jac(x, *args)`: fun returns the value.
     `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
@@ -85,10 +88,15 @@ class Problem:
         """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
         self.evaluations += 1
         given = arranged(x) if self.structured else x
-        if callable(self.jac):
-            value, gradient = self.fun(given, *self.args), self.jac(given, *self.args)
-        else:
-            value, gradient = self._pair_at(given)
+        try:
+            if callable(self.jac):
+                value, gradient = self.fun(given, *self.args), self.jac(given, *self.args)
+            else:
+                value, gradient = self._pair_at(given)
+        except ArithmeticError:
+            if self.evaluations == 1:
+                raise
+            return math.nan, math.nan * x
         _check_value(value)
         return value, like(gradient, x, "gradient")
 

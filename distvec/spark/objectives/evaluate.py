@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from pyspark import TaskContext
 
-from distvec.losses.errors import LossError, raised
+from distvec.losses.errors import LossError, failed
 from distvec.losses.loss import Arrays, Loss, PhasedLoss
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
@@ -153,7 +153,7 @@ def result_of(
         )
     except LossError as error:
         details = error.within(f"partition {partition}").args
-        return PartitionResult(partition, attempt, error=LossError.__name__, details=details)
+        return PartitionResult(partition, attempt, error=type(error).__name__, details=details)
 
 
 _NOBODY = PartitionResult(-1, -1)
@@ -181,7 +181,7 @@ class _Task:
         except (LossError, PSError):
             raise
         except Exception as error:
-            raise LossError(str(loss), f"its {len(rows):,} rows", raised(error)) from error
+            raise failed(str(loss), f"its {len(rows):,} rows", error) from error
         return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
 
     def _run_phase(

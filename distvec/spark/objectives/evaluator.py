@@ -12,7 +12,7 @@ import numpy as np
 
 from distvec import DistArray
 from distvec.graph.expr import Buffer
-from distvec.losses.errors import LossError
+from distvec.losses.errors import LossError, NotFinite
 from distvec.losses.loss import PhasedLoss
 from distvec.spark.context import PSContext
 from distvec.spark.data.dataset import Dataset
@@ -173,8 +173,9 @@ def _total(values: Sequence[float]) -> float:
 def _raise_error_of(results: Sequence[PartitionResult]) -> None:
     """Raise a task's failure on the driver, as its own class."""
     for one in results:
-        if one.error == LossError.__name__:
-            raise LossError(*one.details)
+        for loss_error in (LossError, NotFinite):
+            if one.error == loss_error.__name__:
+                raise loss_error(*one.details)
         if one.error:
             kind: type[errors.PSError] = getattr(errors, one.error, errors.PSError)
             raise kind(f"in the task of partition {one.partition}: {' '.join(one.details)}")

@@ -161,3 +161,67 @@ def test_wrong_results_and_orders() -> None:
         derivatives(np.exp, np.ones(2), order=3)
     with pytest.raises(TypeError, match="an array of values, not tuple"):
         derivatives(lambda m: (m, m), np.ones(2))
+
+
+FAR = np.array([-1e4, -1000.0, -30.0, -0.5, 0.5, 30.0, 1000.0, 1e4])
+LIMITS: dict[str, tuple[Any, Any]] = {
+    "log cosh": (lambda x: np.log(np.cosh(x)), np.tanh),
+    "log1p exp": (lambda x: np.log1p(np.exp(x)), special.expit),
+    "log of a sum with 1": (lambda x: np.log(1 + np.exp(x)), special.expit),
+    "log2": (lambda x: np.log2(1 + np.exp(-x)), lambda x: -special.expit(-x) / np.log(2)),
+    "log of a sum": (
+        lambda x: np.log(np.exp(x) + np.exp(-2 * x)),
+        lambda x: special.expit(3 * x) - 2 * special.expit(-3 * x),
+    ),
+    "log of a power": (
+        lambda x: np.log((3 * np.exp(x) + np.cosh(x)) ** 2),
+        lambda x: 2 * (special.expit(2 * x + np.log(7)) - special.expit(-2 * x - np.log(7))),
+    ),
+    "log of a quotient": (lambda x: -np.log(1 / (1 + np.exp(-x))), lambda x: -special.expit(-x)),
+    "log sinh": (lambda x: np.log(np.abs(np.sinh(x))), lambda x: 1 / np.tanh(x)),
+    "log of what grows and what does not": (
+        lambda x: np.log(1 + 2 * np.exp(x) + x**2),
+        lambda x: np.where(
+            x > 600, 1.0, (2 * np.exp(x) + 2 * x) / (1 + 2 * np.exp(np.minimum(x, 600)) + x**2)
+        ),
+    ),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x: special.expit(x) * special.expit(-x)),
+    "Gompertz": (
+        lambda x: np.exp(-np.exp(x)),
+        lambda x: -np.exp(np.minimum(x, 600) - np.exp(np.minimum(x, 600))),
+    ),
+    "arctan": (lambda x: np.arctan(np.exp(x)), lambda x: 0.5 / np.cosh(np.clip(x, -700, 700))),
+}
+"""Functions of which something on the way is no float at ``FAR``, and their derivatives."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_derivative_beyond_the_floats_is_its_limit(name: str) -> None:
+    function, slope = LIMITS[name]
+    with np.errstate(all="ignore"):
+        values, expected = function(FAR), slope(FAR)
+        curvatures = (slope(FAR + 1e-5) - slope(FAR - 1e-5)) / 2e-5
+    found = derivatives(function, FAR, order=2)
+    np.testing.assert_array_equal(found[0], values)
+    np.testing.assert_allclose(found[1], expected, rtol=1e-13, atol=1e-150)
+    np.testing.assert_array_equal(found[1], derivatives(function, FAR)[1])
+    np.testing.assert_allclose(found[2], curvatures, rtol=1e-4, atol=1e-8)
+
+
+def test_limits_come_from_what_was_there_when_it_was_computed() -> None:
+    def function(x: Any) -> Any:
+        grown = np.exp(x)
+        y = np.log1p(grown[...])
+        grown[x > 0] = 0.0
+        x[x > 0] = 7.0
+        return y + x + np.log1p(grown)
+
+    found = derivatives(function, np.array([1000.0, -1.0]))
+    p = special.expit(-1.0)
+    np.testing.assert_allclose(found[1], [1.0, 1 + 2 * p], rtol=1e-14)
+
+
+def test_where_a_derivative_has_no_limit_it_is_not_made_up() -> None:
+    _, slopes = derivatives(lambda x: np.sqrt(x) * np.sqrt(x) + np.abs(x) ** 0.5, np.zeros(1))
+    assert np.isnan(slopes).all()
+    assert not np.isfinite(derivatives(np.exp, np.array([1000.0]))[1]).any()

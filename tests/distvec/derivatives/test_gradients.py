@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import distvec as dv
 from tests.distvec.derivatives.functions import BY, FUNCTIONS, inputs
+from tests.distvec.derivatives.test_forward import FAR, LIMITS
 
 COUNTS = (1, 2, 7)
 KINKED = {"clip and abs", "norm of the largest", "extremes", "sort", "masks", "along places"}
@@ -110,3 +112,36 @@ def test_along_any_direction_the_gradient_changes_as_the_hessian_says(
         found, slope = products[by].numpy(), (after - before) / (2 * step)
         error = np.abs(found - slope)
         assert np.all(error <= 1e-4 * (1 + np.abs(slope)) + 1e-6 * np.max(np.abs(after)))
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_gradient_beyond_the_floats_is_its_limit(
+    name: str, sessions: dict[int, dv.Session]
+) -> None:
+    function, slope = LIMITS[name]
+    with np.errstate(all="ignore"):
+        expected = slope(FAR)
+        curvatures = (slope(FAR + 1e-5) - slope(FAR - 1e-5)) / 2e-5
+    for dtype, digits in (("float64", 1e-13), ("float32", 1e-5)):
+        x = sessions[2].array(FAR.astype(dtype))
+        gradient = dv.grad(lambda x: np.sum(function(x) * 2.0))(x)
+        assert gradient.dtype == dtype
+        floor = 1e-150 if dtype == "float64" else 1e-30
+        np.testing.assert_allclose(gradient.numpy(), 2 * expected, rtol=digits, atol=floor)
+    if name != "arctan":
+        x = sessions[2].array(FAR)
+        product = dv.hessian_product(lambda x: np.sum(function(x)))(x, np.ones_like(x))
+        np.testing.assert_allclose(product.numpy(), curvatures, rtol=1e-4, atol=1e-8)
+
+
+def test_limits_reach_what_is_broadcast_and_stop_at_what_is_differentiated_by(
+    sessions: dict[int, dv.Session],
+) -> None:
+    ps = sessions[2]
+    T, w = ps.array(np.array([[800.0, -2.0], [900.0, 1000.0]])), ps.array(np.array([[3.0, -4.0]]))
+    by_w = dv.grad(lambda w: np.sum(np.log1p(np.exp(T + w))))(w)
+    expected = special.expit(T.numpy() + w.numpy()).sum(axis=0, keepdims=True)
+    np.testing.assert_allclose(by_w.numpy(), expected, rtol=1e-14)
+    grown = np.exp(ps.array(np.array([1.0, 2.0])))
+    by_grown = dv.grad(lambda y: np.sum(np.log1p(y)))(grown)
+    np.testing.assert_allclose(by_grown.numpy(), 1 / (1 + grown.numpy()), rtol=1e-15)

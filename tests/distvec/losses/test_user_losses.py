@@ -18,12 +18,14 @@ from distvec.losses import (
     Huber,
     Logistic,
     LossError,
+    NotFinite,
     Objective,
     Parameter,
     Rows,
     block_loss,
     row_loss,
 )
+from optim import SquaredL2Norm
 
 
 @row_loss(labels="signs")
@@ -238,3 +240,62 @@ def test_a_loss_with_some_parameters_takes_others():
 
     assert str(two(first=3.0)(second=4.0)) == "two(first=3.0, second=4.0)"
     assert str(two(first=3.0)(first=5.0)) == "two(first=5.0)"
+
+
+@row_loss
+def log_cosh(margins, labels):
+    return np.log(np.cosh(margins - labels))
+
+
+@row_loss(labels="signs")
+def by_hand(margins, labels):
+    return np.log1p(np.exp(-labels * margins))
+
+
+@row_loss
+def within(margins, labels):
+    return -np.log(2.0 - margins / labels)  # NaN beyond
+
+
+@row_loss
+def raising_far_out(margins, labels):
+    if np.abs(margins).max() > 400.0:
+        raise OverflowError("math range error")
+    return (margins - labels) ** 2, 2.0 * (margins - labels)
+
+
+@pytest.mark.parametrize("method", ["L-BFGS", "trust-ncg", "gradient-descent"])
+@pytest.mark.parametrize(
+    ("loss", "reference"),
+    [
+        (log_cosh, row_loss(lambda m, y: (np.logaddexp(m - y, y - m) - np.log(2), np.tanh(m - y)))),
+        (by_hand, Logistic()),
+        (raising_far_out, row_loss(lambda m, y: (m - y) ** 2)),
+    ],
+    ids=str,
+)
+def test_a_step_too_far_out_is_shortened(loss, reference, method):
+    rng = np.random.default_rng(0)
+    X = 100.0 * rng.normal(size=(60, 3))
+    y = 100.0 * rng.normal(size=60)
+    y = np.sign(y) if loss is by_hand else y
+    objective = Objective((X, y), loss=loss, penalty=SquaredL2Norm(1e-2))
+    far = np.array([4.0, -4.0, 4.0]) if loss is not raising_far_out else np.zeros(3)
+    if method == "L-BFGS" and loss is not raising_far_out:
+        value, gradient = objective(3.0 * far)
+        assert value == np.inf and np.isfinite(gradient).all()
+    result = objective.minimize(method=method, max_iterations=2000)
+    assert result.success, result.message
+    best = Objective((X, y), loss=reference, penalty=SquaredL2Norm(1e-2)).minimize()
+    assert result.fun == pytest.approx(best.fun, rel=1e-6)
+
+
+def test_at_the_start_what_is_not_finite_is_an_error():
+    X = np.eye(2)
+    with pytest.raises(NotFinite, match=r"failed in x0: the value is inf .* give another x0"):
+        Objective((X, [1e4, 0.0]), loss=log_cosh).minimize()
+    with pytest.raises(NotFinite, match=r"values are NaN in row 1, where the margin is 5\.0"):
+        Objective((X, [1.0, 1.0]), loss=within).minimize(np.array([0.0, 5.0]))
+    objective = Objective((X, [1.0, 1.0]), loss=within, penalty=SquaredL2Norm(0.1))
+    result = objective.minimize(np.array([1.9, 1.9]))
+    assert np.isfinite(result.fun) and result.nit > 0

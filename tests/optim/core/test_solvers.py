@@ -167,3 +167,17 @@ def test_squares_that_underflow_end_a_run(size):
     result = TruncatedNewton(**tight).minimize(lambda x: (float(x @ x), 2 * x), np.full(2, size))
     assert result.outcome in (Outcome.STALLED, Outcome.CONVERGED_GRADIENT)
     assert result.fun <= 2 * size * size
+
+
+@every_solver
+@pytest.mark.parametrize("error", [OverflowError, FloatingPointError, ZeroDivisionError])
+def test_an_arithmetic_error_outside_a_ball_shortens_the_step(solver, error):
+    def fun(x):
+        if np.linalg.norm(x) > 3.0:
+            raise error("too far out")
+        return quadratic(x)
+
+    result = dataclasses.replace(solver, max_iterations=200).minimize(fun, np.zeros(4))
+    assert result.fun == pytest.approx(9.0, abs=1e-3)
+    with pytest.raises(error, match="too far out"):
+        solver.minimize(fun, np.full(4, 5.0))

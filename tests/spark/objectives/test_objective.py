@@ -246,3 +246,27 @@ def test_minimize_of_a_dict_of_arrays(ps, data):
         assert result.success, result.message
         assert set(result.x) == {"w", "V"}
         assert result.x["V"].shape == (SIZE, 2)
+
+
+@pytest.mark.parametrize("mode", ["job", "resident"])
+def test_a_step_to_where_a_loss_is_not_finite_is_shortened(spark, ps, mode):
+    @row_loss
+    def within(margins, labels):
+        return (margins - labels) ** 2 - 1e-9 * np.log(2000.0 - np.abs(margins))  # NaN beyond
+
+    rng = np.random.default_rng(1)
+    x, y = 100.0 * rng.normal(size=(40, 2)), 100.0 * rng.normal(size=40)
+    rows = [(float(label), Vectors.dense(row)) for label, row in zip(y, x, strict=True)]
+    frame = spark.createDataFrame(rows, ["label", "features"]).repartition(2)
+    far = ps.array([20.0, -20.0])
+    for loss, start in ((log_cosh, None), (within, ps.zeros(2))):
+        with Objective(frame, loss=loss, penalty=SquaredL2Norm(1e-2), mode=mode) as objective:
+            alone = losses.Objective((x, y), loss=loss, penalty=SquaredL2Norm(1e-2)).minimize()
+            result = objective.minimize(start)
+            assert result.success and float(result.fun) == pytest.approx(alone.fun, rel=1e-9)
+            if loss is within:
+                with pytest.raises(losses.NotFinite, match=r"partition \d, .* values are NaN"):
+                    objective.minimize(far)
+            else:
+                value, gradient = objective(far)
+                assert float(value) == np.inf and np.isfinite(gradient.numpy()).all()
