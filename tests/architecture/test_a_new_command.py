@@ -14,7 +14,7 @@ from ps_backend.server.session import ServerSession
 from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 from tests.architecture.apart import TOKEN, servers
-from tests.ps_backend.helpers import QUICK, Faulty, put
+from tests.ps_backend.helpers import REPEATED, Faulty, put
 
 SPACE = DenseSpace(5000)
 FLOATS = array_type(SPACE, float)
@@ -67,7 +67,7 @@ def test_repeated_after_a_lost_reply_it_runs_once(addresses):
         return "lose reply" if lost.count("swap") == 1 and lost[-1] == "swap" else "ok"
 
     transports = [Faulty(OverGrpc(address, token=TOKEN), lose_the_first) for address in addresses]
-    with Client(transports, retry=QUICK) as client:
+    with Client(transports, retry=REPEATED) as client:
         x, y = put(client, SPACE, X), put(client, SPACE, -X)
         client.call("swap", b"", [(x, FLOATS), (y, FLOATS)])
         assert lost.count("swap") == 3

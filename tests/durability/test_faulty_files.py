@@ -21,6 +21,7 @@ from ps_backend.errors import CheckpointIncomplete, Corrupted, NotDurable, Store
 from ps_backend.in_process import InProcess
 from ps_backend.server.service import Service
 from tests.durability.disk import Disk, Names, unneeded
+from tests.waiting import PATIENCE
 
 N = 3000
 OLD, NEW = np.arange(float(N)), np.arange(float(N)) * 3.0
@@ -221,7 +222,7 @@ def test_on_a_slow_disk_work_goes_on_and_one_warning_says_what_is_left_out():
     with session(disk) as (ps, checkpoints):
         keeper = SessionKeeper(checkpoints, rolls_back=False)
         x = ps.array(OLD)
-        disk.before = lambda name, path: name != "write" or go_on.wait(60)
+        disk.before = lambda name, path: name != "write" or go_on.wait(PATIENCE)
         keeper.save(0, {"x": x}, {})
         x = (x + 1.0).persist()
         with pytest.warns(NotDurable, match="it takes longer to write one"):

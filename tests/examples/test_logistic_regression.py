@@ -10,6 +10,7 @@ import pytest
 
 from distvec.spark import PSContext
 from examples import logistic_regression
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +63,7 @@ def test_a_file_that_is_of_no_use_ends_the_program_before_spark(tmp_path, text, 
         },  # Spark could not start: there is no Java
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

@@ -21,8 +21,9 @@ from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.helpers import TOKEN, Faulty, ended, impatient, served
+from tests.ps_backend.helpers import TOKEN, Faulty, impatient, served
 from tests.ps_backend.requests import IOTA_SUM, call, run
+from tests.waiting import PATIENCE, has_ended, wait_for
 
 LONG = 10**15
 
@@ -61,13 +62,6 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_for(condition, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "would have waited for ever"
-        time.sleep(0.001)  # servers of this process need its time
-
-
 def test_closing_the_session_ends_it_and_meanwhile_others_work(servers):
     (pid,) = [status.pid for status in server_status(servers.addresses, token=servers.token)]
     with dv.connect(servers.addresses, token=servers.token) as good:
@@ -77,7 +71,7 @@ def test_closing_the_session_ends_it_and_meanwhile_others_work(servers):
             x = good.array(np.arange(1000.0))
             for k in range(5):
                 assert float((x + k).sum()) == 499_500 + 1000 * k
-        assert isinstance(result.exception(60), PSError)
+        assert isinstance(result.exception(PATIENCE), PSError)
         wait_for(lambda: not computes(pid))
 
 
@@ -132,7 +126,7 @@ def test_a_server_that_is_stopped_ends(servers):
         wait_for(lambda: computes(pid))
         impatient(ps.client)
         os.kill(pid, signal.SIGTERM)
-        assert ended(pid, 60)
+        assert has_ended(pid)
 
 
 @pytest.mark.parametrize(("pipe", "near"), [(False, False), (True, False), (False, True)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +21,7 @@ from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.program.views import View
 from tests.ps_backend.helpers import AXPY, DOT, put
+from tests.waiting import join_all
 
 SPACE, SECOND = DenseSpace(4096), DenseSpace(1000)
 """Of four blocks on two servers; and of one block, which the second server holds."""
@@ -65,10 +65,9 @@ def test_a_stopped_one_is_noticed_in_time_and_ctrl_c_ends_the_wait(servers):
             for call in calls:
                 press = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
                 press.start()
-                began = time.monotonic()
-                with pytest.raises(KeyboardInterrupt):
+                with pytest.raises(KeyboardInterrupt) as pressed:
                     client.run(Program((call,)))
-                assert time.monotonic() - began < 4
+                assert pressed.value.__suppress_context__, "the press ended it, not a lost server"
 
             lost: list[object] = []
 
@@ -79,13 +78,11 @@ def test_a_stopped_one_is_noticed_in_time_and_ctrl_c_ends_the_wait(servers):
                     lost.append(str(error))
 
             thread = threading.Thread(target=fetch)
-            began = time.monotonic()
             thread.start()
             for _ in range(3):  # others have their turns
                 other.run(Program((SweepCall(DOT, SECOND, (a, a), (), ()),)))
-            assert time.monotonic() - began < 4
-            thread.join(60)
-            assert time.monotonic() - began < 15
+            assert not lost
+            join_all(thread)
         (message,) = lost
         assert f"server {servers.addresses[0]} does not answer" in str(message)
         client.run(Program((calls[1],)))  # nothing has changed, and the server is back
@@ -99,10 +96,8 @@ def test_a_killed_one_is_lost(servers):
         call = SweepCall(DOT, SPACE, (x, x), (), (), views=views)
         client.run(Program((call,)))
         os.kill(servers.pids[0], signal.SIGKILL)
-        began = time.monotonic()
         with pytest.raises(ServerLost, match=f"server {servers.addresses[0]} does not answer"):
             client.run(Program((call,)))
-        assert time.monotonic() - began < 12
         ((found,),) = client.run(Program((SweepCall(DOT, SECOND, (y, y), (), ()),)))
         assert found.sum() == pytest.approx(X[:1000] @ X[:1000])
 
@@ -120,10 +115,8 @@ def test_one_that_dies_in_the_middle_of_a_movement_is_named(servers):
         )
         client.run(Program(before=(first,)))
         os.kill(servers.pids[0], signal.SIGKILL)
-        began = time.monotonic()
         with pytest.raises(ServerLost, match=f"server {servers.addresses[0]} does not answer"):
             client.run(Program(before=(second,)))
-        assert time.monotonic() - began < 15
         client.free([workspace])
         ((found,),) = client.run(Program((SweepCall(DOT, SECOND, (y, y), (), ()),)))
         assert found.sum() == pytest.approx(X[:1000] @ X[:1000])

@@ -26,6 +26,7 @@ from ps_backend.wire.protocol import PROTOCOL
 from ps_backend.wire.rounds import Total, Winner
 from tests.ps_backend.helpers import AXPY, put
 from tests.ps_backend.requests import Sender
+from tests.waiting import PATIENCE
 
 MB = 1 << 20
 BUDGET = 256 * MB
@@ -227,11 +228,11 @@ def _announce(process: Process, header: pb.Request):
     def frames() -> Iterator[bytes]:
         yield header.SerializeToString()
         sent.set()
-        end.wait(60)
+        end.wait(PATIENCE)
 
     stream = process.transport._stream(frames(), metadata=process.transport._metadata)
     stream.add_callback(end.set)
-    assert sent.wait(60)
+    assert sent.wait(PATIENCE)
     return stream
 
 

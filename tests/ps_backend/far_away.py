@@ -13,7 +13,8 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.grpc_server import Server
 from ps_backend.transport import OverGrpc, bulk_sockets
-from tests.ps_backend.helpers import QUICK, TOKEN
+from tests.ps_backend.helpers import REPEATED, TOKEN
+from tests.waiting import PATIENCE
 
 SPACE = DenseSpace(100_000)  # more than what goes in a message
 FLOATS = array_type(SPACE, float)
@@ -36,7 +37,7 @@ class FarAway(OverGrpc):
 @contextmanager
 def far_away(servers: list[Server], **options) -> Iterator[tuple[Client, list[FarAway]]]:
     transports = [FarAway(server.address, **options) for server in servers]
-    with Client(transports, retry=QUICK) as client:
+    with Client(transports, retry=REPEATED) as client:
         yield client, transports
 
 
@@ -47,7 +48,7 @@ def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bo
 @contextmanager
 def connected(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
     """Somebody at the port for bulk data, who knows the token or not."""
-    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), 20)) as made:
+    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), PATIENCE)) as made:
         if admitted:
             ours, theirs = bulk_sockets.proofs_of(TOKEN, server.bulk._admission)
             made.sendall(ours)

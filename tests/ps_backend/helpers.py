@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import select
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -26,9 +23,15 @@ from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
+from tests.waiting import PATIENCE, join_all
 
 TOKEN = "a token for tests"
 QUICK = RetryPolicy(total=0.5, first=0.001, longest=0.01)
+"""For servers that stay silent: the error comes soon."""
+
+REPEATED = RetryPolicy(total=PATIENCE, first=0.001, longest=0.01)
+"""For messages that get through in the end, however busy the machine is."""
+
 F8 = ValueType("float64")
 
 AXPY = Sweep((F8, F8), (F8,), (Step("multiply", (0, 2), F8), Step("add", (3, 1), F8)), (4,), ())
@@ -43,14 +46,6 @@ def axpy(space: DenseSpace, a: float, x: int, y: int, out: int, frees=()) -> Pro
 
 def dot(space: DenseSpace, x: int, y: int) -> Program:
     return Program((SweepCall(DOT, space, (x, y), (), ()),))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds, for some time."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 def put(client: Client, space: DenseSpace, values) -> int:
@@ -162,27 +157,15 @@ def running_a_program(server: Server, client: Client, program: Program) -> Itera
     def hold(request: pb.Request, payload: Payload) -> Response:
         if request.WhichOneof("body") == "run":
             held.set()
-            assert release.wait(20)
+            assert release.wait(PATIENCE)
         return handle(request, payload)
 
     runner = threading.Thread(target=client.run, args=[program])
     with mock.patch.object(server.service, "handle", hold):
         runner.start()
         try:
-            assert held.wait(20)
+            assert held.wait(PATIENCE)
             yield
         finally:
             release.set()
-            runner.join(20)
-
-
-def ended(pid: int, timeout: float) -> bool:
-    """Whether process ``pid`` ends within ``timeout`` seconds."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], timeout)[0])
-    finally:
-        os.close(handle)
+            join_all(runner)

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 
+from tests.waiting import PATIENCE
+
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _FRAME = 16_384
 
@@ -18,7 +20,7 @@ class Stranger:
 
     def __init__(self, address: str, metadata=()) -> None:
         host, port = address.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
         self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
         self._metadata = tuple(metadata)
         self._next = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 
 from distvec.spark import PSContext
+from tests.waiting import has_ended
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,23 +79,6 @@ def _no_servers_left():
 def problem(spark):
     """One random problem for all tests of a module."""
     return random_problem(spark)
-
-
-def has_ended(pid, seconds=5.0):
-    """Does the process end within ``seconds``? It need not be a child."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
-
-
-@pytest.fixture(name="has_ended")
-def _has_ended():
-    return has_ended
 
 
 @pytest.fixture

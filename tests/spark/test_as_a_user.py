@@ -24,6 +24,7 @@ from optim import SGD
 from ps_backend.errors import PSError
 from tests.quick_start import QUICK_START
 from tests.spark.conftest import ROOT
+from tests.waiting import PATIENCE, has_ended, join_all
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +65,7 @@ sys.exit(3)
 """
 
 
-def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path, has_ended):
+def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path):
     path = tmp_path / "example.py"
     path.write_text(readme_example() + FORGETS)
     environment = os.environ | {
@@ -123,7 +124,7 @@ def settle(ps):
     gc.collect()
     settled = threading.Event()
     ps.finalizers.hold(settled.set)
-    assert settled.wait(30.0)
+    assert settled.wait(PATIENCE)
 
 
 def held(ps, scratch):
@@ -131,7 +132,7 @@ def held(ps, scratch):
     settle(ps)
     for thread in threading.enumerate():
         if thread.name == "idle-residents":  # of a job that was told to end
-            thread.join(5.0)
+            join_all(thread)
     status = ps.client.status()
     names = [re.sub(r"\d+", "", thread.name) for thread in threading.enumerate()]
     return Held(

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.quick_start import QUICK_START
+from tests.waiting import PATIENCE, has_ended
 
 pytestmark = pytest.mark.spark
 
@@ -119,7 +120,7 @@ def go_on(process):
     process.stdin.flush()
 
 
-def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver, has_ended):
+def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver):
     process = driver(script(RETRIED + KILLED + INTERRUPTED, "local[2,4]"))
     assert said(process) == [["1", "0", "1"], True, True]
     assert said(process) == [30_000, True]
@@ -130,17 +131,17 @@ def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver, 
     assert len(pids) == 2
     assert not any(has_ended(pid, 0.0) for pid in pids)
     process.send_signal(signal.SIGKILL)
-    assert all(has_ended(pid, 5.0) for pid in pids)
+    assert all(has_ended(pid) for pid in pids)
 
 
-def test_servers_end_with_the_spark_context_or_the_script(driver, has_ended):
+def test_servers_end_with_the_spark_context_or_the_script(driver):
     process = driver(script(STOPPED_AND_STARTED))
     pids = said(process)
     assert len(pids) == 2
     go_on(process)
-    assert all(has_ended(pid, 30.0) for pid in pids)
+    assert all(has_ended(pid) for pid in pids)
     assert process.poll() is None
     go_on(process)
     pids = said(process)
-    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert process.wait(PATIENCE) == 0, process.stderr.read()
     assert all(has_ended(pid) for pid in pids)

@@ -14,6 +14,7 @@ from pyspark.ml.linalg import Vectors
 from distvec.spark import LogisticLoss
 from distvec.spark.jobs.application import reason_of
 from tests.spark.conftest import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -131,7 +132,7 @@ def test_all_lines_of_a_tasks_message_are_told(rdd):
 def test_without_pyspark_the_extra_is_named():
     code = "import sys; sys.modules['pyspark'] = None; import distvec.spark"
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
     )
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError: distvec.spark needs PySpark")

@@ -25,8 +25,9 @@ from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
 from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
-from tests.ps_backend.helpers import TOKEN, ended, served
+from tests.ps_backend.helpers import TOKEN, served
 from tests.stress.row import Row
+from tests.waiting import has_ended, join_all
 
 _ROOT = str(Path(__file__).parents[2])
 _LENGTH = 30_000
@@ -83,7 +84,7 @@ def _killed(trials: int) -> Row:
                 except dv.ServerLost:
                     lost += 1
             pids |= set(ps._owner.pids)
-        failures += not all(pid == 0 or ended(pid, 5.0) for pid in pids)
+        failures += not all(pid == 0 or has_ended(pid) for pid in pids)
     return Row("servers of dv.local killed", trials, failures, f"{lost} times ServerLost")
 
 
@@ -154,9 +155,9 @@ def _zombies(trials: int) -> Row:
                 request.status.SetInParent()
                 failures += transport.call(request).reply.error.kind != "EpochFenced"
             os.kill(first.pid, signal.SIGCONT)
-            failures += not ended(pid, 10.0)
+            failures += not has_ended(pid)
             registry.stop("the trial is over")
-            thread.join(20)
+            join_all(thread)
         listening.close()
     detail = f"another one answered after {max(waited):.1f} s at most"
     return Row("zombies beside their successors", trials, failures, detail)

@@ -15,6 +15,7 @@ import pytest
 
 import distvec as dv
 from ps_backend.program import ops
+from tests.waiting import PATIENCE
 
 FLOATS = np.array([1.5, -2.5, 3.25, -0.0])
 INTS = np.array([3, -1, 7, 0])
@@ -238,7 +239,7 @@ def test_scipy_takes_our_arrays_for_an_array_api() -> None:
         env=os.environ | {"SCIPY_ARRAY_API": "1"},  # SciPy reads it once, when it is imported
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.stdout == "as NumPy\n", done.stderr
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import distvec as dv
 from ps_backend.errors import NotDurable, OutOfBudget, ServerLost
+from tests.waiting import PATIENCE
 
 EDGES = [0, -1, -(2**63), 2**63 - 1]
 keys = st.lists(st.one_of(st.sampled_from([*EDGES, 1, 2, 3]), st.integers(-(2**63), 2**63 - 1)))
@@ -195,7 +196,7 @@ def pushing_both(space, both, a, b):
 
     thread = threading.Thread(target=push)
     thread.start()
-    assert began.wait(10)
+    assert began.wait(PATIENCE)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from optim import LBFGS, Adam
 from ps_backend.errors import NotDurable, ServerLost
 from tests.ps_backend.helpers import impatient
 from tests.served import TOKEN, served
+from tests.waiting import PATIENCE
 
 N = 3000
 
@@ -63,7 +64,7 @@ def test_a_server_that_is_started_again_at_its_address(tmp_path):
     with (
         served(tmp_path, 2) as servers,
         dv.connect(
-            servers.addresses, token=TOKEN, timeout=60, durability="rollback", checkpoint=run
+            servers.addresses, token=TOKEN, timeout=PATIENCE, durability="rollback", checkpoint=run
         ) as ps,
     ):
         found = fit(ps, solver, lambda state: state.iteration == 12 and servers.again(1), every=5)

@@ -13,6 +13,7 @@ import pytest
 import distvec as dv
 from distvec.spark.rounds import round as rounds
 from distvec.spark.rounds.contribute import Report
+from tests.waiting import PATIENCE
 
 LENGTH = 1 << 17
 """Large enough for vectors to be written in place."""
@@ -30,7 +31,7 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
     start = threading.Barrier(len(actions))
 
     def run(action: Callable[[], Any]) -> Any:
-        start.wait(60)
+        start.wait(PATIENCE)
         return action()
 
     with ThreadPoolExecutor(len(actions)) as pool:

@@ -33,6 +33,7 @@ from distvec.testing import (
     vectors,
 )
 from ps_backend.program import ops
+from tests.waiting import PATIENCE
 
 X = np.linspace(-1.0, 2.0, 3000)
 K = np.arange(-5, 5)
@@ -230,7 +231,9 @@ def test_faults_are_checked() -> None:
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 def test_only_the_kit_needs_hypothesis() -> None:

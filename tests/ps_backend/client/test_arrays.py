@@ -14,6 +14,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import DTYPES, array_type
 from ps_backend.wire.codec import encode_array
 from tests.ps_backend.helpers import put, share
+from tests.waiting import join_all
 
 SPACE = DenseSpace(5000)
 FLOATS = array_type(SPACE, float)
@@ -195,8 +196,7 @@ def test_updates_by_many_clients_all_count(connect):
     threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(60)
+    join_all(*threads)
     np.testing.assert_array_equal(owner.pull(shared), np.full(SPACE.length, 80))
 
 

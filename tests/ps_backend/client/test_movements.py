@@ -21,7 +21,7 @@ from ps_backend.program.views import View
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.movements import encode_movement
-from tests.ps_backend.helpers import AXPY, F8, FAULTS, QUICK, in_process, losing, put
+from tests.ps_backend.helpers import AXPY, F8, FAULTS, REPEATED, in_process, losing, put
 from tests.ps_backend.requests import Sender
 
 SPACE = DenseSpace(5000)
@@ -46,7 +46,7 @@ def running_sum(client: Client, x: int) -> int:
 
 @given(st.integers(1, 3), FAULTS)
 def test_each_phase_runs_once_whatever_is_lost(servers, faults):
-    with Client(losing(servers, faults), retry=QUICK) as client:
+    with Client(losing(servers, faults), retry=REPEATED) as client:
         x = put(client, SPACE, X)
         out = running_sum(client, x)
         assert client.read(out, INTS).tolist() == X.cumsum().tolist()

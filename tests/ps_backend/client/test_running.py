@@ -13,6 +13,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from tests.ps_backend.helpers import DOT, axpy, dot, in_process, put
+from tests.waiting import join_all
 
 SPACE = DenseSpace(5000)
 FLOATS = array_type(SPACE, float)
@@ -217,8 +218,7 @@ def test_frees_may_come_from_finalizers_in_any_thread():
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join(60)
+            join_all(*threads)
         finally:
             gc.unfreeze()
         client.run(dot(SPACE, keep, keep))

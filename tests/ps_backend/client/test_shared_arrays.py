@@ -12,6 +12,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from tests.ps_backend.helpers import AXPY, axpy, dot, put, share
+from tests.waiting import join_all
 
 SPACE = DenseSpace(5000)
 F8 = array_type(SPACE, float)
@@ -154,8 +155,7 @@ def test_a_snapshot_among_many_updates_is_of_one_moment_and_loses_none(connect):
         assert (found == found[0]).all()
     last = owner.new_id()
     owner.snapshot([shared], [last], last=True)
-    for thread in threads:
-        thread.join(60)
+    join_all(*threads)
     assert (owner.read(last, F8) == len(counted)).all()
 
 

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from ps_backend.kernels.threads import in_parts, together
+from tests.waiting import PATIENCE
 
 
 def test_results_come_in_order_and_this_thread_computes_the_first() -> None:
@@ -23,7 +24,7 @@ def test_an_error_waits_for_the_others(failing: int) -> None:
         if number == failing:
             failed.set()
             raise ValueError(f"number {number}")
-        assert failed.wait(10)
+        assert failed.wait(PATIENCE)
         ended.set()
 
     with pytest.raises(ValueError, match=f"number {failing}"):

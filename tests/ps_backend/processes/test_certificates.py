@@ -19,6 +19,7 @@ from ps_backend.processes.process import ServerProcess, Signer
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from tests.ps_backend.helpers import TOKEN, put, served
+from tests.waiting import PATIENCE
 
 SPACE = DenseSpace(3000)
 X = np.arange(float(SPACE.length))
@@ -34,9 +35,9 @@ def process(authority, certify=None):
         signer=Signer(authority.tls.authority.decode(), certify or authority.sign),
     )
     try:
-        yield one, one.wait_until_up(time.monotonic() + 30)
+        yield one, one.wait_until_up(time.monotonic() + PATIENCE)
     finally:
-        one.stop(time.monotonic() + 5)
+        one.stop(time.monotonic() + PATIENCE)
 
 
 def test_a_process_gets_its_certificate_from_its_parent_and_keeps_its_key(tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.cli import _token, main
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
-from tests.ps_backend.helpers import ended, put, served
+from tests.ps_backend.helpers import put, served
+from tests.waiting import PATIENCE, has_ended
 
 ROOT = str(Path(__file__).parents[3])
 SPACE = DenseSpace(3000)
@@ -89,7 +90,7 @@ def test_local_servers_serve_and_end():
         assert servers.diagnose(servers.addresses[0]) is None
         assert servers.diagnose("elsewhere:1") is None
         pids = servers.pids
-    assert all(ended(pid, 0) for pid in pids)
+    assert all(has_ended(pid, 0) for pid in pids)
     servers.stop()
 
 
@@ -98,9 +99,9 @@ def test_a_killed_parent_leaves_no_server_and_no_log(how, monkeypatch, tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with python("-c", PARENT, how) as parent:
         pids = json.loads(parent.stdout.readline())
-        assert not any(ended(pid, 0) for pid in pids)
+        assert not any(has_ended(pid, 0) for pid in pids)
         parent.kill()
-        assert all(ended(pid, 5) for pid in pids)
+        assert all(has_ended(pid) for pid in pids)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -118,9 +119,9 @@ def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
     with python("-c", ignore + PARENT, "alone", process_group=0) as parent:
         pids = json.loads(parent.stdout.readline())
         os.killpg(parent.pid, signal.SIGINT)
-        assert not any(ended(pid, 0.5) for pid in pids)
+        assert not any(has_ended(pid, 0.5) for pid in pids)
         parent.kill()
-        assert all(ended(pid, 5) for pid in pids)
+        assert all(has_ended(pid) for pid in pids)
 
 
 def test_servers_that_nobody_stopped_end_with_the_interpreter():
@@ -128,7 +129,7 @@ def test_servers_that_nobody_stopped_end_with_the_interpreter():
     with python("-c", f"{code}; s = launch(1, memory=1 << 26); print(s.pids[0])") as parent:
         pid = int(parent.stdout.read())
     assert parent.returncode == 0
-    assert ended(pid, 0)
+    assert has_ended(pid, 0)
 
 
 def test_a_server_that_does_not_come_up_shows_what_it_wrote(monkeypatch):
@@ -142,7 +143,7 @@ def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
     with launch_local(1, memory=1 << 26) as servers:
         (pid,) = servers.pids
         os.kill(pid, signal.SIGABRT)
-        assert ended(pid, 10)
+        assert has_ended(pid)
         said = servers.diagnose(servers.addresses[0])
     assert f"its process {pid} was killed by signal 6; it wrote:\n" in said
     assert re.search(r"threading\.py\W+line \d+ in ", said)  # the end of where its threads were
@@ -177,7 +178,7 @@ def test_serve_with_a_token_of_its_own():
         with Client.connect([address], token=file.read_text().strip()) as client:
             assert client.status()[0].budget == 64 << 20
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
         assert not file.exists()
 
 

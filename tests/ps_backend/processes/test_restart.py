@@ -17,8 +17,9 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from tests.ps_backend.helpers import ended, put
+from tests.ps_backend.helpers import put
 from tests.ps_backend.processes.test_launcher import python
+from tests.waiting import has_ended, wait_for
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -73,18 +74,19 @@ def test_a_server_that_dies_is_followed_by_another_one():
         assert servers.locate(1).generation == 1
         assert f"its process {pids[1]} was killed by signal 9" in servers.diagnose(addresses[1])
         left = servers.pids
-    assert all(ended(pid, 0) for pid in (*pids, *left))
+    assert all(has_ended(pid, 0) for pid in (*pids, *left))
     with pytest.raises(ServerLost, match="the servers were stopped"):
         servers.locate(0)
 
 
 def test_a_stopped_server_is_killed_and_followed_by_another_one(monkeypatch):
-    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 0.5)
     monkeypatch.setattr("ps_backend.processes.launcher._LOOK_SECONDS", 0.2)
     with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
         (pid,), (address,) = servers.pids, servers.addresses
-        os.kill(pid, signal.SIGSTOP)
-        assert ended(pid, 20)
+        with monkeypatch.context() as patch:  # the next one has the time that servers have
+            patch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 0.5)
+            os.kill(pid, signal.SIGSTOP)
+            assert has_ended(pid)
         assert client.status()[0].pid != pid
         assert "gave no sign for 0.5 s (stopped, or wedged), and was killed" in servers.diagnose(
             address
@@ -119,10 +121,8 @@ def test_no_server_is_left_where_nobody_holds_them_any_more(servers_left):
     (pid,) = ps._owner.pids
     del ps
     gc.collect()
-    assert ended(pid, 10)
-    deadline = time.monotonic() + 10
-    while servers_left():  # another thread may have been the last to hold them
-        assert time.monotonic() < deadline
+    assert has_ended(pid)
+    wait_for(lambda: not servers_left())  # another thread may have been the last to hold them
 
 
 def test_a_driver_that_is_killed_during_a_restart_leaves_no_server():
@@ -130,7 +130,7 @@ def test_a_driver_that_is_killed_during_a_restart_leaves_no_server():
         parent.stdout.readline()
         started = servers_of(parent.pid)
         parent.kill()
-        assert all(ended(pid, 10) for pid in started)
+        assert all(has_ended(pid) for pid in started)
 
 
 def test_servers_left_to_the_interpreter_end_with_it():
@@ -141,4 +141,4 @@ def test_servers_left_to_the_interpreter_end_with_it():
     with python("-c", code) as parent:
         (pid,) = json.loads(parent.stdout.read())
     assert parent.returncode == 0
-    assert ended(pid, 0)
+    assert has_ended(pid, 0)

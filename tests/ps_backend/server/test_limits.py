@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, encode_space
 from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.requests import F8, I8, IOTA_SUM, Sender, call, run
+from tests.waiting import join_all, wait_for
 
 MB = 1 << 20
 LONG = 10**15
@@ -53,8 +53,7 @@ def in_thread(work):
 
 def begun(service: Service) -> None:
     """Wait until a program computes."""
-    while not service._host.turns._busy:
-        time.sleep(0)
+    wait_for(lambda: service._host.turns._busy)
 
 
 def test_a_long_program_keeps_no_other_sessions_programs_out(service, sender):
@@ -67,8 +66,7 @@ def test_a_long_program_keeps_no_other_sessions_programs_out(service, sender):
         assert np.frombuffer(reply.partials[0]).sum() == 499_500
     assert thread.is_alive()
     service.end_waits()
-    thread.join(60)
-    assert not thread.is_alive()
+    join_all(thread)
 
 
 PAIRS = Sweep(
@@ -88,7 +86,7 @@ def test_closing_a_session_ends_its_programs(service, sender, long):
     thread, done = in_thread(lambda: sender.send(run=run(long)))
     begun(service)
     Sender(service, client="d").send(close=pb.Close(session=True))
-    thread.join(60)
+    join_all(thread)
     assert done[0].error.kind == "Abandoned"
     assert service.memory.used == 0
 
@@ -98,7 +96,7 @@ def test_stopping_the_server_ends_programs(service, sender):
     begun(service)
     service.end_waits()
     for thread, done in threads:
-        thread.join(60)
+        join_all(thread)
         assert "server was stopped" in done[0].error.message
 
 

@@ -8,6 +8,7 @@ from ps_backend.errors import StaleRequest
 from ps_backend.server.reply_log import WINDOW, ReplyLog
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire import ps_pb2 as pb
+from tests.waiting import PATIENCE, join_all
 
 MEMORY = Memory(1 << 30)
 
@@ -41,12 +42,12 @@ def test_a_repeat_waits_for_the_one_that_runs():
 
     def slow():
         started.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         return pb.Reply(payload=7), True
 
     first = threading.Thread(target=lambda: replies.append(record.once(1, 1, slow)))
     first.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     repeats = [
         threading.Thread(target=lambda: replies.append(record.once(1, 1, Work()))) for _ in range(3)
     ]
@@ -55,7 +56,7 @@ def test_a_repeat_waits_for_the_one_that_runs():
     assert not replies
     go_on.set()
     for thread in (first, *repeats):
-        thread.join(10)
+        join_all(thread)
     assert replies == [pb.Reply(payload=7)] * 4
 
 

@@ -15,6 +15,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.wire.rounds import Key
 from tests.ps_backend.helpers import in_process
+from tests.waiting import join_all
 
 SPACE = DenseSpace(9000)
 
@@ -81,8 +82,7 @@ def test_many_senders_at_once(connect):
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(60)
+    join_all(*threads)
     winners = [(k, 0) for k in range(20)]
     assert committed(owner, winners).tobytes() == expected(winners).tobytes()
 

@@ -21,6 +21,7 @@ from ps_backend.wire.codec import encode_array
 from ps_backend.wire.membership import session_name
 from ps_backend.wire.protocol import PROTOCOL
 from tests.ps_backend.helpers import TOKEN, put, served
+from tests.waiting import PATIENCE
 
 SPACE = DenseSpace(3000)
 
@@ -62,7 +63,7 @@ def test_garbage_in_a_message_is_refused(method):
 def test_garbage_on_the_port_harms_nobody(garbage):
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         x = put(client, SPACE, np.ones(SPACE.length))
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
             raw.sendall(garbage)
         assert client.read(x, array_type(SPACE, float)).sum() == SPACE.length
 
@@ -70,9 +71,9 @@ def test_garbage_on_the_port_harms_nobody(garbage):
 def send(channel, method, data, metadata):
     path = f"/{SERVICE}/{method}"
     if method == "Call":
-        return channel.unary_unary(path, None, None)(data, metadata=metadata, timeout=10)
+        return channel.unary_unary(path, None, None)(data, metadata=metadata, timeout=PATIENCE)
     return next(
-        channel.stream_stream(path, None, None)(iter([data]), metadata=metadata, timeout=10)
+        channel.stream_stream(path, None, None)(iter([data]), metadata=metadata, timeout=PATIENCE)
     )
 
 

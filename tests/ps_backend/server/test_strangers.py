@@ -24,6 +24,7 @@ from ps_backend.transport import Busy, over_grpc
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 from tests.ps_backend.helpers import TOKEN, dot, put, served
 from tests.ps_backend.stranger import Stranger
+from tests.waiting import PATIENCE, wait_for
 
 SPACE = DenseSpace(3000)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
@@ -108,14 +109,14 @@ def test_those_who_do_not_shake_hands_are_sent_away(monkeypatch, secured):
     monkeypatch.setattr(server_module, "_OPTIONS", tuple(quick.items()))
     with served(identity=identity) as (server,), ExitStack() as stack:
         connect = lambda: stack.enter_context(  # noqa: E731
-            socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
         )
         idle, slow, junk = ([connect() for _ in range(100)] for _ in range(3))
         for one in slow:
             one.sendall(b"PRI * HTTP/2.0\r\n")
         for one in junk:
             one.sendall(bytes(range(256)))
-        with Client.connect([server.address], token=TOKEN, timeout=0.0, tls=tls) as client:
+        with Client.connect([server.address], token=TOKEN, timeout=PATIENCE, tls=tls) as client:
             put(client, SPACE, X)
         for one in (*idle, *slow, *junk):
             ends_in_time(one)
@@ -135,7 +136,7 @@ def test_no_more_connections_than_a_server_has_room_for(monkeypatch):
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         with ExitStack() as stack:
             strangers = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE))
                 for _ in range(10)
             ]
             for one in strangers[2:]:
@@ -165,9 +166,9 @@ def test_a_call_that_does_not_go_on_is_ended(monkeypatch, method):
     never = threading.Event()
     with served() as (server,), grpc.insecure_channel(server.address) as channel:
         call = channel.stream_stream(f"/{SERVICE}/{method}", None, None)
-        waiting = iter(lambda: never.wait(60), True)
+        waiting = iter(lambda: never.wait(PATIENCE), True)
         with pytest.raises(grpc.RpcError) as caught:
-            next(call(waiting, metadata=((TOKEN_KEY, TOKEN),), timeout=30))
+            next(call(waiting, metadata=((TOKEN_KEY, TOKEN),), timeout=PATIENCE))
         assert caught.value.code() == grpc.StatusCode.CANCELLED
         never.set()
 
@@ -189,7 +190,7 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
                 seen.set()
 
         client._transports[0]._channel.subscribe(note)
-        assert seen.wait(20)
+        assert seen.wait(PATIENCE)
         assert client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
 
 
@@ -212,15 +213,15 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
         many = Stranger(server.address, ((TOKEN_KEY, TOKEN),))
         for _ in range(8):
             many.begin(f"/{SERVICE}/Call")
-        while server._pool.queued < 2:
-            assert not many.left
+        wait_for(lambda: many.left or server._pool.queued >= 2)
+        assert not many.left
         server._door._strangers._count(10_000)  # as many strangers wait besides
         assert len(before.run(dot(SPACE, x, x))[0]) == 1, "who has a pipe does not notice"
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(
                 Client.connect, [server.address], token=TOKEN, timeout=0.0, retry=0.0, pipe=pipe
             )
-            assert refused.wait(20)
+            assert refused.wait(PATIENCE)
             assert not coming.done()
             many.close()
             with coming.result(30) as client:
@@ -234,7 +235,7 @@ def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
     with served() as (server,), grpc.insecure_channel(server.address) as channel:
         call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"", timeout=30)
+            call(b"", timeout=PATIENCE)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -247,7 +248,7 @@ def test_a_client_with_more_threads_than_calls_may_go_over_its_connection(runnin
         together = threading.Barrier(300)
 
         def work(_):
-            together.wait(60)
+            together.wait(PATIENCE)
             return client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
 
         assert all(pool.map(work, range(300)))
@@ -257,7 +258,7 @@ def test_a_connection_carries_so_many_calls(running):
     stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
     for _ in range(200):
         stranger.begin(f"/{SERVICE}/Call")
-    assert stranger.wait_until(lambda: stranger.left or stranger.refused >= 200 - 128, 20)
+    assert stranger.wait_until(lambda: stranger.left or stranger.refused >= 200 - 128, PATIENCE)
     assert is_served(running)
     stranger.close()
 
@@ -266,7 +267,7 @@ def test_who_asks_for_signs_without_end_is_sent_away(running):
     stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
     stranger.begin(f"/{SERVICE}/Call")
     stranger.ping(1000)
-    assert stranger.wait_until(lambda: stranger.left, 20)
+    assert stranger.wait_until(lambda: stranger.left, PATIENCE)
     assert is_served(running)
     stranger.close()
 
@@ -275,7 +276,11 @@ def test_headers_have_a_size(running):
     with grpc.insecure_channel(running.addresses[0]) as channel:
         call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"", metadata=((TOKEN_KEY, running.token), ("more", "x" * 100_000)), timeout=30)
+            call(
+                b"",
+                metadata=((TOKEN_KEY, running.token), ("more", "x" * 100_000)),
+                timeout=PATIENCE,
+            )
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert is_served(running)
     with pytest.raises(ValueError, match="4096 characters at most; this one 5000") as refused:

@@ -1,7 +1,6 @@
 """A session changes hands: what counts is of one driver at a time, and what it published."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -21,7 +20,8 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.state.rendezvous import MOST_WAITING
 from ps_backend.wire.membership import titled_secret
-from tests.ps_backend.helpers import QUICK, TOKEN, Faulty, axpy, in_process, put, served
+from tests.ps_backend.helpers import REPEATED, TOKEN, Faulty, axpy, in_process, put, served
+from tests.waiting import join_all, wait_for
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -127,7 +127,7 @@ def test_drivers_that_come_at_once_are_one_in_the_end():
         first.publish({"x": StoredArray(x, FLOATS)})
 
         def attach():
-            found.append(Client(inner, titled=SECRET, attach=True, retry=QUICK))
+            found.append(Client(inner, titled=SECRET, attach=True, retry=REPEATED))
 
         threads = [threading.Thread(target=attach) for _ in range(4)]
         for thread in threads:
@@ -161,12 +161,10 @@ def test_what_is_under_way_when_another_driver_comes_is_not_done():
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    deadline = time.monotonic() + 20
     rooms = [one.service._host.room for one in inner]
-    while all(room._places._value == MOST_WAITING for room in rooms):
-        assert time.monotonic() < deadline
+    wait_for(lambda: any(room._places._value < MOST_WAITING for room in rooms))
     with Client(inner, titled=SECRET, attach=True):
-        waiting.join(20)
+        join_all(waiting)
         assert [type(error) for error in errors] == [SessionFenced]
 
 

@@ -19,6 +19,7 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.transport.bulk_frames import BulkFrames
 from ps_backend.transport.streams import PlainStream, TlsStream
 from ps_backend.transport.tls import SERVER_NAME, client_context
+from tests.waiting import join_all
 
 MOST = 50
 
@@ -82,7 +83,7 @@ def test_what_is_sent_is_what_comes(messages, tls, slowly):
             for low in range(0, size, step):
                 receiver.take(into[low : low + step], patient)
             assert into == b"".join(bytes([k + 1]) * size for k, size in enumerate(sizes))
-        thread.join(20)
+        join_all(thread)
         ours.shutdown(socket.SHUT_WR)
         assert receiver.receive(patient) is None
 

@@ -36,7 +36,8 @@ from tests.ps_backend.far_away import (
     far_away,
     same,
 )
-from tests.ps_backend.helpers import QUICK, TOKEN, put, served, wait_for
+from tests.ps_backend.helpers import QUICK, REPEATED, TOKEN, put, served
+from tests.waiting import PATIENCE, join_all, wait_for
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
 
     def handle_at_once(request, payload):
         if request.WhichOneof("body") == "read":
-            together.wait(20)
+            together.wait(PATIENCE)
         return handle(request, payload)
 
     with far_away([server]) as (client, (transport,)):
@@ -198,8 +199,7 @@ def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
         ]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(30)
+        join_all(*threads)
         assert found == [True] * count
         assert transport.streamed == 2
         assert len(server.bulk) == bulk_sockets.MOST_SOCKETS
@@ -275,7 +275,7 @@ def test_closing_ends_a_transfer_that_another_thread_waits_for(server, monkeypat
     def slow(request, payload):
         if request.WhichOneof("body") == "read":
             begun.set()
-            go_on.wait(20)
+            go_on.wait(PATIENCE)
         return handle(request, payload)
 
     monkeypatch.setattr(server.service, "handle", slow)
@@ -290,9 +290,9 @@ def test_closing_ends_a_transfer_that_another_thread_waits_for(server, monkeypat
 
         reader = threading.Thread(target=read)
         reader.start()
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE)
         transport.close()
-        reader.join(20)
+        join_all(reader)
         go_on.set()
         assert "closed" in str(failures[0])
         client._fan_out.links[0].lost = True  # so that closing does not ask for long
@@ -310,18 +310,19 @@ def test_a_killed_server_is_lost():
 
 
 def test_a_stopped_server_is_noticed(monkeypatch):
-    monkeypatch.setattr(bulk_sockets, "PING_SECONDS", 0.1)
-    monkeypatch.setattr(bulk_sockets, "PING_ANSWER_SECONDS", 0.1)
     with launch_local(1, memory=1 << 28) as servers:
         transport = FarAway(servers.addresses[0], token=servers.token)
-        with Client([transport], retry=QUICK) as client:
+        with Client([transport], retry=REPEATED) as client:
             x = put(client, SPACE, X)
             sockets = transport._sockets
             os.kill(servers.pids[0], signal.SIGSTOP)
             try:
                 request = client._requests.to_all("status")[0].request
-                with pytest.raises(bulk_sockets.Unavailable, match="no sign of life"):
-                    sockets.transfer(request, (), None, 1 << 20)
+                with monkeypatch.context() as patch:  # not for those that answer
+                    patch.setattr(bulk_sockets, "PING_SECONDS", 0.1)
+                    patch.setattr(bulk_sockets, "PING_ANSWER_SECONDS", 0.1)
+                    with pytest.raises(bulk_sockets.Unavailable, match="no sign of life"):
+                        sockets.transfer(request, (), None, 1 << 20)
             finally:
                 os.kill(servers.pids[0], signal.SIGCONT)
             assert same(client, x)

@@ -16,7 +16,8 @@ from ps_backend.transport import bulk_sockets
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.far_away import SPACE, X, connected, ends, far_away, same
-from tests.ps_backend.helpers import TOKEN, put, served, wait_for
+from tests.ps_backend.helpers import TOKEN, put, served
+from tests.waiting import PATIENCE, join_all, wait_for
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_who_is_not_the_server_gets_nothing(server):
         def pretend() -> None:
             connection, _ = other.accept()
             with connection:
-                connection.settimeout(20)
+                connection.settimeout(PATIENCE)
                 connection.sendall(bytes(32))
                 while data := connection.recv(1 << 16):
                     came.append(data)
@@ -63,7 +64,7 @@ def test_who_is_not_the_server_gets_nothing(server):
         thread = threading.Thread(target=pretend)
         thread.start()
         x = put(client, SPACE, X)
-        thread.join(20)
+        join_all(thread)
         assert sum(map(len, came)) == 32
         assert "not the server" in one.bulk_way
         assert same(client, x)

@@ -30,16 +30,8 @@ from ps_backend.transport import local_socket as local
 from ps_backend.transport.bulk_frames import shut_down
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
-from tests.ps_backend.helpers import (
-    QUICK,
-    TOKEN,
-    axpy,
-    dot,
-    put,
-    running_a_program,
-    served,
-    wait_for,
-)
+from tests.ps_backend.helpers import REPEATED, TOKEN, axpy, dot, put, running_a_program, served
+from tests.waiting import FOR_EVER, PATIENCE, join_all, wait_for
 
 SPACE = DenseSpace(3000)
 FLOATS = array_type(SPACE, float)
@@ -65,7 +57,7 @@ class Counting(OverGrpc):
 @contextmanager
 def counted(servers: list[Server], **options) -> Iterator[tuple[Client, list[Counting]]]:
     transports = [Counting(server.address, **options) for server in servers]
-    with Client(transports, retry=QUICK) as client:
+    with Client(transports, retry=REPEATED) as client:
         for transport in transports:
             transport.remote = 0
         yield client, transports
@@ -241,17 +233,17 @@ def test_a_killed_server_is_lost():
 def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
     with served() as (server,), counted([server]) as (client, _), counted([server]) as (idle, _):
         idle.status()
-        handle, stopper = server.service.handle, threading.Thread(target=server.stop, args=[20])
+        handle = server.service.handle
+        stopper = threading.Thread(target=server.stop, args=[FOR_EVER])
 
         def stop_first(request, payload):
             stopper.start()
-            assert server.local._ending.wait(20)
+            assert server.local._ending.wait(PATIENCE)
             return handle(request, payload)
 
         monkeypatch.setattr(server.service, "handle", stop_first)
         assert client.status()[0].sessions == 2
-        stopper.join(15)
-        assert not stopper.is_alive()
+        join_all(stopper)
         assert len(server.local) == 0
         for one in (client, idle):
             one._fan_out.links[0].lost = True  # so that closing does not ask for long
@@ -264,7 +256,7 @@ def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
 def connection_to(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
     with closing(socket.socket(socket.AF_UNIX)) as made:
         made.connect(local.name_of(server.local._name))
-        made.settimeout(20)
+        made.settimeout(PATIENCE)
         if admitted:
             made.sendall(local.proof_of(TOKEN, server.local._admission))
             assert made.recv(1) == local.ADMITTED

@@ -9,6 +9,7 @@ from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
 from ps_backend.errors import PSError
+from tests.waiting import PATIENCE, join_all
 
 KEY = "a key for tests"
 
@@ -45,11 +46,13 @@ def supervised(attempts, listening):
         thread.start()
     yield threads, errors
     for thread in threads.values():
-        thread.join(20)
-        assert not thread.is_alive()
+        join_all(thread)
 
 
 def until(registry, condition):
     """Wait until something changed in the registry so that the condition holds."""
     with registry._changed:
-        assert registry._changed.wait_for(condition, 20), (registry._owners, registry._troubles)
+        assert registry._changed.wait_for(condition, PATIENCE), (
+            registry._owners,
+            registry._troubles,
+        )

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from distvec.spark.cluster.cancel_guard import CancelGuard
+from tests.waiting import join_all
 
 pytestmark = pytest.mark.spark
 
@@ -42,10 +43,10 @@ def test_cancelling_all_jobs_spares_those_of_the_shield(spark, tmp_path):
                 thread.start()
                 assert signs.read(1) == b"."
         context.cancelAllJobs()
-        threads["others"].join(30.0)
+        join_all(threads["others"])
         assert "cancelled" in outcome["others"]
         gates["servers"].write_bytes(b".")
-        threads["servers"].join(30.0)
+        join_all(threads["servers"])
         assert outcome["servers"] == "done"
     finally:
         guard.down()

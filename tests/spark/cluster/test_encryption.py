@@ -26,6 +26,7 @@ from ps_backend.program.types import array_type
 from ps_backend.server.identity import IdentityFiles
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.helpers import TOKEN, put, served
+from tests.waiting import PATIENCE, join_all
 
 KEY = "a key for tests"
 SPACE = DenseSpace(1000)
@@ -45,18 +46,18 @@ def running(authority):
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         yield registry, listening
     finally:
         registry.stop("the test is over")
-        thread.join(20)
+        join_all(thread)
         listening.close()
 
 
 def shown(address: str) -> str:
     """The certificate that whoever connects now is shown."""
     host, port = address.split(":")
-    return ssl.get_server_certificate((host, int(port)), timeout=10)
+    return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
 
 
 def test_a_client_follows_to_a_server_with_another_certificate():
@@ -96,11 +97,11 @@ def test_who_has_no_key_gets_no_certificate():
     _, request = new_key()
     with running(authority) as (_, listening):
         with pytest.raises(ConnectionError, match="left"):
-            ask_once(listening.address, "another key", {"certify": request}, 5.0)
-        found = ask_once(listening.address, KEY, {"certify": request}, 5.0)
+            ask_once(listening.address, "another key", {"certify": request}, PATIENCE)
+        found = ask_once(listening.address, KEY, {"certify": request}, PATIENCE)
         assert found["certificate"].startswith("-----BEGIN CERTIFICATE")
         with pytest.raises(ConnectionError, match="left"):
-            ask_once(listening.address, KEY, {"certify": "no request"}, 5.0)
+            ask_once(listening.address, KEY, {"certify": "no request"}, PATIENCE)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from distvec.spark import LogisticLoss
 from tests.quick_start import QUICK_START
+from tests.waiting import PATIENCE, has_ended
 
 pytestmark = pytest.mark.spark
 
@@ -183,9 +184,7 @@ def executor_of(pid):
     return pid
 
 
-def test_servers_live_on_executors_and_end_with_the_driver(
-    spark, ps, spark_home, driver, has_ended
-):
+def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home, driver):
     process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
     pids, right = said(process)
     assert right
@@ -200,7 +199,6 @@ def test_servers_live_on_executors_and_end_with_the_driver(
     seconds, after, waited = said(process)
     assert waited, "it did not take the last slot of the other executor"
     LOG.info("a new server after %.2f s", seconds)  # shown with --log-cli-level=info
-    assert seconds < 60.0
     assert has_ended(pids[1])
     assert after[0] == pids[0]
     assert after[1] not in pids
@@ -227,12 +225,12 @@ def test_servers_live_on_executors_and_end_with_the_driver(
     go_on(process)
     assert said(process) is True
 
-    assert has_ended(pid, 30.0)  # the driver stopped Spark, and goes on
+    assert has_ended(pid)  # the driver stopped Spark, and goes on
     go_on(process)
     assert said(process) is True
 
     assert "leave none for other jobs: the application has 2. Ask for fewer" in said(process)
     (pid,), right = said(process)
     assert right
-    assert process.wait(timeout=60) == 0  # it stops nothing
+    assert process.wait(PATIENCE) == 0  # it stops nothing
     assert has_ended(pid)

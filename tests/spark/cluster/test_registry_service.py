@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -16,6 +15,7 @@ from distvec.spark.cluster.signed_service import _MOST_UNKNOWN
 from ps_backend.errors import AuthenticationError, ServerLost
 from ps_backend.transport import Location
 from tests.spark.cluster.registries import KEY, service
+from tests.waiting import PATIENCE, join_all, wait_for
 
 
 def test_a_directory_elsewhere_asks_the_registry():
@@ -33,15 +33,17 @@ def test_a_directory_elsewhere_asks_the_registry():
 def test_another_key_is_refused_by_both_sides():
     with service(1) as (registry, listening):
         with pytest.raises(ConnectionError, match="left"):
-            ask_once(listening.address, "another key", {"claim": {"server": 0, "attempt": 1}}, 5.0)
+            ask_once(
+                listening.address, "another key", {"claim": {"server": 0, "attempt": 1}}, PATIENCE
+            )
         assert registry.owned == 0
-        assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+        assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
     left, right = socket.socketpair()
     ends = []
     thread = threading.Thread(target=lambda: ends.append(SignedLines(left, KEY, asks=False)))
     thread.start()
     asker = SignedLines(right, "another key", asks=True)
-    thread.join(10)
+    join_all(thread)
     ends[0].send({"over": "a lie"})
     with pytest.raises(AuthenticationError, match="wrong signature"):
         asker.receive()
@@ -52,16 +54,16 @@ def test_another_key_is_refused_by_both_sides():
 @pytest.mark.parametrize("junk", [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000, b"\xff\n"])
 def test_strangers_change_nothing(junk):
     with service(1) as (registry, listening):
-        with socket.create_connection(listening.address, 5.0) as stranger:
+        with socket.create_connection(listening.address, PATIENCE) as stranger:
             stranger.sendall(junk)
-        assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+        assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
         assert registry.owned == 0
 
 
 def test_a_recorded_line_cannot_be_sent_again():
     with (
         service(1) as (registry, listening),
-        socket.create_connection(listening.address, 5.0) as raw,
+        socket.create_connection(listening.address, PATIENCE) as raw,
     ):
         lines = SignedLines(raw, KEY, asks=True)
         sent = []
@@ -86,17 +88,20 @@ class Tap:
         pass
 
 
+def handlers() -> set[threading.Thread]:
+    """The threads of all services here, one a connection."""
+    return {one for one in threading.enumerate() if "process_request_thread" in one.name}
+
+
 def test_silent_strangers_are_few_and_hold_up_nobody():
+    others = handlers()
     with service(1) as (_, listening), ExitStack() as stack:
-        before = threading.active_count()
         for _ in range(3 * _MOST_UNKNOWN):
-            stack.enter_context(socket.create_connection(listening.address, 5.0))
-        assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+            stack.enter_context(socket.create_connection(listening.address, PATIENCE))
+        assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
         assert len(listening._server.connections) <= _MOST_UNKNOWN + 1
-        deadline = time.monotonic() + 20
-        while threading.active_count() > before + _MOST_UNKNOWN + 1:  # those sent away are ending
-            assert time.monotonic() < deadline
-            assert ask_once(listening.address, KEY, {"locate": 0}, 5.0) == {}
+        wait_for(lambda: len(handlers() - others) <= _MOST_UNKNOWN + 1)  # those sent away end
+        assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
 
 
 def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_another():
@@ -117,4 +122,4 @@ def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_another():
                 SignedLines(left, KEY, asks=False)
         finally:
             over.set()
-            dripping.join(10)
+            join_all(dripping)

@@ -21,13 +21,14 @@ from ps_backend.program.types import array_type
 from ps_backend.transport import OverGrpc, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from tests.spark.cluster.registries import KEY, service, supervised, until
+from tests.waiting import PATIENCE, has_ended, join_all
 
 ROOT = str(Path(__file__).parents[3])
 
 
-def test_a_server_that_dies_is_replaced_and_the_client_follows(has_ended):
+def test_a_server_that_dies_is_replaced_and_the_client_follows():
     with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         with Client.follow(registry, 1, token=KEY, diagnose=registry.diagnose) as client:
             (pid,) = registry.pids
             os.kill(pid, signal.SIGKILL)
@@ -39,14 +40,15 @@ def test_a_server_that_dies_is_replaced_and_the_client_follows(has_ended):
     assert has_ended(pid)
 
 
-def test_a_stopped_server_is_killed_and_replaced(monkeypatch, has_ended):
-    monkeypatch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
+def test_a_stopped_server_is_killed_and_replaced(monkeypatch):
     with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         (pid,), (address,) = registry.pids, [registry.locate(0).address]
-        os.kill(pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:  # the next one has the time that servers have
+            patch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
+            os.kill(pid, signal.SIGSTOP)
+            assert has_ended(pid)
         until(registry, lambda: registry._generations[0] == 1)
-        assert has_ended(pid)
         assert "gave no sign for 1 s (stopped, or wedged), and was killed" in registry.diagnose(
             address
         )
@@ -54,29 +56,29 @@ def test_a_stopped_server_is_killed_and_replaced(monkeypatch, has_ended):
     assert not errors
 
 
-def test_a_second_task_waits_and_takes_over(has_ended):
+def test_a_second_task_waits_and_takes_over():
     with service(1) as (registry, listening), supervised([1, 2], listening) as _:
-        assert registry.wait_until_serving(30)
-        first, deadline = registry._owners[0], time.monotonic() + 30
+        assert registry.wait_until_serving(PATIENCE)
+        first, deadline = registry._owners[0], time.monotonic() + PATIENCE
         with registry._changed:
             while registry._owners[0].claim.attempt == first.claim.attempt:
                 assert time.monotonic() < deadline
                 registry._owners[0].connected = False  # the network of its machine stays cut
                 registry._changed.wait(0.05)
-            assert registry._changed.wait_for(lambda: registry._generations[0] == 1, 30)
+            assert registry._changed.wait_for(lambda: registry._generations[0] == 1, PATIENCE)
         assert has_ended(first.claim.pid)  # when the first one heard that it is not the owner
         registry.stop("the test is over")
 
 
-def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch, has_ended):
+def test_without_the_registry_the_server_ends_with_the_lease(monkeypatch):
     monkeypatch.setattr("distvec.spark.cluster.supervise.SERVE_SECONDS", 0.2)
     monkeypatch.setattr("distvec.spark.cluster.supervise._ALONE_SECONDS", 0.5)
     with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         (pid,) = registry.pids
         listening.close()
         assert has_ended(pid)
-        threads[1].join(20)
+        join_all(threads[1])
         assert "registry does not answer: [Errno 111]" in str(errors[1])
 
 
@@ -93,7 +95,7 @@ supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).ru
 
 def said(address, request):
     """What the server says; asked again while it does not answer."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     with closing(OverGrpc(address, token=KEY)) as transport:
         while True:
             try:
@@ -103,7 +105,7 @@ def said(address, request):
 
 
 def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_any_more(
-    monkeypatch, has_ended
+    monkeypatch,
 ):
     """Server and supervisor, as where their machine was asleep; the server wakes up first."""
     monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 2.0)
@@ -113,7 +115,7 @@ def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_
         first = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT})
         stack.callback(first.wait, 20)
         stack.callback(first.kill)
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         (pid,), zombie = registry.pids, registry.locate(0)
         client = stack.enter_context(Client.follow(registry, 1, token=KEY))
         client.write(1, DenseSpace(10), np.arange(10.0))
@@ -132,13 +134,13 @@ def test_a_server_that_was_stopped_while_another_took_its_place_answers_nothing_
             first.send_signal(signal.SIGCONT)
             assert has_ended(pid)
             registry.stop("the test is over")
-        assert first.wait(20) == 0
+        assert first.wait(PATIENCE) == 0
 
 
 def test_a_server_that_cannot_start_fails_the_task_with_what_it_wrote(monkeypatch):
     monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
     with service(1) as (_, listening), supervised([1], listening) as (threads, errors):
-        threads[1].join(20)
+        join_all(threads[1])
         assert "server 0 ended; it wrote:" in str(errors[1])
         assert "PYTHONMALLOC" in str(errors[1])
 
@@ -148,13 +150,13 @@ def test_a_server_that_keeps_dying_fails_the_task():
         for generation in range(3):
             until(registry, lambda g=generation: registry._generations[0] == g)
             os.kill(registry.pids[0], signal.SIGKILL)
-        threads[1].join(20)
+        join_all(threads[1])
         assert "was killed by signal 9, soon after its start" in str(errors[1])
 
 
-def test_a_supervised_server_computes(has_ended):
+def test_a_supervised_server_computes():
     with service(1) as (registry, listening), supervised([1], listening):
-        assert registry.wait_until_serving(30)
+        assert registry.wait_until_serving(PATIENCE)
         with Client.follow(registry, 1, token=KEY) as client:
             client.write(1, DenseSpace(10), np.arange(10.0))
             assert client.read(1, array_type(DenseSpace(10), float)).sum() == 45.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from distvec.spark.loops.reports import LineWriter, WorkerReport
 from distvec.spark.loops.view import View, screen
 from examples import bounded_staleness
 from tests.spark.conftest import ROOT
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -59,9 +59,7 @@ def descend(clocks, batches=3):
 @pytest.fixture(autouse=True)
 def free(spark):
     """Both slots are: a task of the test before may be about to end, and a loop takes the rest."""
-    deadline = time.monotonic() + 60
-    while free_slots(spark.sparkContext) < 2 and time.monotonic() < deadline:
-        pass
+    wait_for(lambda: free_slots(spark.sparkContext) == 2)
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 4, None])

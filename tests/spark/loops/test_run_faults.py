@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.spark.test_faults import said, script
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -116,4 +117,4 @@ def test_lost_silent_and_interrupted_workers_and_a_lost_server(driver):
     assert re.match(
         r"the loop lost a server, .* array 0 \(buffer \d+, length 4000\)", said(process)
     )
-    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert process.wait(PATIENCE) == 0, process.stderr.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.spark.test_faults import said, script
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -66,4 +67,4 @@ def test_a_loop_goes_on_from_where_it_was_kept(driver):
     assert said(process) == [True, True], "what another loop has made, and lost since, is back"
     assert said(process) is True
     assert said(process) == "durability='none', but a PSContext with durability='rollback'"[:60]
-    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert process.wait(PATIENCE) == 0, process.stderr.read()

@@ -20,6 +20,7 @@ from distvec.spark.objectives.resident_task import Orders, serve
 from optim import LBFGS
 from ps_backend.errors import BufferLost
 from tests.spark.test_faults import said, script
+from tests.waiting import PATIENCE, join_all
 
 pytestmark = pytest.mark.spark
 
@@ -172,7 +173,7 @@ def test_the_tasks_end_with_the_context(spark, problem):
         loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
         loss(ps.ones(loss.dimension))
         job = loss._evaluator.residents._job
-    job._job.join(10.0)
+    join_all(job._job)
     assert not job.is_alive
     assert free_slots(spark.sparkContext) == 2
     loss.close()
@@ -345,4 +346,4 @@ def test_killed_tasks_lost_slots_ctrl_c_and_a_spark_that_stops(driver):
     assert said(process) is True
     assert said(process) == 2
     assert said(process) == "stopped"
-    assert process.wait(timeout=60) == 0, process.stderr.read()
+    assert process.wait(PATIENCE) == 0, process.stderr.read()

@@ -14,7 +14,7 @@ from distvec.spark.rounds import accumulate as module
 from distvec.spark.rounds import round as rounds
 from distvec.spark.rounds.round import RanInStages
 from ps_backend.errors import ServerLost
-from tests.spark.conftest import has_ended
+from tests.waiting import has_ended
 
 pytestmark = pytest.mark.spark
 

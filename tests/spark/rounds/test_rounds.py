@@ -12,6 +12,7 @@ from distvec.spark.rounds.round import counted
 from tests.spark import round_schedules
 from tests.spark.round_schedules import Outcome
 from tests.spark.standalone import standalone
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -187,7 +188,7 @@ def test_schedules_of_faults_give_the_bits_of_a_run_without(driver, tmp_path):
         process = driver(round_schedules.script(url, rounds, round_schedules.SOME))
         said = process.stdout.readline()
         assert said, process.stderr.read()
-        process.wait(60)
+        process.wait(PATIENCE)
     outcome = Outcome.said(said)
     assert outcome.wrong == []
     assert outcome.missing == []
