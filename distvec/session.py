@@ -205,6 +205,8 @@ class Session(Home):
         if not math.isfinite((stop - start) / step):
             raise ValueError(f"arange: needs finite numbers, got {start}, {stop} and {step}")
         length = length_of(max(0, math.ceil((stop - start) / step)), "length")
+        if kind == np.bool_:
+            return self._two_truths(length, start, step)
         # The step that NumPy takes is the difference of its first two values; of float16 it is
         # taken in float32, and so is what follows.
         work = np.dtype(np.float32) if kind == np.float16 else kind
@@ -213,6 +215,15 @@ class Session(Home):
             difference = work.type(second) - work.type(first)
         result: DistArray = work.type(first) + self._iota(length).astype(work) * difference
         return result.astype(kind)
+
+    def _two_truths(self, length: int, start: float, step: float) -> DistArray:
+        """``arange`` of booleans, of which NumPy makes two at most."""
+        if length > 2:
+            raise TypeError(
+                f"arange: of dtype bool at most 2 elements are made, not {length}; "
+                f"for True and False in turn write ps.arange(n) % 2 == 1"
+            )
+        return self.array(np.array([start, start + step], np.bool_)[:length])
 
     def linspace(
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None

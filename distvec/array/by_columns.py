@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ class ByColumns(NDArrayOperatorsMixin):
     __slots__ = ("table",)
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1001
-    __iter__ = None
     ndim = 2
     device = "servers"
     is_split_by_columns = True
@@ -149,6 +149,10 @@ class ByColumns(NDArrayOperatorsMixin):
         else:
             join_rows("add", self, where, values)
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows as vectors on the servers, the columns of the table; lazy."""
+        return map(self.copy().__getitem__, range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
         exchanged, rank = exchanged_key(key, self.shape)

@@ -34,7 +34,7 @@ def flatnonzero(x: Any) -> Any:
     """Indices of the elements that are not zero; lazy, a selection."""
     array_among("flatnonzero", (x,))
     if x.node.on_client:
-        x = x.session.array(x)
+        x = x.session.array(x if x.ndim else reshape(x, (1,)))
     places = x.like(x.session.graph.make("iota", (), x.type.of(np.dtype(np.int64))))
     return get_item(places, _truth(x))
 
@@ -152,7 +152,7 @@ def _truth(x: Any) -> Any:
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
     """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
     array_among("take", (x,))
-    if axis is None and x.ndim > 1:
+    if x.ndim == 0 or (axis is None and x.ndim > 1):
         x = reshape(x, (x.size,))
     number = 0 if axis is None else normalize_axis_index(axis, x.ndim)
     wanted = _by_mode(indices, x.shape[number], mode)

@@ -146,6 +146,8 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
 
 def squeeze(x: H, /, axis: Any = None) -> H:
     """``x`` without the axes of length 1, or without those of ``axis``, which must be; lazy."""
+    if x.ndim == 0 and axis in (0, -1):  # as NumPy
+        return x.copy()
     ones = [k for k, extent in enumerate(x.shape) if extent == 1]
     axes = ones if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
     if not set(axes) <= set(ones):

@@ -36,9 +36,20 @@ from distvec.graph.expr import Buffer
 from distvec.planner.plan import Template
 
 
-class DistArray(Arithmetic):
+class _OfEitherSplit(type):
+    """Whose instances for users are tables that are split by columns as well, as ``T.T`` is."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or (
+            cls is DistArray and isinstance(instance, ByColumns)
+        )
+
+
+class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar), 1 (a vector)
     or 2 (a table: its rows are split over the servers).
+
+    ``isinstance(T.T, DistArray)`` is true, too, though ``T.T`` has no space, buffer or node.
 
     Operators, NumPy functions and the functions of ``distvec`` build a graph and cost no message.
     ``float()``, ``bool()``, ``int()``, ``.item()``, ``np.asarray()``, ``repr()``, ``.numpy()``,

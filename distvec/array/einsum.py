@@ -6,6 +6,8 @@ and what is left is small and is combined by the client.
 
 from __future__ import annotations
 
+import operator
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,11 +17,19 @@ import numpy as np
 
 from distvec.array import products
 from distvec.array.creation import reshape
+from distvec.array.exchanged import redistributed
 from distvec.array.functions import array_among
+from distvec.array.handle import check_cast
 from distvec.array.reductions import sum
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build, shapes
+from distvec.graph.dtypes import check_dtype
 from ps_backend.program.types import client_type
+
+_MORE_THAN_TWO = (
+    "einsum: a product on the way to the result would have more than two axes on the servers; sum "
+    "up an operand first, or combine them in pairs"
+)
 
 
 @dataclass(slots=True)
@@ -34,57 +44,136 @@ class _Term:
         return not self.array.node.on_client
 
 
-def einsum(subscripts: str, /, *operands: Any, optimize: Any = False) -> Any:
+def einsum(
+    *operands: Any, optimize: Any = False, dtype: Any = None, order: str = "K",
+    casting: Any = "safe",
+) -> Any:  # fmt: skip
     """``numpy.einsum`` of arrays of rank 0 to 2; lazy.
 
-    Every operand that has the label of a split axis must have it first: ``einsum("ij,j->i", T, v)``
-    is ``T @ v``, ``einsum("ij,ik->jk", T, U)`` is ``T.T @ U``.
+    ``einsum("ij,j->i", T, v)`` is ``T @ v``, ``einsum("ij,ik->jk", T, U)`` is ``T.T @ U``. Nothing
+    moves where every operand that has the label of a split axis has it first; the elements of
+    others go from server to server. Labels may be lists of integers, as in NumPy.
     """
-    inputs, output = _parsed(subscripts, len(operands))
-    like = array_among("einsum", tuple(getattr(one, "table", one) for one in operands))
-    terms = []
-    for labels, operand in zip(inputs, operands, strict=True):
-        if isinstance(operand, Transposed):
-            terms.append(_Term(operand.table, labels[::-1]))
-        else:
-            terms.append(_Term(products.as_array(like, operand, "einsum"), labels))
-        if len(labels) != terms[-1].array.ndim:
-            raise ValueError(
-                f"einsum: operand of rank {terms[-1].array.ndim} has {len(labels)} labels"
-            )
-    _check_extents(terms)
+    subscripts, given = _as_text(operands)
+    like = array_among("einsum", tuple(getattr(one, "table", one) for one in given))
+    arrays = [
+        one if isinstance(one, Transposed) else products.as_array(like, one, "einsum")
+        for one in given
+    ]
+    if dtype is not None:
+        arrays = [_cast(one, check_dtype(dtype), casting) for one in arrays]
+    inputs, output = _parsed(subscripts, [one.ndim for one in arrays])
+    terms = [_term(array, labels) for array, labels in zip(arrays, inputs, strict=True)]
+    terms = _without_stretched(terms)
     split = next((t.labels[0] for t in terms if t.on_servers and t.labels), "")
     result = _contracted(terms, split, output) if split else _on_client(terms, output)
     # Sums of integers are wide until here; NumPy adds them up in their own dtype.
     return result.astype(np.result_type(*(term.array.dtype for term in terms)))
 
 
-def _parsed(subscripts: str, count: int) -> tuple[list[str], str]:
-    text = subscripts.replace(" ", "")
-    given, arrow, output = text.partition("->")
-    inputs = given.split(",")
-    if len(inputs) != count:
-        raise ValueError(f"einsum: {len(inputs)} subscripts for {count} operands")
-    labels = "".join(inputs)
-    if not arrow:
-        output = "".join(sorted(one for one in set(labels) if labels.count(one) == 1))
-    if "." in text or any(len(set(one)) < len(one) for one in (*inputs, output)):
-        raise NotImplementedError(
-            f"einsum: {subscripts!r} has an ellipsis or a diagonal, which the servers have not"
+# --- the labels -----------------------------------------------------------------------------------
+
+
+def _as_text(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """The subscripts as NumPy's first argument spells them, and the arrays."""
+    if operands and isinstance(operands[0], str):
+        return operands[0].replace(" ", ""), operands[1:]
+    if len(operands) < 2:
+        raise ValueError(
+            "einsum: takes subscripts and arrays, einsum('ij,j->i', T, v), or each array with a "
+            "list of its labels, einsum(T, [0, 1], v, [1], [0])"
         )
-    if not set(output) <= set(labels) or not (labels + output).isascii():
-        raise ValueError(f"einsum: output {output!r} has labels that no operand has")
+    inputs = ",".join(map(_spelled, operands[1::2]))
+    if len(operands) % 2:
+        return f"{inputs}->{_spelled(operands[-1])}", operands[:-1:2]
+    return inputs, operands[::2]
+
+
+def _spelled(labels: Any) -> str:
+    """The labels of an axis list: ascending ones in the order of the alphabet, as NumPy's."""
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    numbers = [one if one is Ellipsis else operator.index(one) for one in labels]
+    if any(one is not Ellipsis and not 0 <= one < len(letters) for one in numbers):
+        raise ValueError(f"einsum: labels are 0 .. {len(letters) - 1} or ..., got {labels}")
+    return "".join("..." if one is Ellipsis else letters[one] for one in numbers)
+
+
+def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; those of an ellipsis are other letters."""
+    given, arrow, output = subscripts.partition("->")
+    inputs = given.split(",")
+    if len(inputs) != len(ranks):
+        raise ValueError(f"einsum: {len(inputs)} subscripts for {len(ranks)} operands")
+    unused = [one for one in string.ascii_letters if one not in subscripts]
+    most = 0
+    for place, (text, rank) in enumerate(zip(inputs, ranks, strict=True)):
+        named = len(text.replace("...", ""))
+        free = rank - named
+        if free < 0 or (free and "..." not in text) or not _is_valid(text):
+            raise ValueError(f"einsum: operand of rank {rank} has the labels {text!r}")
+        most = max(most, free)
+        # Counted from the last one, as they stand beside each other.
+        inputs[place] = text.replace("...", "".join(unused[:free][::-1]))
+    labels = "".join(inputs)
+    ellipsis = "".join(unused[:most][::-1])
+    if not arrow:
+        once = sorted(one for one in set(subscripts) if labels.count(one) == 1)
+        output = ellipsis + "".join(once)
+    elif not _is_valid(output) or (most and "..." not in output):
+        raise ValueError(f"einsum: the labels {output!r} of the result leave out an ellipsis")
+    else:
+        output = output.replace("...", ellipsis)
+    if len(set(output)) < len(output) or not set(output) <= set(labels):
+        raise ValueError(f"einsum: output {output!r} has labels twice, or that no operand has")
     return inputs, output
 
 
-def _check_extents(terms: Sequence[_Term]) -> None:
+def _is_valid(text: str) -> bool:
+    """Whether these are letters, and an ellipsis at most."""
+    letters = text.replace("...", "", 1)
+    return not letters or (letters.isascii() and letters.isalpha())
+
+
+def _cast(array: Any, dtype: np.dtype[Any], casting: Any) -> Any:
+    check_cast(array.dtype, dtype, casting)
+    return array.astype(dtype)
+
+
+def _term(array: Any, labels: str) -> _Term:
+    """An operand: of a label that it has twice, its diagonal."""
+    if len(labels) == 2 and labels[0] == labels[1]:
+        if array.shape[0] != array.shape[1]:
+            raise ValueError(
+                f"einsum: label {labels[0]!r} has extents {array.shape[0]} and {array.shape[1]}"
+            )
+        return _Term(np.diagonal(array), labels[0])
+    if isinstance(array, Transposed):
+        return _Term(array.table, labels[::-1])
+    return _Term(array, labels)
+
+
+def _without_stretched(terms: Sequence[_Term]) -> list[_Term]:
+    """``terms`` without the axes of length 1 that others have longer; errors as NumPy's."""
     extents: dict[str, int] = {}
     for term in terms:
         for label, extent in zip(term.labels, term.array.shape, strict=True):
-            if extents.setdefault(label, extent) != extent:
-                raise ValueError(
-                    f"einsum: label {label!r} has extents {extents[label]} and {extent}"
-                )
+            known = extents.setdefault(label, extent)
+            if 1 not in (known, extent) and known != extent:
+                raise ValueError(f"einsum: label {label!r} has extents {known} and {extent}")
+            extents[label] = extent if known == 1 else known
+
+    def fitted(term: _Term) -> _Term:
+        pairs = list(zip(term.labels, term.array.shape, strict=True))
+        kept = [(label, extent) for label, extent in pairs if extent == extents[label]]
+        if len(kept) == len(pairs):
+            return term
+        shape = tuple(extent for _, extent in kept)
+        return _Term(reshape(term.array, shape), "".join(label for label, _ in kept))
+
+    return [fitted(term) for term in terms]
+
+
+# --- the sums -------------------------------------------------------------------------------------
 
 
 def _contracted(terms: Sequence[_Term], split: str, output: str) -> Any:
@@ -100,7 +189,7 @@ def _contracted(terms: Sequence[_Term], split: str, output: str) -> Any:
         first = _product([first, *weights])
         return _on_client([_gram(first, second), *small], output)
     if len(columns) > 1:
-        raise NotImplementedError("einsum: the result would have more than two axes on the servers")
+        raise NotImplementedError(_MORE_THAN_TWO)
     product = _product(here)
     if split not in output:
         elsewhere = set(output).union(*(term.labels for term in small))
@@ -119,11 +208,10 @@ def _contracted(terms: Sequence[_Term], split: str, output: str) -> Any:
     raise NotImplementedError(f"einsum: no way to the output {output!r} on the servers")
 
 
-def einsum_path(
-    subscripts: str, /, *operands: Any, optimize: Any = "greedy", einsum_call: bool = False
-) -> Any:
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
     """``numpy.einsum_path``: shapes alone say it."""
-    like = (np.broadcast_to(np.float64(), one.shape) for one in operands)
+    subscripts, arrays = _as_text(operands)
+    like = (np.broadcast_to(np.float64(), np.shape(one)) for one in arrays)
     return np.einsum_path(subscripts, *like, optimize=optimize)
 
 
@@ -132,10 +220,7 @@ def _along(term: _Term, split: str) -> _Term:
     if term.labels[0] == split:
         return term
     if term.on_servers:
-        raise NotImplementedError(
-            f"einsum: the axis {split!r} is split over the servers in one operand, and along the "
-            f"rows of another"
-        )
+        return _Term(redistributed(term.array), term.labels[::-1])
     return _Term(transpose(term.array), term.labels[::-1])
 
 
@@ -189,7 +274,7 @@ def _times_small(term: _Term, small: _Term, output: str) -> _Term:
     if not own and len(small.labels) == 1:
         column = reshape(term.array, (len(term.array), 1))
         return _Term(column * small.array, split + small.labels)
-    raise NotImplementedError("einsum: the result would have more than two axes on the servers")
+    raise NotImplementedError(_MORE_THAN_TWO)
 
 
 def _on_client(terms: Sequence[_Term], output: str) -> Any:

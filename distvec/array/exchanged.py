@@ -109,8 +109,8 @@ def exchanged(axis: Any) -> Any:
     """``axis`` of the transpose as one of the table. ``AxisError`` for one that there is not."""
     if axis is None:
         return None
-    axes = tuple(1 - one for one in normalize_axis_tuple(axis, 2))
-    return axes if isinstance(axis, tuple) else axes[0]
+    axes = [1 - one for one in normalize_axis_tuple(axis, 2)]
+    return type(axis)(axes) if isinstance(axis, list | tuple) else axes[0]
 
 
 def exchanged_key(key: Any, shape: tuple[int, int]) -> tuple[tuple[Any, Any], int]:

@@ -11,7 +11,7 @@ from distvec.array import pieces
 from distvec.array.assignment import assign_parts, given_as
 from distvec.array.creation import reshape
 from distvec.array.handle import Handle, check_session, refuse_window
-from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, parse
+from distvec.array.keys import At, Mask, NewAxis, Part, Slice, Take, check_together, parse
 from distvec.array.operators import Arithmetic
 
 # --- reading ------------------------------------------------------------------------------------
@@ -35,14 +35,12 @@ def get_item(x: Arithmetic, key: Any) -> Any:
 def _parts(x: Arithmetic, key: Any) -> list[Part]:
     """What ``key`` names, for each axis; a mask that the client keeps where ``x`` is."""
     parts = parse(x.shape, _masks_as_they_are(x, key))
-    if x.node.on_client:
+    if x.node.on_client or not parts:
         return parts
-    return [
-        Mask(x.session.array(part.mask))
-        if isinstance(part, Mask) and isinstance(part.mask, Handle) and part.mask.node.on_client
-        else part
-        for part in parts
-    ]
+    first = parts[0]
+    if isinstance(first, Mask) and isinstance(first.mask, Handle) and first.mask.node.on_client:
+        parts[0] = Mask(x.session.array(first.mask))
+    return parts
 
 
 def _is_one_truth(key: Any) -> bool:
@@ -90,9 +88,12 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
         return _rows(x, parts[0])
     if all(isinstance(part, Take) for part in parts) and not all(map(_is_known_here, parts)):
         return _pairs_on_servers(x, *(part.indices for part in parts))  # type: ignore[union-attr]
-    rows, columns = parts[0], _read(parts[1], x, 1)
+    rows: Any = parts[0]
+    columns = _read(parts[1], x, 1)
     if isinstance(rows, Take):
         rows = _read(rows, x, 0)
+    elif isinstance(rows, Mask) and not isinstance(columns, At | Slice):
+        rows = Take(_places(x, rows))
     if isinstance(columns, At):
         return _rows(pieces.column(x, columns.index), rows)
     if isinstance(columns, Slice):
@@ -103,7 +104,7 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
         return _rows(pieces.columns_at(x, columns), rows)
     if isinstance(rows, At):
         return pieces.on_the_client(pieces.row_at(x, rows.index), (columns,))
-    return _pairs(x, rows, columns)
+    return _pairs(x, rows.indices, columns)
 
 
 def _is_known_here(part: Part) -> bool:
@@ -112,13 +113,21 @@ def _is_known_here(part: Part) -> bool:
     return isinstance(indices, np.ndarray) or indices.node.on_client
 
 
+def _places(x: Arithmetic, part: Mask) -> Any:
+    """The indices of the rows that a mask names, as a vector on the servers."""
+    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+    places: Any = np.flatnonzero(mask)
+    return places.made()
+
+
 def _read(part: Part, x: Arithmetic, axis: int) -> Any:
     """A mask or index array that columns are named by, as indices on the client.
 
-    Those on the servers come to it: they are no more than a row of the result has.
+    Those on the servers come to it: they are no more than a row has.
     """
-    if isinstance(part, Mask) and isinstance(part.mask, np.ndarray):
-        return np.flatnonzero(part.mask)
+    if isinstance(part, Mask):
+        mask = part.mask
+        return np.flatnonzero(pieces.known(mask) if isinstance(mask, Handle) else mask)
     if not isinstance(part, Take):
         return part
     if isinstance(part.indices, np.ndarray):
@@ -136,17 +145,15 @@ def _pairs_on_servers(x: Arithmetic, rows: Any, columns: Any) -> Any:
     return reshape(found, np.broadcast_shapes(rows.shape, columns.shape))
 
 
-def _pairs(x: Arithmetic, rows: Part, columns: Any) -> Any:
+def _pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
     """Single elements of a table: those where the indices of rows and columns name them."""
-    if not isinstance(rows, Take) or not isinstance(rows.indices, np.ndarray):
-        raise NotImplementedError(
-            "rows and columns both by arrays: those of the rows must be indices of the client; "
-            "take one after the other, as in x[rows][:, columns]"
-        )
-    first, second = np.broadcast_arrays(rows.indices, columns)
+    check_together(rows.shape, columns.shape)
+    if isinstance(rows, Handle):
+        return _pairs_on_servers(x, rows, columns)
+    first, second = np.broadcast_arrays(rows, columns)
     flat = first.ravel()
     if len(flat) > pieces.FEW:
-        return _pairs_on_servers(x, rows.indices, columns)
+        return _pairs_on_servers(x, rows, columns)
     found = pieces.rows_at(x, flat)
     chosen = pieces.on_the_client(found, (np.arange(len(flat)), second.ravel()))
     return reshape(chosen, first.shape)

@@ -191,7 +191,12 @@ def _together(parts: list[Part]) -> list[Part]:
         else part
         for part in parts
     ]
-    shapes = [part.shape for part in found if isinstance(part, Take)]
+    check_together(*(part.shape for part in found if isinstance(part, Take)))
+    return found
+
+
+def check_together(*shapes: tuple[int, ...]) -> None:
+    """``IndexError``, as NumPy's, where index arrays of ``shapes`` have no common one."""
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
@@ -199,4 +204,3 @@ def _together(parts: list[Part]) -> list[Part]:
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {given}"
         ) from None
-    return found

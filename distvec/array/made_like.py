@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from distvec.array.handle import Home
 from distvec.array.shaping.placing import index_of
 
 
+@cache
 def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function, or what it calls with ``like=``, ours: takes that array first."""
     put = (np.fromiter, np.frombuffer, np.fromstring, np.fromfile, np.loadtxt, np.genfromtxt)

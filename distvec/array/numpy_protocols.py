@@ -114,13 +114,8 @@ def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
 
 def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
     """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
-    ours = _creation().get(getattr(func, "_implementation", func))
+    ours = made_like.numpy_functions().get(getattr(func, "_implementation", func))
     return None if ours is None else lambda *args, **given: ours(like, *args, **given)
-
-
-@cache
-def _creation() -> dict[Any, Callable[..., Any]]:
-    return made_like.numpy_functions()
 
 
 @cache

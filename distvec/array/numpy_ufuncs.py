@@ -76,8 +76,9 @@ def _unavailable(function: Any, method: str) -> TypeError:
         known = {one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc)} | set(SCANS)
         there = "; available are reduce of " + ", ".join(sorted(known))
     call = name if method == "__call__" else f"{name}.{method}"
+    package = "numpy" if getattr(np, name, None) is function else "scipy.special"
     return TypeError(
-        f"numpy.{call} is not available on the servers{there}; "
+        f"{package}.{call} is not available on the servers{there}; "
         f"pull the values with x.numpy() and call it on those"
     )
 

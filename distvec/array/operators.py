@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from distvec.array.checks import refuse_if
 from distvec.array.handle import Handle, check_session
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
@@ -34,6 +35,8 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
         if isinstance(operand, Arithmetic) and operand.selects:
             result: H = operand.beside_others(name, operands)
             return result
+    if name == "pow":
+        _check_exponents(*operands)
     with session.holders.lock:
         given: list[Node | int | float] = []
         for operand in operands:
@@ -42,6 +45,18 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
             else:
                 given.append(operand_node(like, name, operand))
         return like.like(build.elementwise(session.graph, name, given))
+
+
+def _check_exponents(base: Any, exponents: Any) -> None:
+    """``ValueError``, as NumPy's, for integers to powers of which some are negative.
+
+    An implicit evaluation, one message, unless the client knows the exponents.
+    """
+    is_signed = isinstance(exponents, Arithmetic) and exponents.dtype.kind == "i"
+    if not is_signed or np.result_type(getattr(base, "dtype", type(base))).kind not in "biu":
+        return
+    negative = elementwise(exponents, "less", exponents, 0)
+    refuse_if(negative, ValueError, build.NEGATIVE_POWER)
 
 
 def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:

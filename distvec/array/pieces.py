@@ -180,7 +180,12 @@ def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
 
 def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
     """Indices, read by the client: an implicit evaluation where they are not known to it."""
-    with indices.session.holders.lock:
-        indices = indices.like(collected(indices.session.graph, indices.node))
-    indices.session.evaluate_implicitly(indices, "an index array")
-    return positions(np.asarray(indices.node.value), length, axis)
+    return positions(known(indices), length, axis)
+
+
+def known(array: Any) -> npt.NDArray[Any]:
+    """The values of indices or of a mask, read by the client."""
+    with array.session.holders.lock:
+        array = array.like(collected(array.session.graph, array.node))
+    array.session.evaluate_implicitly(array, "an index array")
+    return np.asarray(array.node.value)

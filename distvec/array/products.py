@@ -233,7 +233,7 @@ def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = Fal
     """
     over = axis_of(x, "norm", axis)
     if x.ndim == 0:
-        raise ValueError("norm: needs a vector, got a scalar; use abs(x)")
+        x, over = reshape(x, (1,)), None
     if isinstance(over, tuple):
         raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
     result = x.dtype if x.dtype.kind == "f" else _FLOAT

@@ -62,6 +62,11 @@ def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
     return axes[0] if axes else ()
 
 
+def as_axes(axis: Any) -> Any:
+    """``axis`` of a function of NumPy that takes lists of axes as well as tuples."""
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
 def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
     """The reduction ``op`` over an axis, or over all elements, in ``dtype``; lazy.
 

@@ -117,6 +117,7 @@ def average(
     that sum to zero are a ``ZeroDivisionError``.
     """
     as_array("average", x)
+    axis = reductions.as_axes(axis)
     if weights is None:
         mean = reductions.mean(x, axis, keepdims=keepdims)
         return (mean, full_like(mean, reductions.count_of(x, axis))) if returned else mean

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import creation, products, properties
+from distvec.array import creation, made_like, products, properties
 from distvec.array.by_columns import ByColumns
 from distvec.array.changing import turns_of
 from distvec.array.exchanged import (
@@ -35,7 +35,7 @@ from distvec.array.indexing import as_indices
 from distvec.array.joined_columns import join_rows
 from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
-from distvec.array.reduction_keywords import target_of
+from distvec.array.reduction_keywords import stored
 from distvec.array.reductions import kept
 from distvec.array.signatures import leading
 from distvec.graph import build, shapes
@@ -190,10 +190,13 @@ class Transposed(Methods, ByColumns):
         if func in ALONG_AXIS:
             return _transposed(_along(func, self.table, *args[1:], **kwargs))
         if func in QUANTILES:
-            result = _along(func, self.table, *args[1:], **kwargs)
-            return _transposed(result) if kwargs.get("keepdims") else result
+            target, keeps = kwargs.pop("out", None), bool(kwargs.get("keepdims"))
+            quantiles = functools.partial(_along, func, self.table, *args[1:], **kwargs)
+            return _reduced_into(target, func.__name__, quantiles, keeps)
         if func in WITH_AXIS:
             return self._reduced(func, *args[1:], **kwargs)
+        if getattr(func, "_implementation", func) in made_like.numpy_functions():  # like= this one
+            return self.table.__array_function__(func, (), args, kwargs)
         return func(*map(_by_rows, args), **{name: _by_rows(one) for name, one in kwargs.items()})
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -209,25 +212,16 @@ class Transposed(Methods, ByColumns):
         else:
             func(first, *others, **named)
 
-    def _reduced(self, func: Any, axis: Any = None, **kwargs: Any) -> Any:
+    def _reduced(self, func: Any, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        (target,) = out if isinstance(out, tuple) else (out,)
         if axis is None and func in LOCATING:
-            return _located(self.table, func, **kwargs)
+            return stored(target, _located(self.table, func, **kwargs), func.__name__)
         if "where" in kwargs:
             kwargs["where"] = flipped(kwargs["where"])
         if np.ndim(kwargs.get("weights", 0)) == self.ndim:
             kwargs["weights"] = kwargs["weights"].T
-        if kwargs.get("keepdims") is not True or kwargs.get("out") is None:
-            result = func(self.table, axis=exchanged(axis), **kwargs)
-            return _transposed(result) if kwargs.get("keepdims") else result
-        out = kwargs.pop("out")
-        out = out[0] if isinstance(out, tuple) else out
-        if isinstance(out, Transposed):
-            func(self.table, axis=exchanged(axis), out=out.table, **kwargs)
-            return out
-        target = target_of(out, func.__name__)
-        turned = creation.filled(target.session.graph, target.shape[::-1], 0, target.dtype)
-        result = func(self.table, axis=exchanged(axis), out=target.like(turned), **kwargs)
-        return target.assign(flipped(result), func.__name__)
+        reduced = functools.partial(func, self.table, axis=exchanged(axis), **kwargs)
+        return _reduced_into(target, func.__name__, reduced, bool(kwargs.get("keepdims")))
 
     def _running(
         self, func: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any
@@ -260,6 +254,23 @@ class Transposed(Methods, ByColumns):
     def dot(self, other: Any, out: Any = None) -> Any:
         """As ``numpy.dot``."""
         return np.dot(self, other, out=out)
+
+
+def _reduced_into(target: Any, name: str, reduced: Callable[..., Any], keepdims: bool) -> Any:
+    """What ``reduced`` makes of the table, with ``keepdims`` turned round; in ``target``, if any.
+
+    NumPy adds up in the dtype of ``target``, so one of its dtype is what ``reduced`` gets.
+    """
+    if target is None:
+        return _transposed(reduced()) if keepdims else reduced()
+    if not keepdims or not hasattr(target, "session"):
+        return reduced(out=target)
+    if isinstance(target, Transposed):
+        reduced(out=target.table)
+        return target
+    turned = np.zeros_like(target, shape=target.shape[::-1])
+    reduced(out=turned)
+    return target.assign(flipped(turned), name)
 
 
 def _along(func: Any, table: Any, *args: Any, **kwargs: Any) -> Any:

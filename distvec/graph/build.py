@@ -14,6 +14,7 @@ from distvec.graph.shapes import collected, common_shape, fit, on_client
 from ps_backend.program import ops
 from ps_backend.program.types import NodeType, array_type, client_type
 
+NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 _TO_INDEX = {True: np.inf, False: -np.inf}
 
 
@@ -103,14 +104,7 @@ def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[
 
 
 def _check_integer_exponent(exponent: Any) -> None:
-    """NumPy refuses negative exponents of integers; only a known exponent can be checked."""
+    """NumPy refuses negative exponents of integers; those of arrays were looked at before."""
     value = exponent.value if isinstance(exponent, Node) and exponent.op == "const" else exponent
-    if isinstance(value, Node):
-        if value.dtype.kind in "bu":
-            return
-        raise NotImplementedError(
-            "integer ** integer array: the exponents, which must not be negative, are not known "
-            "here; cast the base first, as in x.astype('float64') ** k"
-        )
-    if value < 0:
-        raise ValueError("Integers to negative integer powers are not allowed.")
+    if not isinstance(value, Node) and value < 0:
+        raise ValueError(NEGATIVE_POWER)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.dist_array import DistArray
 from distvec.array.functions import zeros_like
-from distvec.array.handle import Home
+from distvec.array.handle import Handle, Home
 from distvec.diagnostics.profile import measured
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Buffer
@@ -337,8 +337,8 @@ class KeyedSpace:
         A plain array of that length is taken to be in that order, as what a sort gives.
         ``LayoutChanged`` for one of another length or layout.
         """
-        given = values.values if isinstance(values, KeyedArray) else values
-        if not isinstance(given, DistArray):
+        given: Any = values.values if isinstance(values, KeyedArray) else values
+        if not isinstance(given, Handle):
             raise TypeError(
                 f"{name} must be an expression over arrays of the space, got "
                 f"{type(given).__name__}; write to chosen keys by assign(keys, values)"
@@ -352,7 +352,8 @@ class KeyedSpace:
                 f"keys were inserted or removed since its arrays were read, or it is of another "
                 f"space; compute it again"
             )
-        return given if given.dtype == dtype else given.astype(dtype)
+        array: Any = given if given.dtype == dtype else given.astype(dtype)
+        return cast(DistArray, array)
 
     def layout(self, *, fresh: bool = False) -> Layout:
         """The order of the keys: the last known one, or that of now, one message a server."""

@@ -366,10 +366,13 @@ def register(row: Op) -> None:
 def name_of(ufunc: Any) -> str | None:
     """The row that stands for a ufunc of NumPy or SciPy, if one does."""
     name = NAMES.get(ufunc)
-    if name is None and isinstance(ufunc, np.ufunc):
-        name = NAMES.get(OfSciPy(ufunc.__name__, ufunc.nin))
-        return name if name is not None and TABLE[name].numpy is ufunc else None
-    return name
+    if name is not None or not isinstance(ufunc, np.ufunc):
+        return name
+    of_scipy = OfSciPy(ufunc.__name__, ufunc.nin)
+    if not of_scipy.stands_for(ufunc):
+        return None
+    # What NumPy has by the same name, as log1p, is the same function.
+    return NAMES.get(of_scipy, NAMES.get(getattr(np, ufunc.__name__, None)))
 
 
 for _row in _ROWS:

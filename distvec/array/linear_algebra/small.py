@@ -36,7 +36,11 @@ def of_small(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def lazily(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip(parameters, args, strict=False)) | kwargs
-        arrays = [given.pop(name) for name in parameters[:_ARRAYS] if _is_array(given.get(name))]
+        arrays = [
+            given.pop(name)
+            for place, name in enumerate(parameters[:_ARRAYS])
+            if place == 0 or _is_array(given.get(name))
+        ]
         return applied(function, arrays, **given)
 
     return lazily

@@ -153,7 +153,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     """``numpy.linalg.matrix_rank``; lazy. One message."""
     if tol is not None and rtol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
-    if isinstance(A, Arithmetic) and A.ndim < 2 and not A.node.on_client:
+    if isinstance(A, Arithmetic) and A.ndim < 2:
         return reductions.any(functions.apply("not_equal", A, 0)).astype(np.int64)
     if hermitian or not (is_tall(A) or is_wide(A)):
         return small.of_small(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)

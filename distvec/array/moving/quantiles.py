@@ -21,7 +21,7 @@ from distvec.array.moving.order_statistics import order_statistics
 from distvec.array.moving.quantile_methods import Place, check_method, place
 from distvec.array.pieces import encoded
 from distvec.array.reduction_keywords import UNSAID, is_said, stored
-from distvec.array.reductions import axis_of, kept, sum
+from distvec.array.reductions import as_axes, axis_of, kept, sum
 from distvec.array.statistics import as_array
 from distvec.array.transposed import transpose
 from distvec.graph.client_values import statistic
@@ -79,6 +79,7 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
 
 def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_array(name, x).made()
+    axis = as_axes(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_said(keepdims) and bool(keepdims)
     if x.node.on_client or not x.size:
@@ -113,7 +114,7 @@ def _quantiles(
             f"values with x.numpy()"
         )
     check_method(method)
-    fractions = _checked(q, name)
+    fractions, axis = _checked(q, name), as_axes(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_said(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:

@@ -66,7 +66,12 @@ def argsort_method(
 ) -> Any:  # fmt: skip
     """As ``numpy.ndarray.argsort``."""
     _check_kind(kind, order, stable)
-    return argsort(x, axis, descending=descending)
+    return argsort(as_vector(x), axis, descending=descending)
+
+
+def as_vector(x: Any) -> Any:
+    """``x``; a number as a vector of one element, as NumPy sees it here."""
+    return x if x.ndim else reshape(x, (1,))
 
 
 def partition(
@@ -81,6 +86,7 @@ def argpartition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Any:
     """As ``numpy.argpartition``, by ``argsort``."""
+    a = as_vector(a)
     _check_kth(a, kth, axis, order)
     return argsort(a, axis)
 

@@ -158,8 +158,12 @@ def _element(x: Any, k: int) -> Any:
 
 
 def atleast_1d(*arys: Any) -> Any:
-    """Each array, a number as a vector of one element."""
-    found = [reshape(x, (1,)) if x.ndim == 0 else x for x in as_pieces("atleast_1d", arys)]
+    """Each array, a number as a vector of one element; one of the client stays there."""
+    pieces = as_pieces("atleast_1d", arys)
+    found = [
+        x if x.ndim else reshape(x, (1,)) if isinstance(x, Arithmetic) else x.reshape(1)
+        for x in pieces
+    ]
     return found[0] if len(found) == 1 else tuple(found)
 
 

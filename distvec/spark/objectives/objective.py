@@ -12,6 +12,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from distvec import DistArray
+from distvec.array.handle import Handle
 from distvec.array.shaping.joining import concatenate
 from distvec.losses import labels as label_rules
 from distvec.losses.loss import (
@@ -294,7 +295,7 @@ class Objective(ObjectiveBase):
         return self.ps.random.normal(scale=parameter.spread, size=self._shape(parameter))
 
     def _continued(self, parameter: Parameter, given: Any, start: DistArray) -> DistArray:
-        model = given if isinstance(given, DistArray) else self.ps.array(given)
+        model: Any = given if isinstance(given, Handle) else self.ps.array(given)
         if self.coordinates is None:
             return super()._continued(parameter, model, start)  # type: ignore[no-any-return]
         intercept = self._has_intercept(parameter)
@@ -332,7 +333,7 @@ class Objective(ObjectiveBase):
         return arrays
 
     def _check(self, name: str, array: object, shape: Sequence[int]) -> None:
-        if not isinstance(array, DistArray):
+        if not isinstance(array, Handle):
             raise TypeError(f"{name} is {type(array).__name__}; make a DistArray: ps.array({name})")
         if array.session is not self.ps:
             raise ValueError(f"{name} belongs to another session than this loss")

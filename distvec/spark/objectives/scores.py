@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec import DistArray
+from distvec.array.handle import Handle
 from distvec.losses.binary import Logistic
 from distvec.losses.loss import Loss, Parameter, as_arrays, zeros
 from distvec.losses.rows import Floats, Rows
@@ -92,7 +93,7 @@ def _session_of(df: DataFrame, arrays: tuple[DistArray, ...]) -> PSContext:
     if df.sparkSession.sparkContext is not session.spark_context:
         raise ValueError("the data belongs to another SparkContext than the weights")
     for array in arrays:
-        if not isinstance(array, DistArray) or array.session is not session:
+        if not isinstance(array, Handle) or array.session is not session:
             raise ValueError("the weights do not all belong to one session")
         if array.dtype.name not in FLOATS:
             raise TypeError(f"weights have dtype {array.dtype}; allowed are float64 and float32")

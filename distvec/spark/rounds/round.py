@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from distvec import DistArray
 from distvec.array.changing import turns_of
 from distvec.array.creation import on_servers
+from distvec.array.handle import Handle
 from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
@@ -188,7 +189,7 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
     Small ones that the client keeps are on the servers from here on.
     """
     for array in arrays:
-        if not isinstance(array, DistArray):
+        if not isinstance(array, Handle):
             table = isinstance(array, Transposed)
             hint = "give the table, x.T" if table else "make one: ps.array(values)"
             raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")

@@ -284,7 +284,6 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "a mask": (lambda ps, x: x[x > 0], TypeError, r"distvec\.where"),
     "push": (lambda ps, x: x.push([0], np.ones(3)), ValueError, r"allowed are \(1, 4\), \(4,\)"),
     "pull": (lambda ps, x: x.pull([3]), IndexError, "index 3 is out of bounds"),
-    "iteration": (lambda ps, x: list(x), TypeError, "not iterable"),
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
     "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
     "a running sum": (lambda ps, x: np.cumulative_sum(x), ValueError, "``axis`` argument"),

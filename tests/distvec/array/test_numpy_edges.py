@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from tests.distvec.alike import assert_alike
 
 FLOATS = np.array([1.5, -2.5, np.nan, 3.25, -0.0])
 INTS = np.array([3, -1, 7, 0, 2])
@@ -307,3 +308,111 @@ def test_in_place_logic_refuses_what_numpy_refuses(ps: dv.Session) -> None:
     one = ps.array([True])
     with pytest.raises(ValueError, match="non-broadcastable output operand"):
         one &= ps.array(BOOLS)
+
+
+TABLE = np.arange(20.0).reshape(5, 4)
+SQUARE = np.arange(16.0).reshape(4, 4) % 7
+
+OF_TABLES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    # masks of columns on the servers
+    "columns of a mask": lambda t, s, m, v: t[:, m],
+    "columns of a condition": lambda t, s, m, v: t[:, t[0] > 2],
+    "a row's elements of a mask": lambda t, s, m, v: t[1, m],
+    "rows of a slice, columns of a mask": lambda t, s, m, v: t[1:3, m],
+    "pairs of masks": lambda t, s, m, v: s[m, v > 0],
+    "pairs of masks that do not fit": lambda t, s, m, v: s[m, v > 3],
+    "a mask and an index array": lambda t, s, m, v: t[:4][m, v[:3].astype(int)],
+    "rows of T.T": lambda t, s, m, v: list(t.T),
+    "T.T unpacked": lambda t, s, m, v: (lambda x, y: [y, x])(*t[:, :2].T),
+    # rank 0
+    "take of a number": lambda t, s, m, v: np.take(t.sum(), [0, 0]),
+    "take of a number along an axis": lambda t, s, m, v: np.take(t.sum(), 0, axis=-1),
+    "take of what a number has not": lambda t, s, m, v: np.take(t.sum(), 1),
+    "argsort of a number": lambda t, s, m, v: np.argsort(t.sum()),
+    "sort of a number": lambda t, s, m, v: np.sort(t.sum()),
+    "argpartition of a number": lambda t, s, m, v: np.argpartition(t.sum(), 0),
+    "squeeze of a number": lambda t, s, m, v: np.squeeze(t.sum(), axis=0),
+    "squeeze of a number's axis 1": lambda t, s, m, v: np.squeeze(t.sum(), axis=1),
+    "flatnonzero of a number": lambda t, s, m, v: np.flatnonzero(t.sum()),
+    "norm of a number": lambda t, s, m, v: np.linalg.norm(-t.sum()),
+    "matrix_rank of a number": lambda t, s, m, v: np.linalg.matrix_rank(t.sum()),
+    "svd of a number": lambda t, s, m, v: np.linalg.svd(t.sum()),
+    "det of a number": lambda t, s, m, v: np.linalg.det(t.sum()),
+    "cholesky of a number": lambda t, s, m, v: np.linalg.cholesky(t.sum()),
+    "matrix_power of a number": lambda t, s, m, v: np.linalg.matrix_power(t.sum(), 2),
+    "atleast_1d of several": lambda t, s, m, v: np.atleast_1d(v, np.arange(3), 2),
+    # lists
+    "median over a list of axes": lambda t, s, m, v: np.median(t, axis=[0, 1]),
+    "median of T.T over a list of axes": lambda t, s, m, v: np.median(t.T, axis=[0, 1]),
+    "percentile over a list of axes": lambda t, s, m, v: np.percentile(t, 30, axis=[0, 1]),
+    "average over a list of axes": lambda t, s, m, v: np.average(t, axis=[0, 1]),
+    "sum over a list of axes": lambda t, s, m, v: np.sum(t, axis=[0, 1]),
+    "sum of T.T over a list of axes": lambda t, s, m, v: np.sum(t.T, axis=[0, 1]),
+    "allclose to a list": lambda t, s, m, v: np.allclose(v, [0, 1, 2, 3]),
+    "a list allclose": lambda t, s, m, v: np.allclose([0, 1, 2, 4], v),
+    "isclose to rows": lambda t, s, m, v: np.isclose(t, (0, 1, 2, 3), rtol=[0, 1, 2, 3]),
+    "array_equal to an array of the client": lambda t, s, m, v: np.array_equal(t, TABLE),
+    "array_equiv to a list": lambda t, s, m, v: np.array_equiv(v, [0, 1, 2, 3]),
+    # integers to integer powers
+    "integer powers": lambda t, s, m, v: (t.astype(int) - 9) ** v.astype(int),
+    "powers of an integer": lambda t, s, m, v: 3 ** v.astype(int),
+    "powers of booleans": lambda t, s, m, v: m ** v.astype("int8"),
+    "powers that overflow": lambda t, s, m, v: np.power(t.astype("int32"), v.astype("int32") * 9),
+    "a negative power among others": lambda t, s, m, v: t.astype(int) ** (1 - v.astype(int)),
+    # out= of what T.T is reduced to
+    "argmax of T.T, out": lambda t, s, m, v: _into(np.argmax, t.T, (1, 5), axis=-2),
+    "sum of T.T, out": lambda t, s, m, v: _into(np.sum, t.T, (4, 1), axis=1),
+    "sum of T.T, out of floats": lambda t, s, m, v: _into(np.sum, t.T, (4, 1), "f4", axis=1),
+    "argmin of all of T.T, out": lambda t, s, m, v: _into(np.argmin, t.T, (1, 1), axis=None),
+    "median of T.T, out": lambda t, s, m, v: _into(np.median, t.T, (1, 5), axis=0),
+    "max of T.T, out=U.T": lambda t, s, m, v: np.max(t.T, 0, out=t[:, :1].copy().T, keepdims=True),
+    # einsum
+    "labels in lists": lambda t, s, m, v: np.einsum(t, [0, 1], [1, 0]),
+    "labels in lists, no output": lambda t, s, m, v: np.einsum(t, [1, 0], v, [0]),
+    "an ellipsis in a list": lambda t, s, m, v: np.einsum(t, [..., 0], [0, ...]),
+    "an ellipsis": lambda t, s, m, v: np.einsum("...i,...i", t, t),
+    "an ellipsis of different ranks": lambda t, s, m, v: np.einsum("...,...", t, v),
+    "an ellipsis left out": lambda t, s, m, v: np.einsum("i...->", t),
+    "a trace": lambda t, s, m, v: np.einsum("ii", s),
+    "a diagonal of T.T": lambda t, s, m, v: np.einsum("ii,i->i", s.T, v),
+    "a diagonal of no square": lambda t, s, m, v: np.einsum("ii", t),
+    "a trace of a product": lambda t, s, m, v: np.einsum("ij,ji", s, s),
+    "an axis stretched": lambda t, s, m, v: np.einsum("ij,j->i", t, v[:1]),
+    "einsum in a dtype": lambda t, s, m, v: np.einsum("ij->i", t.astype(int), dtype="f8"),
+    "einsum in an unsafe dtype": lambda t, s, m, v: np.einsum("ij->i", t, dtype=int),
+    "einsum of a label too few": lambda t, s, m, v: np.einsum("i", t),
+    "einsum of a label nowhere": lambda t, s, m, v: np.einsum("ij->k", t),
+}
+
+
+def _into(function: Any, x: Any, shape: tuple[int, int], dtype: str = "f8", **keywords: Any) -> Any:
+    """What is in ``out=`` afterwards, which is returned as well."""
+    out = np.zeros(shape, dtype if function not in (np.argmax, np.argmin) else "i8", like=x)
+    assert function(x, out=out, keepdims=True, **keywords) is out
+    return out
+
+
+@pytest.mark.parametrize("call", OF_TABLES.values(), ids=OF_TABLES)
+def test_tables_and_numbers_as_numpys(ps: dv.Session, call: Callable[..., Any]) -> None:
+    mask = np.array([True, False, True, True])
+    assert_alike(ps, call, TABLE, SQUARE, mask, np.arange(4.0))
+
+
+def test_the_transpose_is_an_array_to_users(ps: dv.Session) -> None:
+    table = ps.array(TABLE)
+    assert isinstance(table.T, type(table)) and isinstance(table.T, dv.DistArray)
+    before = ps.implicit_transfers
+    columns = list(table.T)
+    assert ps.implicit_transfers == before, "they stay on the servers"
+    assert float(columns[1] @ columns[2]) == TABLE[:, 1] @ TABLE[:, 2]
+
+
+@pytest.mark.parametrize("given", [(2,), (0, 2), (1, 3), (0, 4, 2), (2, 0, -1), (0,), (5, 6)])
+def test_a_range_of_booleans(ps: dv.Session, given: tuple[int, ...]) -> None:
+    expected = np.arange(*given, dtype=bool)
+    np.testing.assert_array_equal(ps.arange(*given, dtype=bool).numpy(), expected)
+
+
+def test_a_range_of_three_booleans_is_refused_as_by_numpy(ps: dv.Session) -> None:
+    with pytest.raises(TypeError, match="at most 2 elements"):
+        ps.arange(3, dtype=bool)

@@ -7,6 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.special
 from hypothesis import given, settings
 
 import distvec as dv
@@ -21,6 +22,18 @@ PRODUCTS = {np.matmul, np.vecdot, np.matvec, np.vecmat}
 def test_there_is_a_row_for_every_ufunc_of_real_arguments() -> None:
     found = {one for one in vars(np).values() if isinstance(one, np.ufunc)}
     assert found - set(ops.NAMES) - set(ops.PARTS) == NOT_REAL | PRODUCTS
+
+
+@pytest.mark.parametrize("name", ["log1p", "expm1", "exp2", "cbrt"])
+def test_what_scipy_has_by_numpys_name_is_numpys(ps: dv.Session, name: str) -> None:
+    values = np.array([0.1, 0.5, 2.0])
+    found = getattr(scipy.special, name)(ps.array(values)).numpy()
+    np.testing.assert_array_equal(found, getattr(np, name)(values))
+
+
+def test_what_scipy_alone_has_is_refused_by_its_name(ps: dv.Session) -> None:
+    with pytest.raises(TypeError, match=r"scipy\.special\.gamma is not available.*x\.numpy\(\)"):
+        scipy.special.gamma(ps.ones(3))
 
 
 @pytest.mark.parametrize("function", ops.PARTS, ids=lambda function: function.__name__)
