@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import creation, made_like, products, properties
+from distvec.array import creation, products, properties
 from distvec.array.by_columns import ByColumns
 from distvec.array.changing import turns_of
 from distvec.array.exchanged import (
@@ -195,7 +195,7 @@ class Transposed(Methods, ByColumns):
             return _reduced_into(target, func.__name__, quantiles, keeps)
         if func in WITH_AXIS:
             return self._reduced(func, *args[1:], **kwargs)
-        if getattr(func, "_implementation", func) in made_like.numpy_functions():  # like= this one
+        if not any(map(_has_transposed, (*args, *kwargs.values()))):  # like= this one
             return self.table.__array_function__(func, (), args, kwargs)
         return func(*map(_by_rows, args), **{name: _by_rows(one) for name, one in kwargs.items()})
 
@@ -322,6 +322,13 @@ def _by_rows(argument: Any) -> Any:
     if isinstance(argument, list | tuple):
         return type(argument)([_by_rows(one) for one in argument])
     return argument
+
+
+def _has_transposed(argument: Any) -> bool:
+    """Whether an argument is such a table, or a sequence with one in it."""
+    if isinstance(argument, list | tuple):
+        return any(map(_has_transposed, argument))
+    return isinstance(argument, Transposed)
 
 
 def _unavailable(name: str) -> str:
