@@ -310,10 +310,10 @@ def test_in_place_logic_refuses_what_numpy_refuses(ps: dv.Session) -> None:
         one &= ps.array(BOOLS)
 
 
-TABLE = np.arange(20.0).reshape(5, 4)
+ODD_TABLE = np.arange(20.0).reshape(5, 4)
 SQUARE = np.arange(16.0).reshape(4, 4) % 7
 
-OF_TABLES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+OF_SEVERAL: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     # masks of columns on the servers
     "columns of a mask": lambda t, s, m, v: t[:, m],
     "columns of a condition": lambda t, s, m, v: t[:, t[0] > 2],
@@ -351,7 +351,7 @@ OF_TABLES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "allclose to a list": lambda t, s, m, v: np.allclose(v, [0, 1, 2, 3]),
     "a list allclose": lambda t, s, m, v: np.allclose([0, 1, 2, 4], v),
     "isclose to rows": lambda t, s, m, v: np.isclose(t, (0, 1, 2, 3), rtol=[0, 1, 2, 3]),
-    "array_equal to an array of the client": lambda t, s, m, v: np.array_equal(t, TABLE),
+    "array_equal to an array of the client": lambda t, s, m, v: np.array_equal(t, ODD_TABLE),
     "array_equiv to a list": lambda t, s, m, v: np.array_equiv(v, [0, 1, 2, 3]),
     # integers to integer powers
     "integer powers": lambda t, s, m, v: (t.astype(int) - 9) ** v.astype(int),
@@ -392,19 +392,19 @@ def _into(function: Any, x: Any, shape: tuple[int, int], dtype: str = "f8", **ke
     return out
 
 
-@pytest.mark.parametrize("call", OF_TABLES.values(), ids=OF_TABLES)
+@pytest.mark.parametrize("call", OF_SEVERAL.values(), ids=OF_SEVERAL)
 def test_tables_and_numbers_as_numpys(ps: dv.Session, call: Callable[..., Any]) -> None:
     mask = np.array([True, False, True, True])
-    assert_alike(ps, call, TABLE, SQUARE, mask, np.arange(4.0))
+    assert_alike(ps, call, ODD_TABLE, SQUARE, mask, np.arange(4.0))
 
 
 def test_the_transpose_is_an_array_to_users(ps: dv.Session) -> None:
-    table = ps.array(TABLE)
+    table = ps.array(ODD_TABLE)
     assert isinstance(table.T, type(table)) and isinstance(table.T, dv.DistArray)
     before = ps.implicit_transfers
     columns = list(table.T)
     assert ps.implicit_transfers == before, "they stay on the servers"
-    assert float(columns[1] @ columns[2]) == TABLE[:, 1] @ TABLE[:, 2]
+    assert float(columns[1] @ columns[2]) == ODD_TABLE[:, 1] @ ODD_TABLE[:, 2]
 
 
 @pytest.mark.parametrize("given", [(2,), (0, 2), (1, 3), (0, 4, 2), (2, 0, -1), (0,), (5, 6)])
