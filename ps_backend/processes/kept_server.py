@@ -16,7 +16,9 @@ SILENT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 """Between two looks no longer silence is seen: who looks may have been stopped itself."""
 
-_START_SECONDS = 30.0
+START_SECONDS = 30.0
+"""A process that does not answer so long after its start is given up."""
+
 _SHORT_LIFE_SECONDS = 10.0
 _MOST_SHORT_LIVES = 3
 """In a row; then another life would be no longer."""
@@ -37,8 +39,12 @@ class KeptServer:
         memory: int,
         signer: Signer | None = None,
         extensions: Extensions = NO_EXTENSIONS,
+        start_seconds: float = START_SECONDS,
     ) -> None:
-        """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``."""
+        """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``.
+
+        A process that does not answer ``start_seconds`` after its start is given up.
+        """
         self.name = name
         self.process: ServerProcess | None = None
         self.life = 0
@@ -48,6 +54,7 @@ class KeptServer:
         self._wrote = ""
         self._token, self._threads, self._memory = token, threads, memory
         self._signer, self._extensions = signer, extensions
+        self._start_seconds = start_seconds
         self._began = self._looked = self._silence = 0.0
         self._short_lives = 0
         self._lock = threading.RLock()  # whoever stops it may have been collecting garbage
@@ -67,7 +74,7 @@ class KeptServer:
     def begin(
         self, host: str = "127.0.0.1", *, life: int | None = None, until: float = math.inf
     ) -> ServerProcess:
-        """Start a process, which is up when its ``wait_until_up`` returns.
+        """Start a process, which is up when its ``wait_until_up`` returns, or ``comes_up`` is true.
 
         ``life``: its number, the next one if not given. It may answer ``until`` then.
         """
@@ -87,21 +94,29 @@ class KeptServer:
         )
         return self.process
 
-    def start(
-        self,
-        host: str = "127.0.0.1",
-        *,
-        life: int | None = None,
-        until: float = math.inf,
-        unless: int | None = None,
-    ) -> None:
+    def start(self, *, unless: int) -> None:
         """As ``begin``, and wait until it answers; ``PSError`` if it does not, or breaks off.
 
         It breaks off when the file ``unless`` becomes readable.
         """
-        process = self.begin(host, life=life, until=until)
-        process.wait_until_up(self._began + _START_SECONDS, unless=unless)
+        process = self.begin()
+        process.wait_until_up(self._began + self._start_seconds, unless=unless)
         self._looked = time.monotonic()
+
+    def comes_up(self, seconds: float) -> bool:
+        """Wait so long at most for the process to answer; whether it does.
+
+        Raises ``PSError`` if it ended, or has had ``start_seconds``.
+        """
+        process, deadline = self.process, self._began + self._start_seconds
+        if process is None:
+            return False
+        self._looked = time.monotonic()
+        if not process.comes_up(min(self._looked + seconds, deadline)):
+            if self._looked < deadline:
+                return False
+            process.wait_until_up(deadline)
+        return True
 
     def look_after(self, until: float = math.inf) -> None:
         """Note how the process died, if it did, or kill it if it is silent; to be called often.

@@ -67,6 +67,8 @@ class ServerProcess:
         self.name, self.address = name, ""
         self._signer = signer
         self._asked = False
+        self._line = b""
+        """What has come of the line that it tells next."""
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
         command += [] if memory is None else ["--memory", str(memory)]
@@ -110,31 +112,46 @@ class ServerProcess:
         Raises ``PSError`` with what the process wrote if it ended, is not up in time, or the file
         ``unless`` became readable before.
         """
-        told = self._next_line(deadline, unless)
-        if "request" in told and self._signer is not None:
-            self._tell({"certificate": self._signer.sign(str(told["request"]))})
-            told = self._next_line(deadline, unless)
-        self.address = str(told["address"])
+        if not self.comes_up(deadline, unless=unless):
+            raise self._failed("did not come up in time")
         return self.address
+
+    def comes_up(self, deadline: float, *, unless: int | None = None) -> bool:
+        """Wait in the same way; False if it is not up in time, and it may be asked again."""
+        while not self.address:
+            told = self._next_line(deadline, unless)
+            if told is None:
+                return False
+            if "request" in told and self._signer is not None:
+                self._tell({"certificate": self._signer.sign(str(told["request"]))})
+            else:
+                self.address = str(told["address"])
+        return True
 
     def _tell(self, message: dict[str, object]) -> None:
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # it ended already: `wait_until_up` will say why
                 self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    def _next_line(self, deadline: float, unless: int | None) -> dict[str, object]:
+    def _next_line(self, deadline: float, unless: int | None) -> dict[str, object] | None:
+        """What it tells; None if it does not in time."""
         others = [] if unless is None else [unless]
-        stdout, line = self._output, b""
-        while not line.endswith(b"\n"):
+        stdout = self._output
+        while not self._line.endswith(b"\n"):
             left = max(0.0, deadline - time.monotonic())
             readable, _, _ = select.select([stdout, *others], [], [], left)
-            piece = os.read(stdout, 4096) if stdout in readable else b""
+            if stdout not in readable:
+                return None
+            piece = os.read(stdout, 4096)
             if not piece:
-                why = "ended" if stdout in readable else "did not come up in time"
-                raise PSError(f"{self.name} {why}; it wrote:\n{self.log_tail() or '(nothing)'}")
-            line += piece
+                raise self._failed("ended")
+            self._line += piece
+        line, self._line = self._line, b""
         told: dict[str, object] = json.loads(line)
         return told
+
+    def _failed(self, how: str) -> PSError:
+        return PSError(f"{self.name} {how}; it wrote:\n{self.log_tail() or '(nothing)'}")
 
     def death(self) -> str | None:
         """How the process ended, or None while it runs."""

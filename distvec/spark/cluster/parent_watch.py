@@ -6,14 +6,22 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 from distvec.spark.cluster.encryption import authority_for
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import ServerOrders
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
-from ps_backend.client import Tls
-from ps_backend.errors import PSError
+from ps_backend.client import Client, Tls
+from ps_backend.errors import PSError, ServerLost
+from ps_backend.processes.kept_server import START_SECONDS
+
+_CONNECT_SECONDS = 5.0
+"""Servers that came up just in time have so long to open the session."""
+
+_TRY_SECONDS = 10.0
+"""After so long without an answer it is looked again whether all servers are there."""
 
 
 class SupervisedServers(ABC):
@@ -77,19 +85,40 @@ class SupervisedServers(ABC):
         """What is known of the server at ``address`` if it is lost."""
         return self.failure or self.registry.diagnose(address)
 
-    def start(self, timeout: float) -> None:
-        """Start all and wait until they answer; ``PSError``, and none, if not in so many seconds.
+    def start(self, timeout: float) -> Client:
+        """Start all; a client with a session on them, when all have answered it.
 
-        What a server wrote is part of the error if it ended.
+        ``PSError``, and no servers, if that takes more than so many seconds. One that is lost
+        before the session is open is waited for until then: another takes its place. What a
+        server wrote is part of the error if it ended.
         """
         deadline = time.monotonic() + timeout
+        self._orders = replace(self._orders, start_seconds=max(timeout, START_SECONDS))
         try:
             self._begin(deadline)
-            if not self.registry.wait_until_serving(max(0.0, deadline - time.monotonic())):
-                raise PSError(self.failure or self._not_all_up(timeout))
+            seen = ""
+            while self.registry.wait_until_serving(max(0.0, deadline - time.monotonic())):
+                try:
+                    return self._connect(max(_CONNECT_SECONDS, deadline - time.monotonic()))
+                except ServerLost as error:
+                    seen = f". When they were there last: {error}"
+                    if time.monotonic() > deadline:
+                        break
+            missing = self.registry.missing()
+            raise PSError(self.failure or f"{self._not_all_up(timeout)}. Seen: {missing}{seen}")
         except BaseException:
             self.stop()
             raise
+
+    def _connect(self, seconds: float) -> Client:
+        return Client.follow(
+            self.registry,
+            self.registry.servers,
+            token=self.token,
+            timeout=min(seconds, _TRY_SECONDS),
+            tls=self.tls,
+            diagnose=self.diagnose,
+        )
 
     def stop(self) -> None:
         """End all servers and wait for them; idempotent.

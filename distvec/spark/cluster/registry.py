@@ -103,10 +103,13 @@ class Registry:
 
     def renew(self, claim: Claim, connection: int) -> str:
         """``claim``, but if it changes nothing, after a moment, or at once when all is over."""
+        before = self._owners.get(claim.server)
         state = self.claim(claim, connection)
-        # What follows from SERVE without an address is a server to start: no time to lose.
-        starts = state == SERVE and not claim.address
-        if not (starts or state == LEAVE) and self.wait_for_stop(ANSWER_SECONDS):
+        # Without an address there is a server to start, or one that is awaited: no time to lose.
+        # Nor when the address is new: its server may answer for as long as the task is told.
+        is_news = before is None or before.claim != claim
+        served = state == SERVE and (is_news or not claim.address)
+        if not (served or state == LEAVE) and self.wait_for_stop(ANSWER_SECONDS):
             state = self.claim(claim, connection)
         return state
 
@@ -255,8 +258,29 @@ class Registry:
     def wait_until_serving(self, seconds: float) -> bool:
         """Wait until all servers answer; False if some do not in time, or at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._over) or self._all_serve(), seconds)
-            return not self._over and self._all_serve()
+            self._changed.wait_for(lambda: bool(self._over) or not self.missing(), seconds)
+            return not self._over and not self.missing()
+
+    def missing(self) -> str:
+        """Which servers do not answer, and what was seen of each; empty if all do."""
+        with self._changed:
+            found = {k: self._why_missing(k) for k in range(self.servers)}
+        return "; ".join(f"server {k}: {why}" for k, why in found.items() if why)
+
+    def _why_missing(self, number: int) -> str:
+        owner = self._owners.get(number)
+        if owner is None:
+            return "no task has claimed it yet"
+        if number in self._vacant:
+            why = self._no_room or "it was lost, and is placed on another executor"
+        elif owner.is_gone:
+            why = "the task that ran it was lost"
+        elif owner.claim.address:
+            return ""
+        else:
+            why = "its process is starting"
+        trouble = self._troubles.get(number)
+        return f"{why} ({trouble})" if trouble else why
 
     def diagnose(self, address: str) -> str | None:
         """What is known of the server that answered, or answers, at ``address``."""
@@ -275,7 +299,3 @@ class Registry:
         with self._changed:
             self._over = self._over or reason
             self._changed.notify_all()
-
-    def _all_serve(self) -> bool:
-        addresses = [owner.claim.address for owner in self._owners.values()]
-        return len(addresses) == self.servers and all(addresses)

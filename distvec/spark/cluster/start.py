@@ -99,15 +99,4 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             tls=options.tls,
             extensions=options.extensions,
         )
-    servers.start(options.timeout)
-    try:
-        return servers, Client.follow(
-            servers.registry,
-            options.servers,
-            token=servers.token,
-            tls=servers.tls,
-            diagnose=servers.diagnose,
-        )
-    except BaseException:
-        servers.stop()
-        raise
+    return servers, servers.start(options.timeout)

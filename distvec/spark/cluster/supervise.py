@@ -11,17 +11,26 @@ from typing import Any, Protocol
 
 from pyspark import TaskContext
 
-from distvec.spark.cluster.registry import LEAVE, SERVE, SERVE_SECONDS, STOP, Claim, Registry
+from distvec.spark.cluster.registry import (
+    ANSWER_SECONDS,
+    LEAVE,
+    SERVE,
+    SERVE_SECONDS,
+    STOP,
+    Claim,
+    Registry,
+)
 from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import default_budget
-from ps_backend.processes.kept_server import KeptServer
+from ps_backend.processes.kept_server import START_SECONDS, KeptServer
 from ps_backend.processes.process import Signer
 
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0
-_LEAST_SECONDS = 0.5
+_LEAST_SECONDS = 2 * ANSWER_SECONDS
+"""A claim has so long, however little is left: the registry takes ANSWER_SECONDS to answer."""
 _ALONE_SECONDS = 30.0
 """A task that cannot reach the driver's registry for so long fails."""
 _RECONNECT_SECONDS = 0.2
@@ -40,6 +49,8 @@ class ServerOrders:
     authority: str = ""
     """The certificate (PEM) of who signs those of servers; without one they serve without TLS."""
     extensions: Extensions = NO_EXTENSIONS
+    start_seconds: float = START_SECONDS
+    """A server process that does not answer so long after its start is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +171,8 @@ class Supervisor:
     """Runs a server process while it holds the lease on the server's number.
 
     A process that dies is replaced here, and so is one that gives no sign (``KeptServer``); a task
-    that dies, by the driver. Each claim of a task that is granted lets the process answer for
+    that dies, by the driver. The lease is renewed also while a process starts, which takes many
+    seconds on a busy machine. Each claim of a task that is granted lets the process answer for
     SERVE_SECONDS from when the claim was sent, and after that it is killed, as another task may
     take its place soon. It knows this moment itself: should it and the supervisor be stopped, and
     woken up when there is another server, it answers nothing more.
@@ -182,6 +194,7 @@ class Supervisor:
             memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
             signer=Signer(orders.authority, self._certify) if orders.authority else None,
             extensions=orders.extensions,
+            start_seconds=orders.start_seconds,
         )
 
     def run(self) -> None:
@@ -194,9 +207,10 @@ class Supervisor:
                 kept = self._kept
                 if told.state != SERVE or (kept.process is not None and kept.life != told.life):
                     self._end()
-                elif kept.process is None:
-                    kept.start(self._desk.host, life=told.life, until=self._until)
-                else:
+                    continue
+                if kept.process is None:
+                    kept.begin(self._desk.host, life=told.life, until=self._until)
+                if kept.address or kept.comes_up(ANSWER_SECONDS):
                     kept.look_after(self._until)
         finally:
             self._end()

@@ -20,12 +20,13 @@ pytestmark = pytest.mark.spark
 LOG = logging.getLogger(__name__)
 
 SAME = """
-import json, os, signal, sys, time, warnings
+import json, os, select, signal, sys, time, warnings
 import numpy as np
 from pyspark.sql import SparkSession
 import distvec.spark.objectives.resident as resident
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.access import join
+from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
@@ -84,7 +85,24 @@ def sampled(loss):
 """
 
 LIFE = """
-ps = PSContext.get_or_create(spark, servers=2, memory="256m")
+def parent_of(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+
+def lost_before_its_session(registry, *args, follow=Client.follow, **options):
+    # The executor of a server dies when all have come up, and before a session is open.
+    Client.follow = follow
+    pids.extend(registry.pids)
+    process, executor = os.pidfd_open(pids[1]), pids[1]
+    while b"CoarseGrainedExecutorBackend" not in open(f"/proc/{executor}/cmdline", "rb").read():
+        executor = parent_of(executor)
+    os.kill(executor, signal.SIGKILL)
+    os.kill(pids[1], signal.SIGKILL)
+    select.select([process], [], [])
+    return follow(registry, *args, **options | {"timeout": 0.1})
+
+Client.follow, pids = lost_before_its_session, []
+ps = PSContext.get_or_create(spark, servers=2, memory="256m", timeout=120.0)
+say([pids, ps.generations])
 say([ps.server_pids, dot(ps)])
 x = ps.arange(N, dtype=np.float64)
 y = (2.0 * x).persist()
@@ -110,9 +128,6 @@ say(refusal(lambda: PSContext.get_or_create(spark, servers=3, cores=2)))
 
 ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
-
-def parent_of(pid):
-    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
 
 ROWS
 w = ps.ones(8)
@@ -186,8 +201,11 @@ def executor_of(pid):
 
 def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home, driver):
     process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
+    before, lives = said(process)
+    assert lives == [0, 1], "a server that was lost while all began was waited for"
     pids, right = said(process)
     assert right
+    assert pids[0] == before[0] and pids[1] != before[1]
     assert len(set(pids)) == 2
     assert said(process) == [0.0, 49_999.0] * 2
     x, y = said(process)

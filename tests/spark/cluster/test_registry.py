@@ -28,6 +28,35 @@ def test_a_number_has_one_owner():
         registry.claim(Claim(2, 1), 4)
 
 
+def test_news_is_answered_without_waiting(monkeypatch):
+    """A task that has little time left must hear that its new server may answer."""
+    registry, waits = Registry(1), []
+    monkeypatch.setattr(registry, "wait_for_stop", waits.append)
+    assert registry.renew(Claim(0, 7), 1) == SERVE
+    assert registry.renew(Claim(0, 7), 1) == SERVE, "its server is starting"
+    assert registry.renew(Claim(0, 7, "a:1", 5), 1) == SERVE
+    assert not waits
+    assert registry.renew(Claim(0, 7, "a:1", 5), 1) == SERVE
+    assert len(waits) == 1
+
+
+def test_servers_whose_task_was_lost_do_not_serve(monkeypatch):
+    registry = Registry(2)
+    registry.claim(Claim(0, 7, "a:1", 5), 1)
+    assert registry.missing() == "server 1: no task has claimed it yet"
+    registry.claim(Claim(1, 8), 2)
+    assert registry.missing() == "server 1: its process is starting"
+    registry.claim(Claim(1, 8, "b:1", 6), 2)
+    assert registry.wait_until_serving(0) and not registry.missing()
+    registry.let_go(1)
+    assert not registry.wait_until_serving(0)
+    assert registry.missing() == "server 0: the task that ran it was lost"
+    registry.claim(Claim(0, 9, "", 0, "server 0 at a:1: its process 5 was killed"), 3)
+    assert "server 0: its process is starting (server 0 at a:1: its pro" in registry.missing()
+    monkeypatch.setattr("distvec.spark.cluster.registry.LEASE_SECONDS", 0.0)
+    assert not registry.wait_until_serving(0)
+
+
 def test_a_broken_connection_lets_another_in_and_the_first_learns_of_it():
     registry = Registry(1)
     registry.claim(Claim(0, 7, "a:1", 5), 1)

@@ -40,6 +40,46 @@ def test_a_server_that_dies_is_replaced_and_the_client_follows():
     assert has_ended(pid)
 
 
+@pytest.fixture
+def gate(tmp_path, monkeypatch):
+    """Server processes wait while they start; calling it lets one go on."""
+    path, code = tmp_path / "gate", tmp_path / "code"
+    os.mkfifo(path)
+    code.mkdir()
+    waits = f"import sys\nif 'serve' in sys.orig_argv:\n    open({str(path)!r}).read()\n"
+    (code / "sitecustomize.py").write_text(waits)
+    monkeypatch.setenv("PYTHONPATH", str(code))
+    return lambda: path.write_text("")
+
+
+def test_a_task_renews_its_claim_while_its_server_starts(gate):
+    """However long it takes: else the lease ran out meanwhile, and the new server was killed."""
+    renewed = set()
+
+    def often():
+        renewed.update(owner.heard for owner in registry._owners.values())
+        return len(renewed) > 3
+
+    with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
+        until(registry, often)
+        gate()
+        assert registry.wait_until_serving(PATIENCE)
+        with Client.follow(registry, 1, token=KEY) as client:
+            assert client.status()[0].pid == registry.pids[0]
+        assert registry.generations == (0,)
+        registry.stop("the test is over")
+    assert not errors
+
+
+def test_a_task_whose_server_starts_hears_of_the_end(gate):
+    with service(1) as (registry, listening), supervised([1], listening) as (threads, errors):
+        until(registry, lambda: registry._owners)
+        registry.stop("the test is over")
+        threads[1].join(PATIENCE)
+        assert not threads[1].is_alive()
+    assert not errors
+
+
 def test_a_stopped_server_is_killed_and_replaced(monkeypatch):
     with service(1) as (registry, listening), supervised([1], listening) as (_, errors):
         assert registry.wait_until_serving(PATIENCE)
