@@ -16,6 +16,7 @@ from distvec.spark.callers import levels_to_user
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import reason_of
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.loops.gate import GateOrders, Keeping
 from distvec.spark.loops.reports import Listener
 from distvec.spark.loops.task import Assignment, Train, serve
@@ -56,6 +57,8 @@ class Driver:
         self._view = View(size)
         self._listener: Listener | None = None
         self._job: BackgroundJob[list[tuple[int, Any]]] | None = None
+        self._failures: list[str] = []
+        """What workers raised, which Spark may have tried again."""
         self._asked = time.monotonic()
 
     def keep(self, every: int, keep: Callable[[int], None]) -> None:
@@ -111,6 +114,11 @@ class Driver:
         if len(results) != self._size:
             self._check_servers(0.0)
             reason = "its tasks ended early" if job.failure is None else reason_of(job.failure)
+            for text in self._failures:
+                failure = Failure.from_text(text)
+                if " ".join(failure.summary.split()) in reason:  # what Spark gave up at
+                    where = f"in the worker of rank {failure.partition}"
+                    failure.throw(where, "the arrays given to run stand for what they were.")
             raise RuntimeError(f"the Spark job of the loop failed: {reason}") from job.failure
         self._close_listener()
         return [result for _, result in sorted(results, key=lambda one: one[0])]
@@ -169,6 +177,8 @@ class Driver:
         except Empty:
             return False
         self._view.note(report, time.monotonic())
+        if report.failure:
+            self._failures.append(report.failure)
         for line in report.lines:
             shown.print_line(f"[{report.rank}] {line}")
         return True

@@ -39,6 +39,8 @@ class WorkerReport:
     seconds: Sequence[float] = ()
     lines: Sequence[str] = ()
     done: bool = False
+    failure: str = ""
+    """What ended it, if it raised: ``Failure.as_text``."""
 
 
 class Listener(SignedService):

@@ -71,8 +71,10 @@ def run(
     tasks, with ``worker.now`` at the clock of the newest checkpoint: each clock counts once, and in
     lockstep the bits are those of a run without a loss.
 
-    Raises ``RuntimeError`` if the workers get too few slots or Spark gives up a task, and
-    ``ServerLost`` if a server was lost with its part of the arrays.
+    Raises what ``train`` raised, with the trace of the task as its cause, once Spark has tried the
+    task as often as it is told to; ``RuntimeError`` if the workers get too few slots or Spark gives
+    up a task for another reason, and ``ServerLost`` if a server was lost with its part of the
+    arrays.
     """
     _check(rdd, staleness, patience, every)
     ps = _session(arrays)

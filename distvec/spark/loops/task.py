@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from distvec.spark.access import Access, join
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.loops.gate import Gate, GateOrders
 from distvec.spark.loops.reports import LineWriter, Reporter, WorkerReport
 from distvec.spark.loops.worker import LoopArray, Stopwatch, Worker
@@ -68,14 +69,14 @@ def _train(
     gate: Gate | None,
     rows: Iterable[Any],
 ) -> Any:
-    watch, done = Stopwatch(), False
+    watch, done, failure = Stopwatch(), False, ""
     rows = iter(rows)
     worker = Worker(loop_rank, assignment.size, rows, watch, assignment.began, gate)
     arrays = [LoopArray(loop_rank, target, watch) for target in assignment.targets]
 
     def tell(lines: Sequence[str]) -> WorkerReport:
         return WorkerReport(
-            loop_rank.rank, loop_rank.attempt, worker.now, watch.take(), lines, done
+            loop_rank.rank, loop_rank.attempt, worker.now, watch.take(), lines, done, failure
         )
 
     key = assignment.access.token
@@ -85,7 +86,11 @@ def _train(
         redirect_stdout(out),
         redirect_stderr(out),
     ):
-        result = train(worker, *arrays)
+        try:
+            result = train(worker, *arrays)
+        except Exception as error:
+            failure = Failure.of(loop_rank.rank, error).as_text()
+            raise
         loop_rank.leave()
         if gate is not None:
             gate.leave()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JJavaError
-from pyspark import RDD, SparkContext, cloudpickle
+from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -19,7 +19,8 @@ from distvec.keyed.array import KeyedArray
 from distvec.spark.callers import levels_to_user
 from distvec.spark.interpreter import adopt
 from distvec.spark.jobs.application import is_local, reason_of, tasks_were_lost
-from distvec.spark.rounds.accumulate_task import Accumulation, Failure, Function, Key
+from distvec.spark.jobs.failures import Failure
+from distvec.spark.rounds.accumulate_task import Accumulation, Function, Key
 from distvec.spark.rounds.round import (
     RanInStages,
     Shared,
@@ -41,13 +42,6 @@ _CLUSTER_FAILURES = 4
 
 class JobLost(RuntimeError):
     """A Spark job was given up because processes were lost."""
-
-
-class RemoteTrace(Exception):
-    """Where an exception came from in a task: the cause of what is raised on the driver."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 @dataclass(frozen=True)
@@ -166,21 +160,11 @@ def _collect(rdd: RDD[Failure]) -> list[Failure]:
 
 
 def _raise(failure: Failure) -> None:
-    """Raise what a task raised, as its own class if it can be pickled."""
+    """Raise what a task raised."""
     where = f"in the task of partition {failure.partition}"
     if failure.lost:
         raise ServerLost(f"{where}: {failure.summary}")
-    error: Any = None
-    if failure.pickled is not None:
-        try:
-            error = cloudpickle.loads(failure.pickled)
-        except Exception:  # noqa: BLE001 - whatever a class does when it is made
-            error = None
-    if isinstance(error, Exception):
-        error.add_note(f"This was {where}; into stands for what it was.")
-    else:
-        error = RuntimeError(f"{where}: {failure.summary}")
-    raise error from RemoteTrace(failure.trace)
+    failure.throw(where, "into stands for what it was.")
 
 
 def _targets(ps: TaskSession, into: Into) -> list[Target | KeyedTarget]:

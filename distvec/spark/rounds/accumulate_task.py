@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.rounds.keyed import KeyedContributor
 from ps_backend.errors import ServerLost
@@ -18,32 +18,6 @@ Function = Callable[[Iterator[Any]], Any]
 
 Key = int | str
 """Of an array among several: its place, or its name in a dict."""
-
-
-class Failure(NamedTuple):
-    """What ended the task of a partition. It travels as a value, for Spark would bury an exception
-    in a Java trace."""
-
-    partition: int
-    lost: bool
-    """Whether a server was lost."""
-    summary: str
-    trace: str
-    pickled: bytes | None
-    """The exception, if it can be pickled."""
-
-    @classmethod
-    def of(cls, partition: int, error: Exception) -> Failure:
-        """That of an exception, with the trace from the user's function on."""
-        pickled: bytes | None
-        try:
-            pickled = cloudpickle.dumps(error)  # type: ignore[no-untyped-call]
-        except Exception:  # noqa: BLE001 - whatever a class does when it is pickled
-            pickled = None
-        inner = error.__traceback__ and error.__traceback__.tb_next
-        trace = "".join(traceback.format_exception(type(error), error, inner or None))
-        summary = "".join(traceback.format_exception_only(error)).strip()
-        return cls(partition, isinstance(error, ServerLost), summary, trace, pickled)
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,12 @@ def test_an_error_in_a_task_is_told_and_changes_nothing(ps, rdd, spark, capsys):
             worker.clock()
 
     w = ps.ones(4).persist()
-    with pytest.raises(RuntimeError, match="the loop failed: ValueError: no such learning rate"):
+    with pytest.raises(ValueError, match="no such learning rate") as caught:
         run(train, rdd, w)
+    assert caught.value.__notes__ == [
+        "This was in the worker of rank 1; the arrays given to run stand for what they were."
+    ]
+    assert 'raise ValueError("no such learning rate")' in str(caught.value.__cause__)
     assert w.numpy().tolist() == [1.0] * 4
     assert "[1] before" in capsys.readouterr().out
     assert free_slots(spark.sparkContext) == 2
@@ -223,9 +227,9 @@ def test_refusals(ps, rdd, spark):
         run(train, rdd, w, w)
     with pytest.raises(TypeError, match=r"ps\.array\(values\)"):
         run(train, rdd, np.zeros(3))
-    with pytest.raises(RuntimeError, match=r"IndexError: index 3 is out of bounds"):
+    with pytest.raises(IndexError, match=r"index 3 is out of bounds"):
         run(lambda worker, w: w.push([3], 1.0), rdd, w)
-    with pytest.raises(RuntimeError, match=r"ValueError: values have shape \(3,\); allowed are"):
+    with pytest.raises(ValueError, match=r"values have shape \(3,\); allowed are"):
         run(lambda worker, w: w.push([1, 2], [1.0, 2.0, 3.0]), rdd, w)
 
 
