@@ -174,6 +174,15 @@ def check_intercept(loss: Loss, intercept: bool) -> None:
         )
 
 
+def check_features(count: int, *, intercept: bool, name: str = "the features") -> None:
+    """ValueError where there is nothing to fit; an intercept alone is a model."""
+    if not count and not intercept:
+        raise ValueError(
+            f"{name}: every row has 0 of them, so there is nothing to fit; give features, or "
+            "intercept=True for a model of it alone"
+        )
+
+
 def positive_weight(loss: Loss, weight: float) -> float:
     """What a mean divides by; ValueError where rows have no say at all."""
     if weight > 0.0:

@@ -15,6 +15,7 @@ from distvec.losses.loss import (
     Loss,
     Parameter,
     PhasedLoss,
+    check_features,
     check_intercept,
     check_loss,
     positive_weight,
@@ -64,6 +65,7 @@ class Objective(ObjectiveBase):
         check_loss(loss)
         check_intercept(loss, intercept)
         ready, self.loss = rows_for(rows, loss, positive_label)
+        check_features(ready.columns, intercept=intercept)
         self.data = ready.for_many_products()
         """The rows as the loss sees them."""
         self.intercept, self.seed = intercept, seed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,6 +80,8 @@ class BuildRequest:
     """How rows lie together: "" in no order, "group" by groups, "time" by labels, ascending."""
     compact: bool = False
     """Whether it is asked later which features occur."""
+    names: tuple[str, ...] = ()
+    """Of the columns that the features come from, if they are several."""
 
 
 def _offsets(column: pa.Array) -> Floats:
@@ -119,10 +121,13 @@ columns a third more goes over the wire then, at most."""
 class Collector:
     """Gathers a partition's batches, checking each row; ``error`` holds the first bad row's."""
 
-    def __init__(self, partition: int, rule: LabelRule, order: str = "") -> None:
+    def __init__(
+        self, partition: int, rule: LabelRule, order: str = "", names: Sequence[str] = ()
+    ) -> None:
         self.partition = partition
         self.rule = rule
         self.order = order
+        self.names = names
         self.error: str | None = None
         self.count = 0
         self.batches: list[SparseRows] = []
@@ -143,7 +148,7 @@ class Collector:
         self.count += batch.num_rows
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        rows = features_of(batch.column("features"))
+        rows = features_of(batch.column("features"), self.names)
         if self.batches and rows.size != self.batches[0].size:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
         labels = numbers_of(batch.column("label"), "label")
@@ -228,7 +233,7 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("build runs inside a Spark task; use Objective on the driver")
-    collector = Collector(context.partitionId(), request.rule, request.order)
+    collector = Collector(context.partitionId(), request.rule, request.order, request.names)
     for batch in batches:
         collector.add(batch)
     yield _descriptor_batch(_finish(collector, request, context.taskAttemptId()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import pyspark.sql.functions as F
@@ -13,19 +15,28 @@ from pyspark.sql.types import (
     DataType,
     IntegralType,
     NumericType,
+    StringType,
 )
+
+_MOST_NAMED = 20
+"""Columns in a message."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns of a data set; None: there is none."""
 
-    features: str = "features"
+    features: str | tuple[str, ...] = "features"
     label: str = "label"
     weight: str | None = None
     offset: str | None = None
     group: str | None = None
     event: str | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Those of the columns that are put together; empty if the features are one column."""
+        return () if isinstance(self.features, str) else self.features
 
     @property
     def along(self) -> dict[str, str]:
@@ -57,44 +68,111 @@ def _partitions(data: DataFrame) -> int:
 
 def _group(data: DataFrame, name: str, argument: str) -> Column:
     """A number for each group: an integer itself, of anything else a hash of 64 bits."""
-    if isinstance(_type_of(data, name, argument), IntegralType):
-        return F.col(name).cast("long").alias(argument)
-    hashed = F.when(F.col(name).isNotNull(), F.xxhash64(F.col(name)))  # it hashes null, too
+    column, kind = column_of(data, name, argument)
+    if isinstance(kind, IntegralType):
+        return column.cast("long").alias(argument)
+    hashed = F.when(column.isNotNull(), F.xxhash64(column))  # it hashes null, too
     return hashed.alias(argument)
 
 
-def feature_column(data: DataFrame, name: str) -> Column:
-    """The feature column as ml vectors or array<double>. TypeError for other types."""
+def feature_names(names: str | Sequence[str]) -> str | tuple[str, ...]:
+    """The name of the feature column, or those of several columns of numbers, in their order.
+
+    TypeError or ValueError for anything else.
+    """
+    if isinstance(names, str):
+        return names
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"features={names!r}; give the name of a column of vectors or arrays, or a list of "
+            "names of columns of numbers"
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names or twice:
+        what = f"{twice[0]!r} twice" if twice else "no column"
+        raise ValueError(f"features={names!r} names {what}")
+    return tuple(names)
+
+
+def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
+    """The features as ml vectors or array<double>: one column, or several columns of numbers.
+
+    TypeError for other types.
+    """
     # Not at the top: it loads pandas and all of pyspark.ml, 0.3 s in each new Python worker.
     from pyspark.ml.linalg import VectorUDT
 
-    kind = _type_of(data, name, "features")
+    names = feature_names(names)
+    if not isinstance(names, str) and len(names) > 1:
+        numbers = [_one_of_several(data, name) for name in names]
+        return F.array(*numbers).alias("features")
+    (name,) = (names,) if isinstance(names, str) else names
+    column, kind = column_of(data, name, "features")
     if isinstance(kind, VectorUDT):
-        return F.col(name).alias("features")
+        return column.alias("features")
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        return F.col(name).cast("array<double>").alias("features")
+        return column.cast("array<double>").alias("features")
+    if not isinstance(names, str) and isinstance(kind, NumericType | BooleanType):
+        return F.array(column.cast("double")).alias("features")
+    hint = f"; of one column of numbers write features=[{name!r}]"
     raise TypeError(
         f"features={name!r} is a column of {kind.simpleString()}; allowed are ml vectors (see "
-        "pyspark.ml.feature.VectorAssembler) and arrays of numbers"
+        "pyspark.ml.feature.VectorAssembler), arrays of numbers, and a list of columns of numbers"
+        f"{hint if isinstance(kind, NumericType | BooleanType) else _of_text(kind)}"
     )
 
 
-def _number(data: DataFrame, name: str, argument: str) -> Column:
-    kind = _type_of(data, name, argument)
+def _one_of_several(data: DataFrame, name: str) -> Column:
+    column, kind = column_of(data, name, "features")
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
-            f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers "
-            "(for text see pyspark.ml.feature.StringIndexer)"
+            f"features=[..., {name!r}, ...]: that is a column of {kind.simpleString()}; several "
+            "columns must hold a number each"
+            f"{_of_text(kind) or '; pyspark.ml.feature.VectorAssembler joins vectors and numbers'}"
         )
-    return F.col(name).cast("double").alias(argument)
+    return column.cast("double")
 
 
-def _type_of(data: DataFrame, name: str, argument: str) -> DataType:
-    absent = ValueError(f"{argument}={name!r}: the data has no such column, only {data.columns}")
+def _number(data: DataFrame, name: str, argument: str) -> Column:
+    column, kind = column_of(data, name, argument)
+    if not isinstance(kind, NumericType | BooleanType):
+        raise TypeError(
+            f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers"
+            f"{_of_text(kind)}"
+        )
+    return column.cast("double").alias(argument)
+
+
+def _of_text(kind: DataType) -> str:
+    return " (for text see pyspark.ml.feature.StringIndexer)" * isinstance(kind, StringType)
+
+
+def column_of(data: DataFrame, name: str, argument: str) -> tuple[Column, DataType]:
+    """The column of that name, a dot in which may also be a path into a struct, and its type."""
+    if not isinstance(name, str):
+        raise TypeError(f"{argument}={name!r}; give the name of a column")
+    is_quoted = len(name) > 2 and name[0] == name[-1] == "`"
+    plain = name[1:-1].replace("``", "`") if is_quoted else name
     # Spark logs the exceptions of its analysis, so it is asked about paths into structs only.
-    if "." not in name and name.strip("`").lower() not in map(str.lower, data.columns):
-        raise absent
+    found = [field for field in data.schema.fields if field.name.lower() == plain.lower()]
+    if found and data.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        found = [field for field in found if field.name == plain]
+    if len(found) > 1:
+        raise ValueError(
+            f"{argument}={name!r}: the data has {len(found)} columns of that name, as after a "
+            f"join; leave all but one out, data.drop(other[{plain!r}]), rename them before the "
+            "join, or join by names: data.join(other, on=['key'])"
+        )
+    if found:
+        quoted = found[0].name.replace("`", "``")
+        return F.col(f"`{quoted}`"), found[0].dataType
     try:
-        return data.select(F.col(name)).schema[0].dataType
-    except AnalysisException as error:
-        raise absent from error
+        if "." in plain:
+            return F.col(name), data.select(F.col(name)).schema[0].dataType
+    except AnalysisException:
+        pass
+    near = difflib.get_close_matches(plain, data.columns, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    names = data.columns[:_MOST_NAMED]
+    more = f" and {len(data.columns) - len(names)} more" if len(data.columns) > len(names) else ""
+    raise ValueError(f"{argument}={name!r}: the data has no such column, only {names}{more}{hint}")

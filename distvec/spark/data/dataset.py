@@ -82,7 +82,7 @@ class Dataset:
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
-        request = BuildRequest(self._name, rule, dtype, order, compact)
+        request = BuildRequest(self._name, rule, dtype, order, compact, columns.feature_names)
         self._source = select(data, columns, order).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
         )

@@ -8,6 +8,7 @@ batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,11 @@ class SparseRows(NamedTuple):
     values: Floats
 
 
-def features_of(column: pa.Array) -> SparseRows:
-    """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row."""
+def features_of(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
+    """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row.
+
+    ``names``: of the columns that the features come from, for messages.
+    """
     _refuse_null(column, "the features are null; drop such rows: data.dropna()")
     if pa.types.is_struct(column.type):
         kind, size, indices, values = column.flatten()
@@ -49,11 +53,11 @@ def features_of(column: pa.Array) -> SparseRows:
         lengths = sizes = _lengths(values)
         sparse = np.zeros(lengths.size, dtype=bool)
     flat = values.flatten()
-    _refuse_null_elements(flat, lengths)
+    _refuse_null_elements(flat, lengths, names)
     numbers = flat.to_numpy(zero_copy_only=False)
     _refuse_other_sizes(sizes)
     coordinates = _coordinates(sparse, lengths, indices)
-    _refuse_not_finite(numbers, lengths, coordinates)
+    _refuse_not_finite(numbers, lengths, coordinates, names)
     return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
 
 
@@ -61,8 +65,12 @@ def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:
     """A column of numbers as they are, such as labels; null and NaN are refused."""
     _refuse_null(column, f"the {name} is null; drop such rows: data.dropna()")
     numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    reason = f"the {name} is {{}}; drop such rows: data.dropna()"
-    _refuse_where(~np.isfinite(numbers), numbers, reason)
+    _refuse_where(np.isnan(numbers), numbers, f"the {name} is nan; drop such rows: data.dropna()")
+    reason = (
+        f"the {name} is {{}}; it must be finite: mend such rows, or keep the others by "
+        f"data.where(abs({name}) < float('inf')), abs of pyspark.sql.functions"
+    )
+    _refuse_where(np.isinf(numbers), numbers, reason)
     return numbers
 
 
@@ -116,10 +124,17 @@ def _refuse_null(column: pa.Array, reason: str) -> None:
         raise BadRow(int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), reason)
 
 
-def _refuse_null_elements(flat: pa.Array, lengths: Ints) -> None:
+def _refuse_null_elements(flat: pa.Array, lengths: Ints, names: Sequence[str]) -> None:
     if flat.null_count:
         position = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-        raise BadRow(_row_of(position, lengths), "a feature is null")
+        row = _row_of(position, lengths)
+        feature = _named(position - int(lengths[:row].sum()), names)
+        how = ": data.dropna(), data.fillna(0.0)" if names else " before they are put together"
+        raise BadRow(row, f"{feature} is null; drop such rows, or fill them{how}")
+
+
+def _named(feature: int, names: Sequence[str]) -> str:
+    return f"feature {feature}" + (f", the column {names[feature]!r}," if names else "")
 
 
 def _refuse_where(bad: npt.NDArray[np.bool_], numbers: Floats, reason: str) -> None:
@@ -135,14 +150,18 @@ def _refuse_other_sizes(sizes: Ints) -> None:
         raise BadRow(row, sizes_differ(int(sizes[row]), int(sizes[0])))
 
 
-def _refuse_not_finite(numbers: Floats, lengths: Ints, coordinates: npt.NDArray[np.int32]) -> None:
+def _refuse_not_finite(
+    numbers: Floats,
+    lengths: Ints,
+    coordinates: npt.NDArray[np.int32],
+    names: Sequence[str],
+) -> None:
     bad = ~np.isfinite(numbers)
     if bad.any():
         position = int(np.argmax(bad))
-        reason = (
-            f"feature {coordinates[position]} is {numbers[position]}; features are finite: drop "
-            "such rows, or fill them (pyspark.ml.feature.Imputer)"
-        )
+        feature, value = _named(int(coordinates[position]), names), numbers[position]
+        how = "such rows, or fill them (pyspark.ml.feature.Imputer)"
+        reason = f"{feature} is {value}; features are finite: drop {how}"
         raise BadRow(_row_of(position, lengths), reason)
 
 

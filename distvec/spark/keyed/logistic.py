@@ -14,6 +14,7 @@ from distvec.keyed.space import KeyedSpace
 from distvec.rows.face import rows as row_functions
 from distvec.rows.optimizer import RowOptimizer
 from distvec.spark.context import PSContext
+from distvec.spark.data.columns import column_of
 from distvec.spark.interpreter import adopt
 from distvec.spark.keyed.progress import SCHEMA, Progress, Seen
 from distvec.spark.keyed.task import INTERCEPT, Pass, Reading, Score
@@ -121,6 +122,8 @@ class KeyedLogisticLoss:
         """``data`` with a column ``output``: the probability that a row is positive; lazy."""
         if output in data.columns:
             raise ValueError(f"output={output!r} is a column of the data; name another one")
+        for name in self._reading.keys:
+            column_of(data, name, "features")
         kept = StructType([*data.schema.fields, StructField(output, DoubleType())])
         return data.mapInArrow(Score(self._reading, self.weights, output), kept)
 
@@ -144,8 +147,11 @@ class KeyedLogisticLoss:
         self.ps.make_way()
         adopt(chosen)
         reading = self._reading
-        others = [one for one in (reading.values, reading.weight) if one is not None]
-        return chosen.select(*dict.fromkeys([*reading.keys, reading.label, *others]))
+        used = dict.fromkeys(reading.keys, "features") | {reading.label: "label"}
+        for name, argument in ((reading.values, "values"), (reading.weight, "weight")):
+            if name is not None:
+                used[name] = argument
+        return chosen.select(*(column_of(chosen, *one)[0].alias(one[0]) for one in used.items()))
 
     def __repr__(self) -> str:
         features = ", ".join(self._reading.keys)

@@ -21,6 +21,7 @@ from distvec.losses.loss import (
     PhasedLoss,
     as_arrays,
     as_given,
+    check_features,
     check_intercept,
     check_loss,
     positive_weight,
@@ -29,7 +30,7 @@ from distvec.losses.loss import (
 from distvec.losses.objective_base import ObjectiveBase, known_features
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import Columns
+from distvec.spark.data.columns import Columns, feature_names
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.arguments import check_columns, check_data
@@ -59,7 +60,8 @@ class Objective(ObjectiveBase):
     of them where the loss says so; ``objective.start()`` makes one. With ``intercept`` it has one
     more row, the last, which is added to every margin and not penalised.
 
-    ``features`` is a column of ml vectors or arrays; ``label`` holds what the loss takes;
+    ``features`` is a column of ml vectors or arrays, or a list of columns of numbers, in their
+    order; ``label`` holds what the loss takes;
     ``weight`` and ``offset`` hold a number for each row; ``group`` says which rows are ranked
     together, and ``event`` where a time of survival is an event (1) or was not seen to its end (0).
 
@@ -96,7 +98,7 @@ class Objective(ObjectiveBase):
         *,
         loss: Loss,
         penalty: Penalty | None = None,
-        features: str = "features",
+        features: str | Sequence[str] = "features",
         label: str = "label",
         weight: str | None = None,
         offset: str | None = None,
@@ -114,7 +116,7 @@ class Objective(ObjectiveBase):
         check_choice(dtype, _DTYPES, "dtype")
         check_loss(loss)
         check_intercept(loss, intercept)
-        columns = Columns(features, label, weight, offset, group, event)
+        columns = Columns(feature_names(features), label, weight, offset, group, event)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
         self.ps = PSContext.active() if ps is None else ps
@@ -126,10 +128,11 @@ class Objective(ObjectiveBase):
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=self._stack_of_user)
-        self.intercept, self._features = intercept, features
+        self.intercept, self._features = intercept, columns.features
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
         try:
+            check_features(self.data.size, intercept=intercept, name=f"features={features!r}")
             self.loss = loss.bind(self.data.labels)
             self._evaluator = self._made_evaluator(mode)
             if compact:

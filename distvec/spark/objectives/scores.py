@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from distvec.losses.rows import Floats, Rows
 from distvec.spark.access import Access, join
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.blocks import local_columns
-from distvec.spark.data.columns import feature_column
+from distvec.spark.data.columns import Columns, feature_column, feature_names
 from distvec.spark.data.rows import BadRow, SparseRows, features_of
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.vectors import Values, WholeVectors
@@ -36,6 +36,8 @@ class Scoring:
     loss: Loss
     parameters: tuple[StoredArray, ...]
     intercept: bool
+    names: tuple[str, ...] = ()
+    """Of the columns that the features come from, if they are several."""
 
     def takes_intercept(self, parameter: Parameter) -> bool:
         """Does it have a row for the intercept?"""
@@ -47,7 +49,7 @@ def scores(
     weights: Any,
     *,
     loss: Loss | None = None,
-    features: str = "features",
+    features: str | Sequence[str] = "features",
     output: str = "score",
     intercept: bool = False,
 ) -> DataFrame:
@@ -55,7 +57,8 @@ def scores(
 
     That is the margin ``<x, w>``, a double; or what a ``loss`` with other parameters says, as
     ``FactorizationMachine`` of a dict, or ``Softmax``: an array of doubles, a score for each class.
-    With ``intercept`` the last row of ``weights`` is added to each. Offsets are not.
+    With ``intercept`` the last row of ``weights`` is added to each. Offsets are not. ``features``
+    is a column of ml vectors or arrays, or a list of columns of numbers.
 
     Lazy, as all of Spark: the tasks pull the coordinates of their rows, one message a batch of rows
     and array, when the result is computed. The weights of the last four calls are kept for that,
@@ -67,7 +70,8 @@ def scores(
     adopt(df)
     session.evaluate(*arrays)
     stored = tuple(StoredArray(array.buffer_id, array.type) for array in arrays)
-    request = Scoring(session.access, loss, stored, intercept)
+    several = Columns(feature_names(features)).feature_names
+    request = Scoring(session.access, loss, stored, intercept, several)
 
     # arrow_udf reads the kind of function from these hints, which a functools.partial cannot have.
     def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -122,7 +126,7 @@ def score_batches(request: Scoring, batches: Iterator[pa.Array]) -> Iterator[pa.
 
 def _scores_of(client: Client, request: Scoring, batch: pa.Array) -> Floats:
     try:
-        rows = features_of(batch)
+        rows = features_of(batch, request.names)
     except BadRow as bad:
         raise ValueError(f"scores: row {bad.row} of a batch: {bad.reason}") from None
     columns, local = local_columns(rows.indices, rows.size)

@@ -8,12 +8,12 @@ import os
 import numpy as np
 import pytest
 from pyspark.ml.linalg import Vectors
-from pyspark.sql import Row
+from pyspark.sql import Row, functions
 
 from distvec.losses.labels import Signs
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.columns import Columns
+from distvec.spark.data.columns import Columns, feature_names, select
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.application import is_local
 
@@ -159,12 +159,39 @@ def test_bad_rows_are_value_errors(spark, partitions, options, reason):
         (("text", "label", None), TypeError, "features='text' is a column of string; allowed"),
         (("features", "text", None), TypeError, "label='text' is a column of string; it must"),
         (("features", "label", "text"), TypeError, "weight='text' is a column of string"),
+        (
+            ("label", "label", None),
+            TypeError,
+            r"of one column of numbers write features=\['label'\]",
+        ),
+        (("feature", "label", None), ValueError, "such column, only .*; did you mean 'features'"),
+        (("features", "twice", None), ValueError, r"'twice': the data has 2 .*drop\(other\["),
+        (("features", 7, None), TypeError, "label=7; give the name of a column"),
+        ((("label", "text"), "label", None), TypeError, r"features=\[..., 'text', ...\]: that is"),
     ],
 )
 def test_wrong_columns(spark, names, kind, reason):
-    frame = spark.createDataFrame([Row(features=X, label=1.0, text="a")])
+    frame = spark.createDataFrame([Row(features=X, label=1.0, text="a", twice=1.0)])
+    frame = frame.select("*", frame.twice)
     with pytest.raises(kind, match=reason):
         Dataset(frame, Columns(*names), Signs())
+
+
+def test_names_of_columns(spark):
+    """With dots, in quotes, in structs, several; in any case, as Spark has them."""
+    frame = spark.createDataFrame(
+        [(1.0, 2, True, 1.0), (3.0, 4, False, 0.0)], ["a", "b.c", "d", "y"]
+    )
+    frame = frame.withColumn("s", functions.struct(functions.array("a", "`b.c`").alias("x")))
+    expected = [1.0, 2.0, 3.0, 4.0]
+    for features in (("a", "b.c"), ("A", "`b.c`"), "s.x"):
+        rows = select(frame, Columns(features, "y")).collect()
+        assert [value for row in rows for value in row.features] == expected
+    flags = select(frame, Columns(("d",), "y")).collect()
+    assert [row.features for row in flags] == [[1.0], [0.0]]
+    for features, kind in (((), ValueError), (("a", "a"), ValueError), (("a", 7), TypeError)):
+        with pytest.raises(kind, match=r"features=.*(names no column|twice|give the name)"):
+            feature_names(features)
 
 
 @pytest.mark.parametrize(

@@ -102,13 +102,32 @@ def test_arrays_of_double():
         (vectors(dense(1.0, 2.0), sparse(2, {1: np.nan})), 1, "feature 1 is nan"),
         (vectors(dense(1.0, -np.inf)), 0, "feature 1 is -inf"),
         (vectors(sparse(99, {}), sparse(99, {7: 1.0, 70: np.inf})), 1, "feature 70 is inf"),
-        (pa.array([[1.0], [None]], type=pa.list_(pa.float64())), 1, "a feature is null"),
+        (
+            pa.array([[1.0, 2.0], [3.0, None]], type=pa.list_(pa.float64())),
+            1,
+            "feature 1 is null; drop such rows, or fill them before",
+        ),
     ],
 )
 def test_bad_features(column, row, reason):
     with pytest.raises(BadRow, match=reason) as caught:
         features_of(column)
     assert caught.value.row == row
+
+
+def test_bad_features_of_several_columns_are_told_by_their_columns():
+    several = pa.array([[1.0, np.nan], [3.0, None]], type=pa.list_(pa.float64()))
+    with pytest.raises(BadRow, match=r"feature 1, the column 'b', is null; .*data\.fillna"):
+        features_of(several, ["a", "b"])
+    with pytest.raises(BadRow, match="feature 1, the column 'b', is nan"):
+        features_of(several[:1], ["a", "b"])
+
+
+def test_what_is_infinite_is_no_case_for_dropna():
+    with pytest.raises(BadRow, match=r"offset is inf; it must be finite: .*where\(abs\(offset"):
+        numbers_of(pa.array([1.0, np.inf]), "offset")
+    with pytest.raises(BadRow, match=r"offset is nan; drop such rows: data\.dropna\(\)"):
+        numbers_of(pa.array([1.0, np.nan]), "offset")
 
 
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf])

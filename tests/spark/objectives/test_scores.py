@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pyspark.sql import functions
 
 from distvec.losses import FactorizationMachine, Softmax
-from distvec.spark import scores
+from distvec.spark import LogisticLoss, scores
 
 pytestmark = pytest.mark.spark
 
@@ -29,6 +30,24 @@ def test_it_is_lazy_and_holds_its_weights(ps, problem):
 def test_a_frame_made_of_a_scored_one_has_the_model_of_a_temporary(ps, problem):
     found = scores(problem.frame, ps.ones(3000) * 3.0).select("score").collect()
     np.testing.assert_allclose([row.score for row in found], 3.0 * problem.x.sum(axis=1))
+
+
+def test_several_columns_of_numbers_are_the_features_in_their_order(ps, spark):
+    frame = spark.createDataFrame([(1.0, 2, 0.0), (-3.0, 4, 1.0)], ["a", "b.c", "label"])
+    with LogisticLoss(frame, features=["b.c", "a"]) as loss:
+        value = float(loss(ps.array([0.5, 2.0]))[0])
+        found = [row.score for row in loss.scores(frame, ps.array([0.5, 2.0])).collect()]
+    assert found == [3.0, -4.0]
+    assert value == pytest.approx(np.logaddexp(0.0, [3.0, 4.0]).mean())
+
+
+def test_rows_without_features_have_nothing_to_fit(ps, spark):
+    frame = spark.createDataFrame([(0.0,), (1.0,)], ["label"])
+    frame = frame.withColumn("features", functions.array().cast("array<double>"))
+    with pytest.raises(ValueError, match=r"features='features': every row has 0 .*intercept=True"):
+        LogisticLoss(frame)
+    with LogisticLoss(frame, intercept=True) as loss:
+        assert float(loss(ps.zeros(1))[0]) == pytest.approx(np.log(2.0))
 
 
 def test_refusals(ps, problem):
