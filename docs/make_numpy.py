@@ -32,6 +32,13 @@ Of the {total} public names of `numpy`, `numpy.linalg` and `numpy.ndarray` {work
 end. Arrays have rank 2 at most. What is the same for all rows of a table travels through the
 client, lazily, as in `np.broadcast_to(x, (3, n))`: 2^22 elements at most.
 
+Two differences have no refusal. Divisions by zero, overflows, invalid values give `inf` and `nan`
+without a `RuntimeWarning`, and `np.errstate` does not change that: ask with
+`np.isfinite(x).all()`. A result of rank 0, as `x.sum()`, is a lazy array, as NumPy's
+`np.array(1.0)`, and no scalar: `isinstance(x.sum(), np.floating)` and `np.isscalar(x.sum())` are
+false. `np.issubdtype(x.sum().dtype, np.floating)` asks for the dtype, and `x.sum().item()` brings
+a Python number.
+
 Behind each example stands what a call and the evaluation of its result cost: messages to each
 server, whether they are sent at once or, lazily, when the result is asked for, and whether elements
 (or no more than {most} bytes: borders) move from server to server.

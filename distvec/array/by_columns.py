@@ -13,6 +13,7 @@ from distvec.array import looks, printing
 from distvec.array.exchanged import exchanged_key, flipped
 from distvec.array.indexing import addable, as_indices
 from distvec.array.joined_columns import join_rows
+from distvec.array.refusals import refuse_shuffle
 from distvec.array.values import numpy
 
 
@@ -160,6 +161,8 @@ class ByColumns(NDArrayOperatorsMixin):
         return type(self)(found) if rank == 2 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is int:
+            refuse_shuffle(value)
         if isinstance(key, ByColumns) and np.ndim(value) == 0:
             self.table[key.table] = value
             return

@@ -28,6 +28,7 @@ from distvec.array import (
 from distvec.array.by_columns import ByColumns
 from distvec.array.moving import scans, search, sorting
 from distvec.array.operators import Arithmetic
+from distvec.array.refusals import refuse_shuffle
 from distvec.array.shaping import diagonals, ordering, repeating, turning
 from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw
@@ -143,6 +144,8 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     flat = property(flat.flat_of, flat.set_flat)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is int:
+            refuse_shuffle(value)
         items.set_item(self, key, value)
 
     __iter__, __contains__ = iteration.iterate, iteration.contains

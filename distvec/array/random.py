@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 import secrets
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -17,51 +16,190 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home, refuse_window
 from distvec.array.items import get_item
 from distvec.array.operators import Arithmetic
+from distvec.array.reduction_keywords import stored_in
+from distvec.graph.dtypes import check_dtype
 from ps_backend.program import philox
+
+_LEAST = 2.0**-54
+"""Instead of 0, of which there is no logarithm."""
 
 _NEAR_ONE = 1e-8
 """So far from 1 may probabilities sum up: what NumPy allows."""
 
 
+def _or_size(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """``draw``, of which a single argument without a name is the size: ``normal(1000)``."""
+
+    @wraps(draw)
+    def drawn(self: Random, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and "size" not in kwargs and not hasattr(args[0], "dtype"):
+            return draw(self, size=args[0], **kwargs)
+        return draw(self, *args, **kwargs)
+
+    return drawn
+
+
 class Random:
-    """Counter-based generators (Philox4x32-10 on the global index). All lazy: drawn in the pass
-    that uses them, and again with the same values in any other.
+    """Random numbers with the arguments of ``numpy.random.Generator``, and ``seed=``; all lazy.
+
+    Counter-based (Philox4x32-10 on the global index): drawn in the pass that uses them, and again
+    with the same values in any other. They are others than NumPy's of the same seed.
+
+    Notes
+    -----
+    Without a size one number, or as many as the parameters have, which may be arrays. A single
+    argument of ``normal`` and ``uniform`` without a name is the size: ``ps.random.normal(1000)``.
     """
 
     def __init__(self, session: Home) -> None:
         self._session = session
 
-    def uniform(
-        self, size: Any, *, low: float = 0.0, high: float = 1.0, seed: int | None = None
-    ) -> DistArray:
-        """``size`` float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
-        unit: DistArray = self._unit(size, key_of(seed, 0))
-        return unit if (low, high) == (0.0, 1.0) else low + (high - low) * unit
+    def __getattr__(self, name: str) -> Any:
+        missing = f"'Random' object has no attribute {name!r}"
+        if name.startswith("_") or not hasattr(np.random.Generator, name):
+            raise AttributeError(missing)
+        raise AttributeError(
+            f"{missing}: draw on the client and put it on the servers, "
+            f"ps.array(numpy.random.default_rng(seed).{name}(...))"
+        )
 
+    def random(
+        self, size: Any = None, dtype: Any = np.float64, out: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Numbers uniform in ``[0, 1)``, from 53 random bits each, or 24 of float32."""
+        unit = self._drawn(_size_of(size, out), key_of(seed, 0))
+        return stored_in(out, _as_floats(unit, dtype), "random")
+
+    @_or_size
+    def uniform(
+        self, low: Any = 0.0, high: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
+        shape, low, high = self._given(size, low, high)
+        unit = self._drawn(shape, key_of(seed, 0))
+        if _is_number(low) and _is_number(high):
+            if (low, high) == (0.0, 1.0):
+                return unit
+            if not high >= low:
+                raise ValueError(f"uniform: high - low < 0, got low={low} and high={high}")
+        return low + (high - low) * unit
+
+    @_or_size
     def normal(
-        self, size: Any, *, loc: float = 0.0, scale: float = 1.0, seed: int | None = None
-    ) -> DistArray:
-        """``size`` normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
+        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
+        _check_positive("normal", scale=scale)
+        shape, loc, scale = self._given(size, loc, scale)
+        return loc + scale * self._normal(shape, seed)
+
+    def standard_normal(
+        self, size: Any = None, dtype: Any = np.float64, out: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """As ``normal``, of mean 0 and deviation 1."""
+        drawn = self._normal(_size_of(size, out), seed)
+        return stored_in(out, drawn.astype(_float_dtype(dtype)), "standard_normal")
+
+    def _normal(self, shape: tuple[int, ...], seed: int | None) -> Any:
         seed = secrets.randbits(62) if seed is None else seed
-        radius = np.sqrt(-2.0 * np.log(1.0 - self._unit(size, key_of(seed, 1))))
-        angle = 2.0 * math.pi * self._unit(size, key_of(seed, 2))
-        result: DistArray = loc + scale * (radius * np.cos(angle))
-        return result
+        radius = np.sqrt(-2.0 * np.log(1.0 - self._drawn(shape, key_of(seed, 1))))
+        angle = 2.0 * math.pi * self._drawn(shape, key_of(seed, 2))
+        return radius * np.cos(angle)
 
     def integers(
-        self, low: int, high: int | None = None, size: Any = None, *, seed: int | None = None
-    ) -> DistArray:
-        """``size`` int64 numbers uniform in ``[low, high)``, or in ``[0, low)``."""
-        if size is None:
-            raise TypeError("integers: say how many: integers(low, high, size)")
+        self, low: int, high: int | None = None, size: Any = None, dtype: Any = np.int64,
+        endpoint: bool = False, *, seed: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Integers uniform in ``[low, high)``, or in ``[0, low)``; ``endpoint``: ``high`` too."""
         if high is None:
             low, high = 0, low
-        low, high = operator.index(low), operator.index(high)
-        if not low < high <= low + 2**53:
-            raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
-        steps: Any = np.floor(self._unit(size, key_of(seed, 3)) * float(high - low))
-        result: DistArray = low + steps.astype(np.int64)
-        return result
+        if np.ndim(low) or np.ndim(high):
+            raise NotImplementedError(
+                "integers: low and high are numbers; of arrays write "
+                "low + numpy.floor(ps.random.random(n) * (high - low)).astype('int64')"
+            )
+        low, high, kind = math.floor(low), math.floor(high) + bool(endpoint), check_dtype(dtype)
+        _check_range(low, high, kind)
+        steps: Any = np.floor(self._drawn(_size_of(size), key_of(seed, 3)) * float(high - low))
+        return (low + steps.astype(np.int64)).astype(kind)
+
+    # --- by the inverse of the distribution function ------------------------------------------
+
+    def _inverse(
+        self, function: Callable[..., Any], size: Any, seed: int | None, *parameters: Any
+    ) -> Any:
+        """``function`` of numbers uniform in ``(0, 1)`` and of ``parameters``."""
+        shape, *given = self._given(size, *parameters)
+        unit = np.maximum(self._drawn(shape, key_of(seed, 7)), _LEAST)
+        return function(unit, *given)
+
+    def standard_exponential(
+        self, size: Any = None, dtype: Any = np.float64, method: str = "inv", out: Any = None, *,
+        seed: int | None = None,
+    ) -> Any:  # fmt: skip
+        """As ``exponential``, of scale 1; by the inverse whatever ``method`` says."""
+        drawn = self.exponential(1.0, _size_of(size, out), seed=seed)
+        return stored_in(out, drawn.astype(_float_dtype(dtype)), "standard_exponential")
+
+    def exponential(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
+        """Exponential numbers of mean ``scale``."""
+        _check_positive("exponential", scale=scale)
+        return self._inverse(_exponential, size, seed, scale)
+
+    def lognormal(
+        self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Numbers whose logarithm is normal."""
+        _check_positive("lognormal", sigma=sigma)
+        shape, mean, sigma = self._given(size, mean, sigma)
+        return np.exp(mean + sigma * self._normal(shape, seed))
+
+    def laplace(
+        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Numbers of the Laplace, or double exponential, distribution."""
+        _check_positive("laplace", scale=scale)
+        return self._inverse(_laplace, size, seed, loc, scale)
+
+    def logistic(
+        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Numbers of the logistic distribution."""
+        _check_positive("logistic", scale=scale)
+        return self._inverse(_logistic, size, seed, loc, scale)
+
+    def gumbel(
+        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
+    ) -> Any:
+        """Numbers of the Gumbel distribution."""
+        _check_positive("gumbel", scale=scale)
+        return self._inverse(_gumbel, size, seed, loc, scale)
+
+    def rayleigh(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
+        """Numbers of the Rayleigh distribution."""
+        _check_positive("rayleigh", scale=scale)
+        return self._inverse(_rayleigh, size, seed, scale)
+
+    def weibull(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
+        """Numbers of the Weibull distribution of shape ``a``."""
+        _check_positive("weibull", a=a)
+        return self._inverse(lambda u, a: _exponential(u, 1.0) ** (1 / a), size, seed, a)
+
+    def pareto(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
+        """Numbers of the Lomax, or Pareto II, distribution of shape ``a``."""
+        _check_positive("pareto", a=a)
+        return self._inverse(lambda u, a: np.expm1(_exponential(u, 1 / a)), size, seed, a)
+
+    def power(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
+        """Numbers in ``[0, 1]`` of density ``a * x ** (a - 1)``."""
+        _check_positive("power", a=a)
+        return self._inverse(lambda u, a: u ** (1 / a), size, seed, a)
+
+    def standard_cauchy(self, size: Any = None, *, seed: int | None = None) -> Any:
+        """Numbers of the Cauchy distribution."""
+        return self._inverse(lambda u: np.tan(math.pi * (u - 0.5)), size, seed)
+
+    # --- in random order ----------------------------------------------------------------------
 
     def permutation(self, x: Any, axis: int = 0, *, seed: int | None = None) -> Any:
         """``0, ..., x - 1`` in random order, or of an array the elements (rows; columns).
@@ -83,21 +221,37 @@ class Random:
         with x.turn:
             x.assign(self.permutation(x, axis, seed=seed), "shuffle")
 
+    def permuted(
+        self, x: Any, *, axis: int | None = None, out: Any = None, seed: int | None = None
+    ) -> Any:
+        """The elements in random order, or those along ``axis`` each slice in one of its own.
+
+        Along an axis the order in which random keys are sorted.
+        """
+        given = x if isinstance(x, Arithmetic) else self._session.array(x)
+        if axis is None or given.ndim < 2:
+            flat = self.permutation(reshape(given, (given.size,)), seed=seed)
+            return stored_in(out, reshape(flat, given.shape), "permuted")
+        order: Any = np.argsort(self._unit(given.shape, key_of(seed, 5)), axis=axis)
+        found: Any = np.take_along_axis(given, order, axis)
+        return stored_in(out, found, "permuted")
+
     def choice(
-        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, *,
-        seed: int | None = None,
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,
+        shuffle: bool = True, *, seed: int | None = None,
     ) -> Any:  # fmt: skip
-        """``size`` of the numbers below ``a``, or of the elements (rows) of an array; lazy.
+        """``size`` of the numbers below ``a``, or of the elements (rows, columns) of an array.
 
         Without replacement the first ones of a permutation. ``p``: how likely each is, in all 1, on
         the client or on the servers. It is looked at before, in one message; places are looked up
-        in its running sums, or without replacement a random key of each is sorted.
+        in its running sums, or without replacement a random key of each is sorted. They are in
+        random order whatever ``shuffle`` says.
         """
-        if size is None:
-            raise TypeError("choice: say how many: choice(a, size)")
         array: Any = a if isinstance(a, Arithmetic) or not np.ndim(a) else self._session.array(a)
-        count = len(array) if isinstance(array, Arithmetic) else length_of(array, "choice")
-        shape = shape_of(size)
+        is_array = isinstance(array, Arithmetic)
+        along = normalize_axis_index(axis, array.ndim) if is_array else 0
+        count = array.shape[along] if is_array else length_of(array, "choice")
+        shape = _size_of(size)
         wanted = math.prod(shape)
         if wanted and not count:
             raise ValueError("a must be a positive integer unless no samples are taken")
@@ -109,8 +263,10 @@ class Random:
             places = self.integers(0, count, wanted, seed=seed)
         else:
             places = self._places(wanted, count, key_of(seed, 4))
-        if not isinstance(array, Arithmetic):
+        if not is_array:
             return reshape(places, shape)
+        if along:
+            return np.take(array, reshape(places, shape), axis=along)
         found = get_item(array, places)
         return found if len(shape) == 1 else reshape(found, (*shape, *array.shape[1:]))
 
@@ -134,11 +290,11 @@ class Random:
         if replace:
             sums: Any = np.cumsum(weights)
             highest = np.nextafter(sums[-1], 0.0)  # the product may round up to the sum
-            drawn = np.minimum(self._unit(wanted, key_of(seed, 3)) * sums[-1], highest)
+            drawn = np.minimum(self._unit((wanted,), key_of(seed, 3)) * sums[-1], highest)
             return np.searchsorted(sums, drawn, side="right")
         if int(likely) < wanted:
             raise ValueError("Fewer non-zero entries in p than size")
-        times: Any = -np.log(1.0 - self._unit(count, key_of(seed, 5))) / weights
+        times: Any = -np.log(1.0 - self._unit((count,), key_of(seed, 5))) / weights
         order: Any = np.argsort(times)
         return order[:wanted]
 
@@ -149,11 +305,30 @@ class Random:
         node = graph.make("permuted", (*names, graph.make("iota", (), type)), type)
         return DistArray(self._session, node)
 
-    def _unit(self, size: Any, key: int) -> Any:
+    def _given(self, size: Any, *parameters: Any) -> list[Any]:
+        """The shape, and the parameters of a distribution as they stand beside what is drawn."""
+        if all(map(_is_number, parameters)):
+            return [_size_of(size), *parameters]
+        plain = [np.asarray(one) if isinstance(one, list | tuple) else one for one in parameters]
+        shape = np.broadcast_shapes(*map(np.shape, plain)) if size is None else shape_of(size)
+        if np.broadcast_shapes(shape, *map(np.shape, plain)) != shape:
+            raise ValueError(f"the parameters do not broadcast to the size {size}")
+        return [
+            shape,
+            *(
+                self._session.array(one)
+                if isinstance(one, np.ndarray) and 0 < one.ndim == len(shape)
+                else one
+                for one in plain
+            ),
+        ]
+
+    def _drawn(self, shape: tuple[int, ...], key: int) -> Any:
+        """Numbers uniform in ``[0, 1)`` of any shape, ``()`` for one."""
+        return self._unit(shape, key) if shape else reshape(self._unit((1,), key), ())
+
+    def _unit(self, shape: tuple[int, ...], key: int) -> Any:
         graph = self._session.graph
-        shape = shape_of(size)
-        if not shape:
-            raise TypeError("size must be an integer, got (): draw one and take .item()")
         index = self._index(shape)
         arguments = (graph.constant(key, index.dtype), index.node)
         node = graph.make("uniform", arguments, index.type.of(np.dtype(np.float64)))
@@ -163,6 +338,73 @@ class Random:
         """The number of each element: of a table, these are counted, not the rows."""
         type = type_of(shape, np.dtype(np.int64))
         return DistArray(self._session, self._session.graph.make("iota", (), type))
+
+
+def _size_of(size: Any, out: Any = None) -> tuple[int, ...]:
+    """``size`` as a shape, ``()`` of None; it must be that of ``out=``, if that is given."""
+    if out is None:
+        return () if size is None else shape_of(size)
+    if size is not None and shape_of(size) != out.shape:
+        raise ValueError(f"size must match out.shape when used together: {size}, {out.shape}")
+    return out.shape  # type: ignore[no-any-return]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)
+
+
+def _float_dtype(dtype: Any) -> np.dtype[Any]:
+    kind = check_dtype(dtype)
+    if kind not in (np.dtype(np.float64), np.dtype(np.float32)):
+        raise TypeError(f"dtype={kind}: random numbers are float64 or float32; write .astype()")
+    return kind
+
+
+def _as_floats(unit: Any, dtype: Any) -> Any:
+    """Numbers in ``[0, 1)`` in ``dtype``; those of float32 have 24 bits, so that none is 1."""
+    if _float_dtype(dtype) == np.float64:
+        return unit
+    return (np.floor(unit * 2.0**24) * 2.0**-24).astype(np.float32)
+
+
+def _check_positive(function: str, **parameters: Any) -> None:
+    """``ValueError``, as NumPy's, for a number below 0."""
+    for name, value in parameters.items():
+        if _is_number(value) and not value >= 0:
+            raise ValueError(f"{function}: {name} < 0: {name} must be 0 or more, got {value}")
+
+
+def _check_range(low: int, high: int, kind: np.dtype[Any]) -> None:
+    """``ValueError`` as NumPy's for integers that ``kind`` has not, or too many of them."""
+    if kind.kind not in "iub":
+        raise TypeError(f"integers: dtype={kind}: integers or bool; write .astype({kind.name!r})")
+    limits = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    for name, value, least in (("low", low, limits[0]), ("high", high, limits[0] + 1)):
+        if not least <= value <= least + limits[1] - limits[0]:
+            raise ValueError(f"{name} is out of bounds for {kind}: {value}")
+    if not low < high <= low + 2**53:
+        raise ValueError(f"integers: need low < high <= low + 2**53, got {low} and {high}")
+
+
+def _exponential(unit: Any, scale: Any) -> Any:
+    return -np.log1p(-unit) * scale
+
+
+def _laplace(unit: Any, loc: Any, scale: Any) -> Any:
+    tail = np.where(unit < 0.5, np.log(2.0 * unit), -np.log(2.0 * (1.0 - unit)))
+    return loc + tail * scale
+
+
+def _logistic(unit: Any, loc: Any, scale: Any) -> Any:
+    return loc + np.log(unit / (1.0 - unit)) * scale
+
+
+def _gumbel(unit: Any, loc: Any, scale: Any) -> Any:
+    return loc - np.log(-np.log(unit)) * scale
+
+
+def _rayleigh(unit: Any, scale: Any) -> Any:
+    return np.sqrt(_exponential(unit, 2.0)) * scale
 
 
 def permuted_array(x: Any, axis: int, permutation: Callable[[int], Any]) -> Any:

@@ -5,10 +5,17 @@ Not many need a reason of their own: of the others the values are pulled.
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from distvec.array.handle import Handle
+
+_STORES = frozenset(number for name, number in dis.opmap.items() if name.startswith("STORE_SUBSCR"))
+"""What Python runs for ``x[i] = value``."""
 
 _DATES = "there are no dates on the servers; call it on dates of the client"
 _FILES = "writes what the client has; pull the values, all or block by block: x.numpy(), x.blocks()"
@@ -46,3 +53,21 @@ def _reasons() -> dict[Any, str]:
         "table, as in numpy.sum(T, axis=1), or pull the values: T.numpy()",
         np.polydiv: "divides one coefficient after the other; pull them: u.numpy(), v.numpy()",
     }
+
+
+def refuse_shuffle(value: Any) -> None:
+    """``TypeError`` within ``shuffle`` of NumPy or Python, to which ``x[i] = value`` belongs.
+
+    They swap elements one by one, ``x[i], x[j] = x[j], x[i]``: thousands of assignments. NumPy's is
+    compiled, so it has no frame of its own: that of its caller stands at the call.
+    """
+    if not isinstance(value, Handle):
+        return
+    caller = sys._getframe(2)
+    code = caller.f_code
+    of_numpy = "shuffle" in code.co_names and code.co_code[caller.f_lasti] not in _STORES
+    if of_numpy or (code.co_name == "shuffle" and caller.f_globals.get("__name__") == "random"):
+        raise TypeError(
+            "shuffle: NumPy's and Python's swap elements one by one, in thousands of messages; "
+            "write ps.random.shuffle(x), or ps.random.shuffle(x, axis, seed=seed)"
+        )

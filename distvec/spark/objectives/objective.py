@@ -295,7 +295,9 @@ class Objective(ObjectiveBase):
     def _start(self, parameter: Parameter) -> DistArray:
         if not parameter.spread:
             return self._zeros(parameter)
-        return self.ps.random.normal(scale=parameter.spread, size=self._shape(parameter))
+        shape = self._shape(parameter)
+        drawn: DistArray = self.ps.random.normal(scale=parameter.spread, size=shape)
+        return drawn
 
     def _continued(self, parameter: Parameter, given: Any, start: DistArray) -> DistArray:
         model: Any = given if isinstance(given, Handle) else self.ps.array(given)
