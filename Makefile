@@ -23,7 +23,7 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
 
-.PHONY: help env java demo test cluster array-api stress lint bench pages proto clean
+.PHONY: help env java demo test gate cluster array-api stress lint bench pages proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -87,6 +87,9 @@ array-api: env $(SUITE)  ## The conformance suite that ARRAY_API_TESTS=/path nam
 	  ARRAY_API_TESTS_MODULE="exec('from tests.array_api.plugin import namespace; xp = namespace()')" \
 	  $(CURDIR)/$(PY) -m pytest -p tests.array_api.plugin -p no:cacheprovider --numprocesses 2 \
 	  -c pytest.ini --rootdir=. --disable-warnings --xfails-file=$(CURDIR)/tests/array_api/xfails.txt $(ARRAY_API) array_api_tests
+
+gate: env java  ## Plans, cost, digests, public names and sizes beside the kept ones; GATE=--renew writes them
+	$(PY) -m tests.gate $(GATE)
 
 stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
 	@mkdir -p build
