@@ -104,7 +104,8 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
         Off unless it is set; ``wire=`` of a call goes before it. What is pushed is rounded up or
         down at random, so that the mean of many pushes is right; a repeat has the same bits. "int8"
-        is of tables: a quarter of float32, with one scale for each row (and 256 columns).
+        is of tables: a quarter of float32, with one scale for each row (and 256 columns). NaN and
+        infinities arrive as they are; a number too large for the wire arrives as an infinity.
         ``ps.counters.bytes_saved`` counts.
         """
         return self._wire or None

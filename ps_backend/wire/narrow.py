@@ -2,11 +2,16 @@
 
 ==========  ======================================================================================
 "float32"   of float64 rows half the bytes
-"float16"   half or a quarter; what is beyond 65,504 becomes that
-"int8"      a quarter or an eighth: integers from -127 to 127, times a float32 for every 256 columns
-            of a row, the largest of which becomes 127; all of those are NaN where one is none,
-            or infinite
+"float16"   half or a quarter
+"int8"      a quarter or an eighth: integers from -127 to 127, times a float32, the scale, for every
+            256 columns of a row, the largest of which becomes 127
 ==========  ======================================================================================
+
+Of every kind, NaN and infinities arrive as what they are, and change nothing else of their row. A
+number beyond the largest one of the kind becomes infinite, as by NumPy's ``astype``: of float16
+from 65,520 on, of the others, as rows are float64, beyond float32's largest or 127 times that. A
+scale whose sign bit is set is of columns with such values: there -128 stands for NaN, and 127 and
+-127 for the infinities, while the largest finite number becomes 126.
 
 What is pushed may be rounded up or down at random, so that the mean of many pushes is right. The
 random bits are Philox's of a key that the sender draws once, so a repeat has the same bits; and
@@ -32,8 +37,11 @@ _GROUP = 256
 """Columns that have one scale in common."""
 _AT_ONCE = 1 << 18
 """Bytes of rows that are narrowed at a time, on servers: what this takes besides is a few of it."""
-_LARGEST_16 = 65504.0
 _MOST_8 = 127
+_MOST_BESIDE_OTHERS = 126
+"""The largest integer for a finite number in columns that hold others, too."""
+_NAN_8 = -128
+_LARGEST_32 = float(np.finfo(np.float32).max)
 
 
 def check_kind(kind: str) -> str:
@@ -101,14 +109,20 @@ def widen(parts: Sequence[Array], type: ValueType, kind: str, rows: Array) -> No
         for group in range(scales.shape[1]):
             some = np.s_[:, group * _GROUP : (group + 1) * _GROUP]
             scale = scales[:, group : group + 1]
-            np.multiply(integers[some], scale, out=rows[some], dtype=type.dtype)
+            np.multiply(integers[some], np.abs(scale), out=rows[some], dtype=type.dtype)
+            marked = np.signbit(scale)
+            if marked.any():
+                for integer, value in _NOT_FINITE.items():
+                    np.copyto(rows[some], value, where=marked & (integers[some] == integer))
+
+
+_NOT_FINITE = {_NAN_8: np.nan, _MOST_8: np.inf, -_MOST_8: -np.inf}
+"""By the integer that stands for it."""
 
 
 def _as_floats(rows: Array, kind: np.dtype[Any], bits: np.random.Philox | None) -> Array:
     if bits is not None:
         rows = _shaken(rows, kind, bits)
-    if kind == np.float16:
-        rows = np.where(np.isfinite(rows), np.clip(rows, -_LARGEST_16, _LARGEST_16), rows)
     return rows.astype(kind)
 
 
@@ -122,7 +136,7 @@ def _shaken(rows: Array, kind: np.dtype[Any], bits: np.random.Philox) -> Array:
     mask = words.type((1 << lost) - 1)
     pattern = np.ascontiguousarray(rows).view(words)
     moved = ((pattern + (drawn & mask)) & ~mask).view(rows.dtype)
-    moved = np.where(np.isfinite(rows), moved, rows)
+    moved = np.where(np.abs(rows) <= float(np.finfo(kind).max), moved, rows)
     small = (np.abs(rows) < float(np.finfo(kind).tiny)) & (rows != 0)
     if small.any():  # of fewer digits in ``kind``: they are rounded to multiples of its least
         least = float(np.finfo(kind).smallest_subnormal)
@@ -135,15 +149,32 @@ def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
     count, columns = rows.shape
     groups = -(-columns // _GROUP)
     starts = np.arange(0, columns, _GROUP)
-    largest = np.maximum.reduceat(np.abs(rows), starts, axis=1) if count else np.zeros((0, groups))
-    most = np.where(np.isfinite(largest), np.finfo(np.float32).max, np.inf)
-    scales = np.minimum(largest / _MOST_8, most).astype(np.float32)
-    wide = np.repeat(scales, _GROUP, axis=1)[:, :columns] if groups > 1 else scales
+    limit = rows.dtype.type(min(_MOST_8 * _LARGEST_32, float(np.finfo(rows.dtype).max)))
+    sizes = np.abs(rows)
+    largest = np.maximum.reduceat(sizes, starts, axis=1) if count else np.zeros((0, groups))
+    marked, most = ~(largest <= limit), np.full((count, groups), _MOST_8, np.int8)
+    others = None
+    if marked.any():
+        others = ~(sizes <= limit)
+        sizes[others] = 0
+        largest = np.maximum.reduceat(sizes, starts, axis=1)
+        most[marked] = _MOST_BESIDE_OTHERS
+    scales = np.minimum(largest / most, _LARGEST_32).astype(np.float32)
+    wide = _spread(scales, columns)
     ratios = np.divide(rows, wide, out=np.zeros_like(rows), where=wide > 0)
     if bits is None:
         whole = np.rint(ratios)
     else:
         drawn = bits.random_raw(-(-rows.size // 2)).view(np.uint32)[: rows.size]
         whole = np.floor(ratios + drawn.reshape(rows.shape) * rows.dtype.type(2.0**-32))
-    whole = np.where(np.isfinite(whole), np.clip(whole, -_MOST_8, _MOST_8), 0)
+    most = _spread(most, columns)
+    whole = np.clip(whole, -most, most)
+    if others is not None:
+        whole[others] = np.where(np.isnan(rows), _NAN_8, np.copysign(_MOST_8, rows))[others]
+        scales[marked] = -scales[marked]
     return [scales, whole.astype(np.int8)]
+
+
+def _spread(groups: Array, columns: int) -> Array:
+    """What is said of groups of columns, for each column."""
+    return np.repeat(groups, _GROUP, axis=1)[:, :columns] if groups.shape[1] > 1 else groups

@@ -79,6 +79,24 @@ def test_one_call_says_how_its_rows_travel(sessions, kind, dtype, data):
     assert {one.tobytes() for one in by_call} == {t.pull(keys).tobytes()}
 
 
+@pytest.mark.parametrize("kind", WIRES)
+def test_numbers_that_are_none_or_too_large_travel_both_ways_and_in_rounds(sessions, kind):
+    rows = np.array([[np.nan, 1.0, np.inf], [-np.inf, 1e300, -1e300], [2.0, -2.0, 0.0]])
+    expected = np.array([[np.nan, 1, np.inf], [-np.inf, np.inf, -np.inf], [2, -2, 0]])
+    for ps in sessions.values():
+        space = ps.keys()
+        pushed, held, staged = (space.table(3, dtype="float64") for _ in range(3))
+        pushed.push([1, 2, 3], rows, wire=kind)
+        held.assign([1, 2, 3], rows)
+        name, program = f"a round with {kind}", RowProgram.scatter(staged.type, "add")
+        batch, to = KeyBatch.of(np.array([1, 2, 3])), [staged.number]
+        space.remote.stage(name, Key(0, 0, 0, 0), program, to, batch, [rows], wire=kind)
+        ps.client.commit_totals(name, [], {0: [Winner(0, 0)]})
+        for found in (pushed, staged):
+            np.testing.assert_allclose(found.pull([1, 2, 3]), expected, rtol=0.01)
+        np.testing.assert_allclose(held.pull([1, 2, 3], wire=kind), expected, rtol=0.01)
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.sampled_from(WIRES), st.lists(st.floats(-1, 1), min_size=4, max_size=4))
 def test_the_mean_of_many_pushes_is_right(sessions, kind, row):
