@@ -21,7 +21,7 @@ from distvec.durability.save import SAVED
 from distvec.graph.expr import Buffer
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability import manifest as manifests
-from ps_backend.durability.files import Stored, read_file
+from ps_backend.durability.files import Stored, read_file, summed
 from ps_backend.durability.folder import names_checkpoint
 from ps_backend.durability.parts import bytes_of, read_rows
 from ps_backend.durability.stores import Store
@@ -66,7 +66,10 @@ def load(
 
     Every block of rows is checked before its values count: ``Corrupted`` names file, array and
     rows. Servers that see the files read their own rows, one message a server for each 256 MiB or
-    arrays of them; else these go through this process. Raises ``OSError``, ``OutOfBudget``;
+    arrays of them; else these go through this process. Files of other programs have no checksums:
+    this process reads them once before the servers do, and takes some. Of files without
+    checksums, and from 16 MiB on, one more message asks the servers whether there is room, before
+    rows are read. Raises ``OSError``, ``OutOfBudget``; ``ValueError`` for other kinds of files;
     ``CheckpointIncomplete`` for a folder whose manifest is not there; ``KeyError`` for a name that
     is not there; ``TypeError``, ``NotImplementedError`` for what no array here can be.
     """
@@ -101,10 +104,12 @@ def _read_manifest(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
     try:
         data = bytearray(store.size(file))
         store.read(file, 0, memoryview(data))
+    except NotADirectoryError:
+        raise ValueError(_is_other_file(place)) from None
     except FileNotFoundError:
         names = store.names()
         if not names:
-            raise
+            raise FileNotFoundError(f"there is no file or folder {place}") from None
         if any(map(names_checkpoint, names)):
             raise ValueError(_is_checkpoint(place)) from None
         raise CheckpointIncomplete(
@@ -120,6 +125,19 @@ def _read_manifest(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
         shape, by_columns = document["arrays"][name]
         found[name] = Stored(name, one.type.dtype.name, tuple(shape), one.pieces, by_columns)
     return found, dict(document["metadata"])
+
+
+def _is_other_file(place: Place) -> str:
+    name = str(place)
+    if name.endswith(".npz"):
+        return (
+            f"{name} is a .npz file, which load does not read; give its arrays to a session one by "
+            f"one: ps.array(numpy.load({name!r})['w'])"
+        )
+    return (
+        f"{name} is a file, but neither .safetensors nor .npy, and load reads these and folders "
+        "that save wrote; rename it if it is one of the two"
+    )
 
 
 def _is_checkpoint(place: Place) -> str:
@@ -141,7 +159,11 @@ def _rows(place: Place, one: Stored, into: np.ndarray, bar: Any) -> np.ndarray:
     step = max(_STEP_BYTES // units, 1) * units
     for start in range(0, len(data), step):
         some = data[start : start + step]
-        read_rows(place.store, one.pieces, one.row_bytes, start // one.row_bytes, some, what)
+        if one.unsummed is None:
+            read_rows(place.store, one.pieces, one.row_bytes, start // one.row_bytes, some, what)
+        else:
+            file, offset = one.unsummed
+            place.store.read(file, offset + start, some)
         bar.update(len(some))
     return into
 
@@ -161,8 +183,12 @@ def _on_servers(
         else:
             made[one.name] = session.array(_numpy(place, one, bar))
     arrays = {one.name: one for one in chosen}
+    nbytes = sum(arrays[name].nbytes for name in rest)
+    if nbytes > _STEP_BYTES or any(arrays[name].unsummed for name in rest):
+        session.client.check_room([buffer.type for buffer in rest.values()], f"loading {place}")
     seen = True
-    for group in _groups([arrays[name] for name in rest]):
+    for unread in _groups([arrays[name] for name in rest]):
+        group = [summed(place.store, one) for one in unread]
         if seen:
             try:
                 _by_servers(place, session, group, rest)
@@ -207,11 +233,12 @@ def _scratch(one: Stored) -> Iterator[np.ndarray]:
 
 def _groups(arrays: Sequence[Stored]) -> Iterator[list[Stored]]:
     group: list[Stored] = []
+    nbytes = 0
     for one in arrays:
-        full = sum(other.nbytes for other in group) >= _MOST_BYTES or len(group) >= _MOST_ARRAYS
-        if group and full:
+        if group and (nbytes >= _MOST_BYTES or len(group) >= _MOST_ARRAYS):
             yield group
-            group = []
+            group, nbytes = [], 0
         group.append(one)
+        nbytes += one.nbytes
     if group:
         yield group

@@ -83,6 +83,11 @@ def _checked(
     """The metadata; ``TypeError`` where they, or names, are not texts."""
     if len(arrays) < 1:
         raise ValueError(f"save({str(place)!r}) got no array; name some: dv.save(path, w=w)")
+    if str(place).endswith(".npz"):
+        raise ValueError(
+            f"save({str(place)!r}): .npz files are not written; give a name that ends in "
+            ".safetensors, or call numpy.savez with values that this process has"
+        )
     texts = dict(metadata or {})
     if not all(isinstance(one, str) for one in (*arrays, *texts, *texts.values())):
         raise TypeError(f"save: names of arrays, and metadata, must be texts, got {metadata!r}")

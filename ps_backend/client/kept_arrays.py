@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ps_backend.client.requests import Messages
 from ps_backend.client.shared_arrays import SharedArrays
 from ps_backend.durability.parts import Piece
-from ps_backend.errors import PSError
+from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.types import ArrayType, array_type, dtype_of
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, space_of
@@ -197,6 +197,24 @@ class KeptArrays(SharedArrays):
             for server, mine in held.items()
         }
         return _pieces(held, arrays, self._send(messages, recorded=False))
+
+    def check_room(self, types: Iterable[ArrayType], what: str) -> None:
+        """``OutOfBudget`` where a server has no room for arrays of ``types`` now.
+
+        One message a server, which reserves nothing. ``what`` begins the error.
+        """
+        needed = [0] * self.servers
+        for type in types:
+            for server in type.space.holders(self.servers):
+                low, high = type.space.range_of(server, self.servers)
+                needed[server] += (high - low) * type.width * type.dtype.itemsize
+        for server, status in enumerate(self.status()):
+            if status.used + needed[server] > status.budget:
+                raise OutOfBudget(
+                    f"{what} needs {needed[server]} bytes on server {server}, but {status.used} of "
+                    f"the allowed {status.budget} are in use; free arrays, use more servers, or "
+                    "start them with more --memory"
+                )
 
     def load(self, sources: Iterable[Source]) -> None:
         """Make buffers of what was saved, under their ids; those that are there already stay.

@@ -35,6 +35,8 @@ class Stored:
     pieces: tuple[Piece, ...] = ()
     by_columns: bool = False
     """Whether what lies there is the transpose: its rows are the columns."""
+    unsummed: tuple[str, int] | None = None
+    """File and offset of an array whose file has no checksums: ``summed`` makes its pieces."""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -108,8 +110,8 @@ KINDS = tuple(_FORMATS)
 def read_file(store: Store, file: str, kind: str) -> tuple[list[Stored], dict[str, str]]:
     """The arrays of a file, in the order of their data, and its metadata.
 
-    Where it has no checksums they are taken now, and the file is read for it. Raises ``OSError``;
-    ``Corrupted`` for what is damaged, ``TypeError`` for dtypes that no array here has.
+    Only what stands around the data is read; arrays without checksums are ``unsummed``. Raises
+    ``OSError``; ``Corrupted`` for what is damaged, ``TypeError`` for dtypes that no array here has.
     """
     what, size = f"{store.url}/{file}", store.size(file)
 
@@ -138,7 +140,7 @@ def _read_safetensors(
     if text is None:
         if any(value.startswith(seal.MAGIC) for value in metadata.values()):
             raise Corrupted(f"{what}: the key of its checksums is damaged; load an older one")
-        return [_summed(store, file, one, offset) for one, offset in places], metadata
+        return [replace(one, unsummed=(file, offset)) for one, offset in places], metadata
     found = seal.read(text, what)
     return [
         _placed(one, found.pieces.get(number, []), file, offset)
@@ -154,7 +156,7 @@ def _read_npy(
     one = Stored(name, given.dtype, given.shape, (), given.by_columns)
     end = given.offset + given.nbytes
     if end == size:
-        return [_summed(store, file, one, given.offset)], {}
+        return [replace(one, unsummed=(file, given.offset))], {}
     tail = read(end, size - end)
     if not tail.startswith(seal.MAGIC.encode()):
         raise Corrupted(
@@ -177,8 +179,11 @@ def _placed(one: Stored, pieces: Sequence[Piece], file: str, offset: int) -> Sto
     )
 
 
-def _summed(store: Store, file: str, one: Stored, offset: int) -> Stored:
+def summed(store: Store, one: Stored) -> Stored:
     """``one`` with the checksums of what lies there now, so that all who read it read the same."""
+    if one.unsummed is None:
+        return one
+    file, offset = one.unsummed
     unit, crcs = unit_of(DenseSpace(one.length)), []
     step = max(READ_BYTES // max(unit * one.row_bytes, 1), 1) * unit
     buffer = memoryview(bytearray(min(step, one.length) * one.row_bytes))
@@ -187,7 +192,7 @@ def _summed(store: Store, file: str, one: Stored, offset: int) -> Stored:
         store.read(file, offset + low * one.row_bytes, buffer[:count])
         crcs += [crc32(some) for some in units(buffer[:count], one.row_bytes, unit)]
     piece = Piece(file, 0, 0, one.length, unit, tuple(crcs))
-    return _placed(one, [piece] if crcs else [], file, offset)
+    return _placed(replace(one, unsummed=None), [piece] if crcs else [], file, offset)
 
 
 def as_rows(values: np.ndarray) -> np.ndarray:

@@ -75,11 +75,19 @@ def load_nonzeros(
     """The vector whose non-zeros are in a folder that ``save_nonzeros`` or Spark wrote.
 
     On the servers of ``session``, or NumPy's without one; one message a server for each file.
-    ``length``: by default as it was saved, or as the greatest index says. ``CheckpointIncomplete``
-    for a folder without ``_SUCCESS``, ``Corrupted`` for files that are damaged.
+    ``length``: by default as it was saved, or as the greatest index says. ``FileNotFoundError``
+    where there is nothing, ``CheckpointIncomplete`` for a folder without ``_SUCCESS``,
+    ``Corrupted`` for files that are damaged.
     """
     store = open_store(path)
-    names = store.names()
+    try:
+        names = store.names()
+    except NotADirectoryError:
+        raise ValueError(
+            f"{store.url} is a file; load_nonzeros takes the folder that it is in"
+        ) from None
+    if not names:
+        raise FileNotFoundError(f"there is nothing at {store.url}: no folder, or an empty one")
     if _SUCCESS not in names:
         raise CheckpointIncomplete(f"{store.url} has no {_SUCCESS}: writing it was broken off")
     about = json.loads(_content(store, _SUCCESS) or b"{}")

@@ -13,8 +13,10 @@ import pytest
 
 import distvec as dv
 from distvec.array.values import buffer_of
+from distvec.durability.load import _groups
 from ps_backend.client import Client
 from ps_backend.client.kept_arrays import Source
+from ps_backend.durability import npy, safetensors
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.parts import Piece
 from ps_backend.durability.stores import Directory, Remote
@@ -183,6 +185,73 @@ def test_many_small_arrays_go_together(tmp_path, ps):
     found = ps.load(tmp_path / "many.safetensors")
     assert ps.counters.messages == 4
     assert [int(found[name][0]) for name in ("a0", "a255", "a256", "a299")] == [0, 255, 256, 299]
+
+
+class Counting(Directory):
+    """Counts the bytes that are read."""
+
+    nbytes = 0
+
+    def read(self, name, start, into):
+        self.nbytes += len(into)
+        super().read(name, start, into)
+
+
+@pytest.mark.parametrize("name", ["w.npy", "w.safetensors"])
+def test_what_has_no_room_is_refused_before_its_rows_are_read(tmp_path, ps, name):
+    rows = 10**11
+    head = npy.header("float64", (rows,), by_columns=False)
+    if name != "w.npy":
+        head, _ = safetensors.header([("w", "float64", (rows,))])
+    with open(tmp_path / name, "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + 8 * rows)  # sparse: it takes no room
+    store = Counting(tmp_path)
+    with pytest.raises(dv.OutOfBudget, match=rf"loading {tmp_path}/{name} needs \d{{12}} bytes on"):
+        ps.load(name, store=store)
+    assert store.nbytes < 1000
+
+
+def test_own_arrays_that_have_no_room_are_refused_before_any_is_loaded(tmp_path):
+    with dv.local(1, in_process=True, memory=64 << 20) as ps:
+        ps.save(tmp_path / "w", a=ps.ones(3 << 20), b=ps.zeros(3 << 20))
+    with dv.local(1, in_process=True, memory=40 << 20) as ps:
+        with pytest.raises(dv.OutOfBudget, match="needs 50331648 bytes on server 0"):
+            ps.load(tmp_path / "w")
+        assert ps.client.status()[0].peak < 1 << 20
+
+
+def test_files_of_others_are_read_once_without_a_session(tmp_path):
+    np.save(tmp_path / "w.npy", np.arange(3e5))
+    store = Counting(tmp_path)
+    assert dv.load("w.npy", store=store)["w"].tolist() == np.arange(3e5).tolist()
+    assert store.nbytes < 8 * 3e5 + 1000
+
+
+def test_groups_of_arrays_take_linear_time():
+    class Array:
+        looks = 0
+
+        @property
+        def nbytes(self):
+            Array.looks += 1
+            return 8
+
+    assert len(list(_groups([Array() for _ in range(1000)]))) == 4
+    assert Array.looks == 1000
+
+
+def test_what_is_no_file_of_arrays_says_what_to_do(tmp_path, ps):
+    np.savez(tmp_path / "x.npz", w=np.ones(3))
+    (tmp_path / "x.bin").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"ps\.array\(numpy\.load\('.*/x\.npz'\)\['w'\]\)"):
+        ps.load(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match=r"x\.bin is a file, but neither \.safetensors nor \.npy"):
+        dv.load(tmp_path / "x.bin")
+    with pytest.raises(ValueError, match=r"\.npz files are not written; .* \.safetensors"):
+        ps.save(tmp_path / "x.npz", w=ps.ones(3))
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*/nothing$"):
+        ps.load(tmp_path / "nothing")
 
 
 def test_checkpoints_are_for_restore(tmp_path, ps):
