@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
-from ps_backend.server.socket_door import SILENT_SECONDS, SocketDoor
+from ps_backend.server.socket_door import SILENT_SECONDS, SocketDoor, listen
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive, shut_down
 from ps_backend.transport.bulk_sockets import proofs_of
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
@@ -62,7 +62,7 @@ class BulkDoor(SocketDoor):
         try:
             if self._context is not None:
                 self._context()
-            self._listener = _listener(host, port)
+            self._listener = listen(host, port, MOST_STRANGERS)
         except OSError as error:
             if port:
                 raise OSError(
@@ -136,16 +136,6 @@ class BulkDoor(SocketDoor):
                 return
             frames.send(response.reply.SerializeToString(), response.parts, _end_half_messages)
             del response  # and what it keeps, while there is no other request
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    family, _, _, _, target = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    both = family == socket.AF_INET6 and target[0] == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server(
-        target[:2], family=family, backlog=MOST_STRANGERS, dualstack_ipv6=both
-    )
 
 
 class _Arriving(Payload):

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from ps_backend.server.counted_pool import CountedPool
-from ps_backend.transport.base import BUSY
+from ps_backend.transport.base import BUSY, TOKEN_MISSING, TOKEN_WRONG
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 
 MOST_SILENT = 256
@@ -32,7 +32,6 @@ MOST_QUEUED = 2048
 """Calls that may wait for a thread, of clients, of other servers, and of strangers. An honest
 client asks again; a stranger beyond is told that there is no such method, which costs no thread."""
 
-_MOST_CONNECTIONS = 4096
 _PEER_THREADS = 64
 """For what other servers fetch, which waits for nothing but the network."""
 
@@ -42,14 +41,11 @@ OPTIONS = (
     ("grpc.max_concurrent_streams", 128),
     ("grpc.max_metadata_size", 8 << 10),
     ("grpc.absolute_max_metadata_size", 16 << 10),
-    ("grpc.max_allowed_incoming_connections", _MOST_CONNECTIONS),
     ("grpc.server_handshake_timeout_ms", 5_000),
     ("grpc.http2.settings_timeout", 5_000),
     ("grpc.max_connection_idle_ms", 60_000),  # without calls; a client connects again in 2 ms
 )
 
-_MISSING = "a token is needed; pass token=..., the content of the server's token file"
-_WRONG = "the token is wrong; pass the content of the server's token file"
 
 _OF_PEERS = f"/{SERVICE}/{PEER}"
 
@@ -81,7 +77,7 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler.experimental_thread_pool = self._peers
             self._method_handlers[name] = handler
         self._strangers = CountedPool(1, "distvec-strangers")
-        self._missing, self._wrong = self._refusal(_MISSING), self._refusal(_WRONG)
+        self._missing, self._wrong = self._refusal(TOKEN_MISSING), self._refusal(TOKEN_WRONG)
         self._busy = self._refusal(BUSY, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:

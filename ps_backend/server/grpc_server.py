@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from ps_backend.server.bulk_door import BulkDoor
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.counted_pool import CountedPool
 from ps_backend.server.door import MOST_SILENT, Door, Patience
+from ps_backend.server.front_door import FrontDoor
 from ps_backend.server.identity import Identity
 from ps_backend.server.local_socket import LocalDoor
 from ps_backend.server.pipes import MOST_PIPES, Pipes
@@ -37,7 +36,6 @@ _MOST_WHOLE_BYTES = MOST_REPLY_BYTES - (1 << 20)
 """Of bulk in the answer to a call: clients ask for so much by streams."""
 
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
     ("grpc.max_send_message_length", MOST_REPLY_BYTES),
     *SERVER_OPTIONS,
     *door.OPTIONS,
@@ -86,8 +84,14 @@ class Server:
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((self._door,))
         credentials = None if identity is None else identity.credentials()
-        self.port = _bind(self._server, host, port, credentials)
-        self.bulk.bind(host, bulk_port)
+        self.front = FrontDoor(token, host, port)
+        try:
+            self.front.bind(lambda address: _bind(self._server, address, credentials))
+            self.bulk.bind(host, bulk_port)
+        except BaseException:
+            self.front.end()
+            raise
+        self.port = self.front.port
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def start(self) -> None:
@@ -95,11 +99,13 @@ class Server:
         self.local.start()
         self.bulk.start()
         self._server.start()
+        self.front.start()
         threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
         self._stopping.set()
+        self.front.close()
         deadline = time.monotonic() + grace
         stopped = self._server.stop(grace)
         self.service.end_waits()
@@ -107,12 +113,14 @@ class Server:
         self.local.end(deadline)
         self.bulk.end(deadline)
         stopped.wait()
+        self.front.end()
         self._door.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look_after(self) -> None:
         before = time.monotonic()
         while not self._stopping.wait(_LOOK_SECONDS):
+            self.front.look_after()
             self._patience.run_out()
             self._segments.forget_dead()
             self.bulk.send_away_strangers()
@@ -202,38 +210,10 @@ def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a request")
 
 
-def _bind(
-    server: grpc.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
-) -> int:
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _bind(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
     try:
         if credentials is None:
-            bound = server.add_insecure_port(address)
-        else:
-            bound = server.add_secure_port(address, credentials)
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
     except RuntimeError as error:
-        raise _bind_error(host, port, error) from None
-    if not bound:
-        raise _bind_error(host, port, RuntimeError("the address was refused"))
-    return bound
-
-
-def _bind_error(host: str, port: int, error: RuntimeError) -> OSError:
-    """Why a bind failed, which gRPC does not say: ask the system with a plain socket."""
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(target)
-    except socket.gaierror as cause:
-        return OSError(f"{host} is not a known host name: {cause}")
-    except OSError as cause:
-        if cause.errno == errno.EADDRINUSE:
-            return OSError(
-                errno.EADDRINUSE,
-                f"port {port} on {host} is in use; choose another with --port, or --port 0 to let "
-                f"the system choose",
-            )
-        return OSError(f"cannot listen on port {port} of {host}: {cause.strerror}")
-    return OSError(f"cannot listen on port {port} of {host}: {error}")
+        raise OSError(f"gRPC cannot listen at {address}: {error}") from None

@@ -121,3 +121,12 @@ def shows(connection: socket.socket, proof: bytes) -> bool:
             return False
         came += piece
     return hmac.compare_digest(came, proof)
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens at the first address of ``host``. Raises ``OSError``."""
+    family, _, _, _, target = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    both = family == socket.AF_INET6 and target[0] == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(target[:2], family=family, backlog=backlog, dualstack_ipv6=both)

@@ -25,6 +25,9 @@ class Busy(Unavailable):
 BUSY = "too many calls wait on this server; ask again later"
 """What a server says then."""
 
+TOKEN_MISSING = "a token is needed; pass token=..., the content of the server's token file"
+TOKEN_WRONG = "the token is wrong; pass the content of the server's token file"
+
 
 @dataclass(slots=True)
 class Answer:

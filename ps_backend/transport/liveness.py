@@ -47,13 +47,13 @@ SERVER_OPTIONS = (
 )
 
 
-def answers(address: str, seconds: float, *, tls: Tls | None = None) -> bool:
+def answers(address: str, seconds: float, *, token: str | None, tls: Tls | None = None) -> bool:
     """Whether the server process at ``address`` shakes hands over a new connection in that time.
 
-    No request and no token: it runs if it does, however busy. False for one that was stopped.
+    No request: it runs if it does, however busy. False for one that was stopped.
     """
     options = (("grpc.use_local_subchannel_pool", 1),)
-    channel = open_channel(address, options, tls)
+    channel = open_channel(address, options, tls, token)
     ready = grpc.channel_ready_future(channel)
     try:
         ready.result(seconds)

@@ -6,6 +6,7 @@ server can check the token before it parses anything.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,7 +16,16 @@ from typing import Any
 import grpc
 
 from ps_backend.errors import AuthenticationError, PSError
-from ps_backend.transport.base import BUSY, Answer, Busy, Closed, Pending, Unavailable
+from ps_backend.transport.base import (
+    BUSY,
+    TOKEN_MISSING,
+    TOKEN_WRONG,
+    Answer,
+    Busy,
+    Closed,
+    Pending,
+    Unavailable,
+)
 from ps_backend.transport.bulk_sockets import BulkSockets
 from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS, answers
 from ps_backend.transport.local_socket import LocalSocket
@@ -64,6 +74,8 @@ _SILENCE = (
 )
 """What gRPC says when no answer came, or not in time."""
 
+_REFUSAL = re.compile(r"HTTP proxy returned response code (\d+)")
+
 
 def check_token(token: str | None) -> None:
     """Raise ``ValueError`` (without the token) if it cannot travel in the header of a request."""
@@ -100,7 +112,7 @@ class OverGrpc:
         self.address, self._closed = address, False
         check_token(token)
         self._metadata = ((TOKEN_KEY, token),) if token is not None else None
-        self._channel = open_channel(address, _OPTIONS, tls)
+        self._channel = open_channel(address, _OPTIONS, tls, token)
         methods = f"/{SERVICE}/{PEER if peer else ''}"
         self._unary: Any = self._channel.unary_unary(f"{methods}Call", None, None)
         self._stream: Any = self._channel.stream_stream(f"{methods}Stream", None, None)
@@ -108,7 +120,7 @@ class OverGrpc:
         open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
-        runs = partial(answers, address, tls=tls)
+        runs = partial(answers, address, token=token, tls=tls)
         self._invite: Any = self._channel.unary_unary(f"{methods}Invite", None, None)
         self._sockets = BulkSockets(address, token, tls, self._invitation, runs, MOST_REPLY_BYTES)
         self._local = LocalSocket(token, runs, MOST_REPLY_BYTES) if near else None
@@ -326,12 +338,22 @@ class OverGrpc:
         if code == grpc.StatusCode.UNAUTHENTICATED:
             return AuthenticationError(f"{self.address} refused the request: {details}")
         if code in _SILENCE:
-            return Unavailable(details)
+            return self._not_let_in(details) or Unavailable(details)
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED and details == BUSY:
             return Busy(details)
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return PSError(f"what answers at {self.address} is not a distvec server: {details}")
         return PSError(f"the request to {self.address} failed with {code.name}: {details}")
+
+    def _not_let_in(self, details: str) -> Exception | None:
+        """What gRPC tells of a refusal before any call, which it takes for that of a proxy."""
+        refusal = _REFUSAL.search(details)
+        if refusal is None or refusal[1] == "503":  # there is no room now
+            return None
+        if refusal[1] == "407":
+            why = TOKEN_MISSING if self._metadata is None else TOKEN_WRONG
+            return AuthenticationError(f"{self.address} refused the request: {why}")
+        return PSError(f"what answers at {self.address} is not a distvec server: {details}")
 
 
 class _Later:

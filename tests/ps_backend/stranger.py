@@ -9,18 +9,39 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 
+from ps_backend.transport.tls import proof_of_token
 from tests.waiting import PATIENCE
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _FRAME = 16_384
 
 
+def let_in(address: str, token: str | None, timeout: float = PATIENCE) -> socket.socket:
+    """A connection to gRPC, by who shows the proof, or tries."""
+    host, port = address.rsplit(":", 1)
+    connection = socket.create_connection((host, int(port)), timeout)
+    proof = "" if token is None else f"Proxy-Authorization: {proof_of_token(token)}\r\n"
+    try:
+        connection.sendall(f"CONNECT distvec HTTP/1.1\r\n{proof}\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            if not (piece := connection.recv(1)):
+                raise ConnectionResetError("sent away without an answer")
+            answer += piece
+        if not answer.startswith(b"HTTP/1.1 200 "):
+            raise ConnectionRefusedError(answer.decode())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 class Stranger:
     """One connection to a gRPC server, by hand: gRPC's own clients end what they begin."""
 
-    def __init__(self, address: str, metadata=()) -> None:
-        host, port = address.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    def __init__(self, address: str, metadata=(), *, token: str) -> None:
+        """``token``: whose proof leads it to gRPC; its calls say what is in ``metadata``."""
+        self._socket = let_in(address, token)
         self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
         self._metadata = tuple(metadata)
         self._next = 1

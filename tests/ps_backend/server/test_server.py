@@ -1,7 +1,9 @@
 """The door of a server: who gets in, and what garbage does."""
 
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import grpc
 import numpy as np
@@ -16,6 +18,7 @@ from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.transport.tls import open_channel
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.membership import session_name
@@ -42,7 +45,7 @@ def test_without_the_token_nobody_gets_in(token, text):
 @pytest.mark.parametrize("method", ["Call", "Pipe", "Stream", "Shared"])
 def test_the_token_comes_before_the_request(method):
     """Without a token even garbage is only told that a token is needed."""
-    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+    with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             send(channel, method, b"\xff garbage", None)
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
@@ -50,7 +53,7 @@ def test_the_token_comes_before_the_request(method):
 
 @pytest.mark.parametrize("method", ["Call", "Pipe", "Stream", "Shared"])
 def test_garbage_in_a_message_is_refused(method):
-    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+    with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             send(channel, method, b"\xff garbage", [(TOKEN_KEY, TOKEN)])
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -134,13 +137,22 @@ def test_nobody_there_is_said_in_time():
             Client.connect([address], token=TOKEN, timeout=0.3)
 
 
-def test_another_grpc_server_is_not_taken_for_ours():
+def test_another_server_is_not_taken_for_ours():
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        with pytest.raises(PSError, match="not a distvec server"):
+            Client.connect([f"127.0.0.1:{other.server_port}"], token=TOKEN)
+        other.shutdown()
+
+
+def test_grpc_of_others_does_not_answer_us():
+    """It ends the connection, as one that is not let in by a server of ours has no gRPC."""
     with ThreadPoolExecutor(1) as pool:
         other = grpc.server(pool)
         port = other.add_insecure_port("127.0.0.1:0")
         other.start()
-        with pytest.raises(PSError, match="not a distvec server"):
-            Client.connect([f"127.0.0.1:{port}"], token=TOKEN)
+        with pytest.raises(ServerLost, match="does not answer"):
+            Client.connect([f"127.0.0.1:{port}"], token=TOKEN, timeout=0.0)
         other.stop(0).wait()
 
 
@@ -165,7 +177,7 @@ def test_an_answer_too_large_for_a_call_is_not_put_together():
         x = put(client, space, np.zeros(space.length))
         array = encode_array(x, array_type(space, float))
         request = client._requests.request(read={"array": array})
-        with grpc.insecure_channel(server.address) as channel:
+        with open_channel(server.address, (), None, TOKEN) as channel:
             call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
             data = call(request.SerializeToString(), metadata=((TOKEN_KEY, TOKEN),))
         error = pb.Reply.FromString(data).error

@@ -18,12 +18,15 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server import door
+from ps_backend.server import door, front_door
 from ps_backend.server import grpc_server as server_module
 from ps_backend.transport import Busy, over_grpc
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
+from ps_backend.transport.tls import open_channel, proof_of_token
+from tests.fuzz.http2 import ABUSES, abuse
+from tests.ps_backend.far_away import far_away
 from tests.ps_backend.helpers import TOKEN, dot, put, served
-from tests.ps_backend.stranger import Stranger
+from tests.ps_backend.stranger import Stranger, let_in
 from tests.waiting import PATIENCE, wait_for
 
 SPACE = DenseSpace(3000)
@@ -52,6 +55,126 @@ def is_served(servers) -> bool:
         return len(partials[0]) > 0
 
 
+def member(address: str, token: str) -> Stranger:
+    """Who has the token, and shows it wherever it is asked for."""
+    return Stranger(address, ((TOKEN_KEY, token),), token=token)
+
+
+# --- before gRPC: who does not show that it has the token -----------------------------------------
+
+
+def test_without_the_token_a_server_does_not_grow(running):
+    """Whatever of HTTP/2 comes, gRPC gets none of it: it would keep headers that do not end."""
+    before = resident_bytes(running.pids[0])
+    for name in ABUSES:
+        for listens in (True, False):
+            sent = abuse(running.addresses[0], name, (), listens=listens, seconds=5.0)
+            assert sent
+    for _ in range(2):
+        abuse(
+            running.addresses[0], "a text without end", (), listens=False, seconds=5.0, most=1 << 28
+        )
+    assert is_served(running)
+    assert resident_bytes(running.pids[0]) - before < 16 << 20
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "CONNECT distvec HTTP/1.1",
+        "CONNECT distvec HTTP/1.1\r\nProxy-Authorization:",
+        f"CONNECT distvec HTTP/1.1\r\nProxy-Authorization: {proof_of_token('wrong')}",
+        "CONNECT distvec HTTP/1.1\r\nProxy-Authorization: \xff",
+        f"CONNECT distvec HTTP/1.1\r\nAuthorization: {proof_of_token(TOKEN)}",
+        "PRI * HTTP/2.0",
+        "\r\n\r\n",
+    ],
+)
+def test_who_shows_no_proof_is_told_so(head):
+    with served() as (server,), socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other:
+        other.sendall(f"{head}\r\n\r\n".encode("latin-1"))
+        assert other.makefile("rb").read().startswith(b"HTTP/1.1 407 ")
+
+
+def test_the_proof_may_come_in_pieces_and_other_headers_with_it():
+    lines = (
+        "CONNECT x:1 HTTP/1.1", "Host: x:1", f"proxy-authorization:{proof_of_token(TOKEN)}", "", ""
+    )  # fmt: skip
+    with served() as (server,), socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other:
+        other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in "\r\n".join(lines).encode():
+            other.sendall(bytes((byte,)))
+        assert other.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"C", b"CONNECT distvec HTTP/1.1\r\n", bytes(1024)])
+def test_who_never_ends_its_proof_is_sent_away(monkeypatch, sent):
+    monkeypatch.setattr(front_door, "SILENT_SECONDS", 0.1)
+    with served() as (server,), ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(let_nothing_be_said(server, sent))
+            ends_in_time(connection)
+        put(stack.enter_context(Client.connect([server.address], token=TOKEN)), SPACE, X)
+
+
+def let_nothing_be_said(server, sent: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
+    connection.sendall(sent)
+    return connection
+
+
+def test_of_many_strangers_the_oldest_is_sent_away(monkeypatch):
+    monkeypatch.setattr(front_door, "MOST_STRANGERS", 5)
+    with served() as (server,), ExitStack() as stack:
+        strangers = [stack.enter_context(let_nothing_be_said(server, b"C")) for _ in range(25)]
+        for stranger in strangers[:20]:
+            ends_in_time(stranger)
+        strangers[-1].settimeout(0.0)
+        with pytest.raises(BlockingIOError):
+            strangers[-1].recv(1)
+        assert server_status([server.address], token=TOKEN)[0].sessions == 0
+
+
+def test_the_port_is_held_by_another_process_if_the_first_one_dies(caplog):
+    with served() as (server,), far_away([server], near=False) as (client, _):
+        x, first = put(client, SPACE, X), server.front._process
+        first.kill()
+        first.wait()
+        wait_for(lambda: server.front._process is not first)
+        assert client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
+        second = server.front._process
+    assert second.poll() is not None
+    assert "another one begins" in caplog.text
+
+
+def test_nobody_else_on_the_host_reaches_grpc_itself():
+    """Its socket has neither a name in the network namespace nor a file."""
+    with served() as (server,):
+        sockets = Path("/proc/net/unix").read_text()
+        assert f"distvec-{server.port}" not in sockets
+        file = Path(server.front._inner)
+        assert not file.resolve().exists()
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(str(file))  # this process can
+
+
+def test_replies_that_are_read_late_come_whole():
+    """More than all buffers hold goes through, both ways, as it is taken."""
+    space = DenseSpace(2_000_000)
+    values = np.random.default_rng(3).normal(size=space.length)
+    with served() as (server,), far_away([server]) as (client, (transport,)):
+        transport._sockets._again = float("inf")  # gRPC moves everything
+        threads = ThreadPoolExecutor(4)
+        buffers = list(threads.map(lambda _: put(client, space, values), range(4)))
+        read = threads.map(lambda x: client.read(x, array_type(space, float)), buffers)
+        assert all(one.tobytes() == values.tobytes() for one in read)
+        threads.shutdown()
+        assert transport.streamed >= 8
+
+
+# --- within gRPC: who was let in, and says another token, or more than it should ------------------
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("token", ["no token", "a wrong token", "the token"])
 def test_half_open_calls_silence_nobody(running, method, token):
@@ -61,7 +184,9 @@ def test_half_open_calls_silence_nobody(running, method, token):
         "the token": ((TOKEN_KEY, running.token),),
     }[token]
     with Client.connect(running.addresses, token=running.token) as before:
-        strangers = [Stranger(running.addresses[0], metadata) for _ in range(7)]
+        strangers = [
+            Stranger(running.addresses[0], metadata, token=running.token) for _ in range(7)
+        ]
         for stranger in strangers:
             for _ in range(MANY // len(strangers)):
                 stranger.begin(f"/{SERVICE}/{method}")
@@ -75,7 +200,8 @@ def test_half_open_calls_silence_nobody(running, method, token):
 def test_the_bodies_of_strangers_are_not_read(running, method):
     before = resident_bytes(running.pids[0])
     size = 64 << 20
-    strangers = [Stranger(running.addresses[0], ((TOKEN_KEY, "wrong"),)) for _ in range(80)]
+    wrong = ((TOKEN_KEY, "wrong"),)
+    strangers = [Stranger(running.addresses[0], wrong, token=running.token) for _ in range(80)]
     with ThreadPoolExecutor(8) as pool:
         taken = list(
             pool.map(
@@ -90,7 +216,7 @@ def test_the_bodies_of_strangers_are_not_read(running, method):
 
 
 def test_a_request_that_is_too_large_to_be_one_is_not_read(running):
-    stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
+    stranger = member(running.addresses[0], running.token)
     taken = stranger.announce(stranger.begin(f"/{SERVICE}/Call"), 16 * MOST_REQUEST_BYTES, 0.5)
     assert taken < 8 * MOST_REQUEST_BYTES
     stranger.close()
@@ -108,9 +234,7 @@ def test_those_who_do_not_shake_hands_are_sent_away(monkeypatch, secured):
     }
     monkeypatch.setattr(server_module, "_OPTIONS", tuple(quick.items()))
     with served(identity=identity) as (server,), ExitStack() as stack:
-        connect = lambda: stack.enter_context(  # noqa: E731
-            socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-        )
+        connect = lambda: stack.enter_context(let_in(server.address, TOKEN, PATIENCE))  # noqa: E731
         idle, slow, junk = ([connect() for _ in range(100)] for _ in range(3))
         for one in slow:
             one.sendall(b"PRI * HTTP/2.0\r\n")
@@ -131,16 +255,14 @@ def ends_in_time(connection: socket.socket) -> None:
 
 
 def test_no_more_connections_than_a_server_has_room_for(monkeypatch):
-    few = dict(server_module._OPTIONS) | {"grpc.max_allowed_incoming_connections": 3}
-    monkeypatch.setattr(server_module, "_OPTIONS", tuple(few.items()))
+    monkeypatch.setattr(front_door, "MOST_CONNECTIONS", 3)
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         with ExitStack() as stack:
-            strangers = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE))
-                for _ in range(10)
-            ]
-            for one in strangers[2:]:
-                ends_in_time(one)
+            for _ in range(2):
+                stack.enter_context(let_in(server.address, TOKEN))
+            for _ in range(10):
+                with pytest.raises(ConnectionRefusedError, match="503 No room"):
+                    let_in(server.address, TOKEN)
             with pytest.raises(ServerLost):
                 server_status([server.address], token=TOKEN, timeout=0.0)
             assert client.status()[0].sessions == 1
@@ -157,14 +279,14 @@ def test_a_server_may_have_as_many_connections_as_it_lets_in():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert most == before[1]
-    assert allowed >= min(most, 2 * door._MOST_CONNECTIONS)
+    assert allowed >= min(most, 3 * front_door.MOST_CONNECTIONS)
 
 
 @pytest.mark.parametrize("method", ["Call", "Stream", "Shared"])
 def test_a_call_that_does_not_go_on_is_ended(monkeypatch, method):
     monkeypatch.setattr(door, "_LONG_SECONDS", 0.1)
     never = threading.Event()
-    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+    with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         call = channel.stream_stream(f"/{SERVICE}/{method}", None, None)
         waiting = iter(lambda: never.wait(PATIENCE), True)
         with pytest.raises(grpc.RpcError) as caught:
@@ -210,7 +332,7 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
     monkeypatch.setattr(over_grpc, "Busy", busy)
     with served() as (server,), Client.connect([server.address], token=TOKEN) as before:
         x = put(before, SPACE, X)
-        many = Stranger(server.address, ((TOKEN_KEY, TOKEN),))
+        many = member(server.address, TOKEN)
         for _ in range(8):
             many.begin(f"/{SERVICE}/Call")
         wait_for(lambda: many.left or server._pool.queued >= 2)
@@ -232,7 +354,7 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
 
 def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
     monkeypatch.setattr(door, "MOST_QUEUED", -1)  # one at work is too many already
-    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+    with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
         with pytest.raises(grpc.RpcError) as caught:
             call(b"", timeout=PATIENCE)
@@ -255,7 +377,7 @@ def test_a_client_with_more_threads_than_calls_may_go_over_its_connection(runnin
 
 
 def test_a_connection_carries_so_many_calls(running):
-    stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
+    stranger = member(running.addresses[0], running.token)
     for _ in range(200):
         stranger.begin(f"/{SERVICE}/Call")
     assert stranger.wait_until(lambda: stranger.left or stranger.refused >= 200 - 128, PATIENCE)
@@ -264,7 +386,7 @@ def test_a_connection_carries_so_many_calls(running):
 
 
 def test_who_asks_for_signs_without_end_is_sent_away(running):
-    stranger = Stranger(running.addresses[0], ((TOKEN_KEY, running.token),))
+    stranger = member(running.addresses[0], running.token)
     stranger.begin(f"/{SERVICE}/Call")
     stranger.ping(1000)
     assert stranger.wait_until(lambda: stranger.left, PATIENCE)
@@ -273,7 +395,7 @@ def test_who_asks_for_signs_without_end_is_sent_away(running):
 
 
 def test_headers_have_a_size(running):
-    with grpc.insecure_channel(running.addresses[0]) as channel:
+    with open_channel(running.addresses[0], (), None, running.token) as channel:
         call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
         with pytest.raises(grpc.RpcError) as caught:
             call(

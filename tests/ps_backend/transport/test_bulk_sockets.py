@@ -157,7 +157,7 @@ def test_a_server_without_a_port_serves_by_grpc(monkeypatch):
     def refuse(*_, **__):
         raise OSError("no port is free")
 
-    monkeypatch.setattr(bulk_door.socket, "create_server", refuse)
+    monkeypatch.setattr(bulk_door, "listen", refuse)
     with pytest.raises(OSError, match="choose another with --bulk-port"), served(bulk_port=7):
         pass
     with served() as (server,), far_away([server]) as (client, (transport,)):

@@ -22,6 +22,7 @@ from ps_backend.server.grpc_server import Server, _Handler
 from ps_backend.server.pipes import MOST_PIPES
 from ps_backend.transport import OverGrpc
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.transport.tls import open_channel
 from tests.ps_backend.helpers import TOKEN, axpy, dot, put, running_a_program, served
 from tests.waiting import FOR_EVER, PATIENCE, has_ended, join_all
 
@@ -210,7 +211,7 @@ def test_a_server_that_dies_while_a_client_waits_is_lost_in_time(how, monkeypatc
 
 
 def test_the_token_is_asked_for_when_a_pipe_opens():
-    with served() as (server,), grpc.insecure_channel(server.address) as channel:
+    with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         for metadata in (None, [(TOKEN_KEY, "wrong")]):
             open_pipe = channel.stream_stream(f"/{SERVICE}/Pipe", None, None)
             with pytest.raises(grpc.RpcError) as caught:

@@ -126,14 +126,14 @@ def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch)
             )
 
         requests = requests_of_each_kind(connect, servers)
-        assert all(answers(address, A_HANG) for address in servers.addresses)
+        assert all(answers(address, A_HANG, token=servers.token) for address in servers.addresses)
         with stopped(servers):
             threads = [
                 threading.Thread(target=ask, args=one, daemon=True) for one in requests.items()
             ]
             for thread in threads:
                 thread.start()
-            assert not answers(servers.addresses[0], 0.5)
+            assert not answers(servers.addresses[0], 0.5, token=servers.token)
             deadline = time.monotonic() + 0.9 * A_HANG
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
