@@ -28,7 +28,7 @@ MOST_CONNECTIONS = 4096
 """Of those who have."""
 
 _BACKLOG = 1024
-_END_SECONDS = 5.0
+_START_SECONDS, _END_SECONDS = 30.0, 5.0
 _LONGEST_PATH = 60
 """Of a folder in which a socket can be: with the names below it, a system takes 107."""
 
@@ -74,7 +74,7 @@ class FrontDoor:
                 held.cleanup()
 
     def start(self) -> None:
-        """Begin to take connections; returns before the process is up. Raises ``OSError``."""
+        """Begin to take connections; returns when the process does. Raises ``OSError``."""
         own, its = socket.socketpair()
         with its:
             command = [sys.executable, "-S", "-P", "-m", "ps_backend.server.relay"]
@@ -88,15 +88,18 @@ class FrontDoor:
                 pass_fds=[number for number in kept if number >= 0],
                 process_group=0,  # Ctrl-C in the terminal is for the server alone
             )
-        own.settimeout(_END_SECONDS)
         settings = {
             "proof": self._proof,
             "strangers": MOST_STRANGERS,
             "seconds": SILENT_SECONDS,
             "connections": MOST_CONNECTIONS,
         }
-        own.sendall(json.dumps(settings).encode() + b"\n")
         self._control = own
+        own.settimeout(_START_SECONDS)
+        own.sendall(json.dumps(settings).encode() + b"\n")
+        if not own.recv(1):
+            raise ConnectionResetError(f"the process for port {self.port} ended as it began")
+        own.settimeout(_END_SECONDS)
 
     def look_after(self) -> None:
         """Start the process again if it has ended; to be called about once a second."""

@@ -93,6 +93,7 @@ class Relay:
         """Until the server closes its end of ``control``, as it does when it ends, however."""
         self._watch_for_reading(self._listener, self._accept)
         self._watch_for_reading(self._control, self._obey)
+        self._control.send(b"\1")
         while self._serving:
             for key, mask in self._selector.select(self._patience()):
                 act: Act = key.data

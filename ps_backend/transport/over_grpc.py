@@ -55,7 +55,7 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MOST_REQUEST_BYTES),
     *CLIENT_OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # so long a connection may take
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Before the server ends a connection for that, which gRPC would write about to stderr: it is
     # noticed after one to two such times, and the server waits a minute.

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from tests.ps_backend.stranger import let_in
+from tests.waiting import PATIENCE
 
 _DATA, _HEADERS, _PRIORITY, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _MORE = range(10)
 _END_STREAM, _END_HEADERS = 1, 4

@@ -91,7 +91,10 @@ def test_without_the_token_a_server_does_not_grow(running):
     ],
 )
 def test_who_shows_no_proof_is_told_so(head):
-    with served() as (server,), socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other:
+    with (
+        served() as (server,),
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other,
+    ):
         other.sendall(f"{head}\r\n\r\n".encode("latin-1"))
         assert other.makefile("rb").read().startswith(b"HTTP/1.1 407 ")
 
@@ -100,7 +103,10 @@ def test_the_proof_may_come_in_pieces_and_other_headers_with_it():
     lines = (
         "CONNECT x:1 HTTP/1.1", "Host: x:1", f"proxy-authorization:{proof_of_token(TOKEN)}", "", ""
     )  # fmt: skip
-    with served() as (server,), socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other:
+    with (
+        served() as (server,),
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE) as other,
+    ):
         other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in "\r\n".join(lines).encode():
             other.sendall(bytes((byte,)))
