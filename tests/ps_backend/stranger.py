@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections import defaultdict
@@ -34,6 +35,14 @@ def let_in(address: str, token: str | None, timeout: float = PATIENCE) -> socket
         connection.close()
         raise
     return connection
+
+
+def certificate_shown(address: str, token: str) -> str:
+    """That of the server, to who connects now; PEM."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with context.wrap_socket(let_in(address, token)) as connection:
+        return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True))
 
 
 class Stranger:

@@ -1,7 +1,6 @@
 """TLS with certificates from files: whom clients believe, whom servers let in, and renewals."""
 
 import logging
-import ssl
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from ps_backend.program.views import View
 from ps_backend.server.identity import IdentityFiles
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.helpers import DOT, TOKEN, put, served
-from tests.waiting import PATIENCE
+from tests.ps_backend.stranger import certificate_shown
 
 SPACE = DenseSpace(3000)
 X = np.arange(float(SPACE.length))
@@ -52,7 +51,7 @@ def refused(addresses, **tls) -> None:
 
 def shown(server) -> str:
     """The certificate that whoever connects now is shown."""
-    return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=PATIENCE)
+    return certificate_shown(server.address, TOKEN)
 
 
 def test_servers_are_known_by_who_signed_their_certificates(authority, other):

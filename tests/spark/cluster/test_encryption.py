@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 import threading
 from contextlib import contextmanager
 
@@ -26,6 +25,7 @@ from ps_backend.program.types import array_type
 from ps_backend.server.identity import IdentityFiles
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.helpers import TOKEN, put, served
+from tests.ps_backend.stranger import certificate_shown
 from tests.waiting import PATIENCE, join_all
 
 KEY = "a key for tests"
@@ -54,24 +54,18 @@ def running(authority):
         listening.close()
 
 
-def shown(address: str) -> str:
-    """The certificate that whoever connects now is shown."""
-    host, port = address.split(":")
-    return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
-
-
 def test_a_client_follows_to_a_server_with_another_certificate():
     authority = Authority()
     with running(authority) as (registry, _):
         with Client.follow(registry, 1, token=KEY, tls=authority.tls) as client:
             put(client, SPACE, X)
-            (pid,), before = registry.pids, shown(client.addresses[0])
+            (pid,), before = registry.pids, certificate_shown(client.addresses[0], KEY)
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(ServerLost):
                 client.read(1, FLOATS)
             y = put(client, SPACE, X)
             assert client.read(y, FLOATS).tobytes() == X.tobytes()
-            assert shown(client.addresses[0]) != before
+            assert certificate_shown(client.addresses[0], KEY) != before
             assert client.status()[0].pid == registry.pids[0] != pid
         for tls in (None, Authority().tls):
             with pytest.raises(ServerLost):
@@ -146,13 +140,13 @@ def test_tasks_speak_to_servers_by_tls_and_follow_them(spark, kill):
         ps.accumulate(spark.sparkContext.parallelize([1, 2, 3]), lambda rows: sum(rows) * X, into=g)
         back = g[::-1].copy()  # the servers fetch from each other
         assert float(back[0]) == 6 * 999
-        before = [shown(address) for address in ps.client.addresses]
+        before = [certificate_shown(one, access.token) for one in ps.client.addresses]
         kill(ps.server_pids[1])
         with pytest.raises(ServerLost):
             (g + 1).sum().item()
         again = ps.array(X)
         assert float((again[::-1] * again).sum()) == float((X[::-1] * X).sum())
-        after = [shown(address) for address in ps.client.addresses]
+        after = [certificate_shown(one, access.token) for one in ps.client.addresses]
         assert after[0] == before[0] and after[1] != before[1]
         buffer = [again.persist().buffer_id]
         assert in_tasks() == [[0.0, 999.0]] * 2
