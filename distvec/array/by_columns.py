@@ -63,18 +63,21 @@ class ByColumns(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def copy(self) -> Self:
+    def copy(self, order: Any = "C") -> Self:
         """Another handle on the same value: nothing is copied."""
-        return type(self)(self.table.copy())
+        return type(self)(self.table.copy(order))
 
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.copy()
 
-    def astype(self, dtype: Any, copy: bool = True) -> Self:
-        """The array in another dtype; lazy."""
-        return type(self)(self.table.astype(dtype))
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Self:  # fmt: skip
+        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        return type(self)(self.table.astype(dtype, order, casting))
 
     # --- values -------------------------------------------------------------------------------
 

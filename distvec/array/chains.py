@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.products import check_out_of_dot, stored_product
 
-def multi_dot(arrays: Sequence[Any]) -> Any:
+
+def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
     """The product of all, in the order that multiplies least: ``numpy.linalg.multi_dot``.
 
     The first and the last one may be vectors: a row, and a column.
@@ -27,7 +29,9 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
         cut = best_cut(first, last)
         return product(first, cut) @ product(cut + 1, last)
 
-    return product(0, len(arrays) - 1)
+    result = product(0, len(arrays) - 1)
+    check_out_of_dot(out, result)
+    return stored_product(out, result, "multi_dot")
 
 
 def _best_cuts(extents: Sequence[int]) -> Callable[[int, int], int]:

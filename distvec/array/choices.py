@@ -11,7 +11,7 @@ from distvec.array.checks import refuse_if
 from distvec.array.functions import array_among, where, zeros_like
 from distvec.array.handle import Handle
 from distvec.array.items import get_item, set_item
-from distvec.array.reduction_keywords import stored_in
+from distvec.array.reduction_keywords import stored
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
@@ -36,7 +36,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         result = where(number <= position, choices[position], result)
     if count == 1:
         result = where(number == 0, result, result)
-    return stored_in(out, result.astype(dtype), "choose")
+    return stored(out, result.astype(dtype), "choose")
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
@@ -63,7 +63,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     Functions get what their condition selects; elementwise ones cost no message.
     """
     x = array_among("piecewise", (x,))
-    if np.isscalar(condlist) or isinstance(condlist, Handle):
+    if getattr(condlist, "ndim", 0) > x.ndim:
+        condlist = [condlist[k] for k in range(len(condlist))]
+    elif np.isscalar(condlist) or isinstance(condlist, Handle):
         condlist = [condlist]
     conditions = [x.session.namespace.asarray(condition).astype(np.bool_) for condition in condlist]
     if len(funclist) not in (len(conditions), len(conditions) + 1):

@@ -14,6 +14,7 @@ from distvec.array.functions import apply, array_among, where
 from distvec.array.handle import Handle, refuse_window
 from distvec.array.items import get_item, set_item
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.array.reduction_keywords import stored
 from distvec.array.shaping.joining import column_stack
 from distvec.array.shaping.placing import index_of
 
@@ -57,20 +58,26 @@ def extract(condition: Any, arr: Any) -> Any:
     return compress(np.ravel(condition), np.ravel(given))
 
 
-def compress(condition: Any, x: Any, axis: Any = None) -> Any:
+def compress(condition: Any, x: Any, axis: Any = None, out: Any = None) -> Any:
     """The elements where ``condition`` is not zero, or with an axis the rows or columns.
 
-    A condition on the client may be shorter than the axis, as in NumPy.
+    The condition may be shorter than the axis, or longer by zeros, as in NumPy: of a longer one on
+    the servers that is an implicit evaluation.
     """
     array_among("compress", (x,))
+    return stored(out, _compressed(condition, x, axis), "compress")
+
+
+def _compressed(condition: Any, x: Any, axis: Any) -> Any:
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     if axis is None:
         x = reshape(x, (x.size,))
     before = (slice(None),) * normalize_axis_index(axis or 0, x.ndim)
+    length = x.shape[len(before)]
     if isinstance(condition, Handle):
-        return get_item(x, (*before, _truth(condition)))
-    length, given = x.shape[len(before)], np.asarray(condition) != 0
+        return get_item(x, (*before, _as_long(_truth(condition), length, len(before))))
+    given = np.asarray(condition) != 0
     if given[length:].any():
         worst = int(np.flatnonzero(given)[-1])
         raise IndexError(
@@ -79,6 +86,17 @@ def compress(condition: Any, x: Any, axis: Any = None) -> Any:
     mask = np.zeros(length, np.bool_)
     mask[: len(given)] = given[:length]
     return get_item(x, (*before, mask))
+
+
+def _as_long(mask: Any, length: int, axis: int) -> Any:
+    """A mask on the servers in another length; ``IndexError`` if that leaves some of it out."""
+    if len(mask) == length:
+        return mask
+    if len(mask) < length:
+        return np.concatenate([mask, np.zeros(length - len(mask), np.bool_)])
+    rest = get_item(mask, slice(length, None))
+    refuse_if(rest, IndexError, f"condition is true out of bounds for axis {axis} of size {length}")
+    return get_item(mask, slice(0, length))
 
 
 def putmask(x: Any, mask: Any, values: Any) -> None:
@@ -116,8 +134,9 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             f"Cannot cast array data from {source.dtype!r} to {dst.dtype!r} according to the rule "
             f"{casting!r}"
         )
-    if where is True:
-        set_item(dst, Ellipsis, source)
+    if np.isscalar(where) or isinstance(where, np.generic):
+        if where:
+            set_item(dst, Ellipsis, source)
         return
     mask = _beside(dst, where)
     if mask.dtype != np.bool_:
@@ -149,9 +168,13 @@ def _truth(x: Any) -> Any:
 # --- by indices -----------------------------------------------------------------------------------
 
 
-def take(x: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
+def take(x: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
     array_among("take", (x,))
+    return stored(out, _taken(x, indices, axis, mode), "take")
+
+
+def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     if x.ndim == 0 or (axis is None and x.ndim > 1):
         x = reshape(x, (x.size,))
     number = 0 if axis is None else normalize_axis_index(axis, x.ndim)
@@ -228,6 +251,6 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.putmask: putmask,
         np.place: place,
         np.put: put,
-        np.take: lambda x, indices, axis=None, *, mode="raise": take(x, indices, axis, mode=mode),
+        np.take: take,
         np.copyto: copyto,
     }

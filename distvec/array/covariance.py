@@ -41,6 +41,11 @@ def cov(
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     kind = _FLOAT if dtype is None else check_dtype(dtype)
+    if kind.kind != "f":
+        raise TypeError(
+            f"cov: deviations are floats, which are not cast to {kind} by the rule 'same_kind'; "
+            f"leave dtype= out, and write .astype({kind.name!r})"
+        )
     given = [_variables(one, rowvar) for one in (m, y) if one is not None]
     away = [_deviations(one) for one in given]
     freedom = _freedom(given[0], 1 - bool(bias) if ddof is None else int(ddof))

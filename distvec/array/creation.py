@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.handle import Handle, check_session
+from distvec.array.handle import Handle, check_order, check_session
 from distvec.diagnostics.profile import measured
 from distvec.graph import shapes
 from distvec.graph.dtypes import check_dtype
@@ -204,6 +204,7 @@ def _like(
     fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
     shape: Any = None, *, device: Any = None,
 ) -> Any:  # fmt: skip
+    check_order(order)
     kind = x.dtype if dtype is None else dtype
     extents = x.shape if shape is None else shape
     return x.like(filled(x.session.graph, extents, fill_value, kind))
@@ -220,5 +221,5 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.ones_like: partial(_like, 1),
         np.empty_like: partial(_like, 0),
         np.full_like: lambda x, fill_value, *args, **kwargs: _like(fill_value, x, *args, **kwargs),
-        np.copy: lambda x, **_: x.copy(),
+        np.copy: lambda a, order="K", subok=False: a.copy(order),
     }

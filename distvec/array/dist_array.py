@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from distvec.array import (
     choices,
     choosing,
@@ -185,13 +187,11 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
 
     nonzero = choosing.nonzero
 
-    def compress(self, condition: Any, axis: Any = None) -> Any:
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """The elements where ``condition`` is true; lazy."""
-        return choosing.compress(condition, self, axis)
+        return choosing.compress(condition, self, axis, out)
 
-    def take(self, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
-        """Elements, rows or columns at ``indices``; lazy."""
-        return choosing.take(self, indices, axis, mode=mode)
+    take = choosing.take
 
     put, choose = choosing.put, choices.choose
     searchsorted = search.searchsorted
@@ -200,6 +200,11 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
 
     def fill(self, value: Any) -> None:
         """Let every element be ``value``."""
+        if np.ndim(value):
+            raise ValueError(
+                f"fill: setting an array element with a sequence of shape {np.shape(value)}; "
+                f"write x[...] = values"
+            )
         items.set_item(self, Ellipsis, value)
 
     clip, round = functions.clip, functions.round
@@ -209,7 +214,8 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
         return self
 
     conjugate = conj
-    real, imag = property(real_functions.real), property(real_functions.imag)
+    real = property(real_functions.real, real_functions.set_real)
+    imag = property(real_functions.imag, real_functions.refuse_imag)
 
     if not TYPE_CHECKING:
 

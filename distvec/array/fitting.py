@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from distvec.array.operators import Arithmetic
 
 
 def polyfit(
-    x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
+    x: Any, y: Any, deg: float, rcond: float | None = None, full: bool = False, w: Any = None,
     cov: bool | str = False,
 ) -> Any:  # fmt: skip
     """Coefficients of the polynomial of degree ``deg`` that is closest to the points, the highest
@@ -53,9 +52,9 @@ def polyfit(
     return found, _covariance(columns, scale, residuals, len(first) - order, cov)
 
 
-def _checked(x: Any, y: Any, deg: int) -> int:
-    """How many coefficients; errors as NumPy's."""
-    if operator.index(deg) < 0:
+def _checked(x: Any, y: Any, deg: float) -> int:
+    """How many coefficients, as NumPy rounds it down; errors as NumPy's."""
+    if deg < 0:
         raise ValueError("expected deg >= 0")
     if x.ndim != 1:
         raise TypeError("expected 1D vector for x")
@@ -65,7 +64,7 @@ def _checked(x: Any, y: Any, deg: int) -> int:
         raise TypeError("expected 1D or 2D array for y")
     if len(x) != len(y):
         raise TypeError("expected x and y to have same length")
-    return operator.index(deg) + 1
+    return int(deg) + 1
 
 
 def _floats(like: Any, given: Any) -> Any:

@@ -32,7 +32,7 @@ class Flat:
     def __setitem__(self, key: Any, value: Any) -> None:
         with getattr(self.base, "table", self.base).turn:
             changed = self._vector().copy()
-            set_item(changed, _checked(key), value)
+            _set(changed, _checked(key), value)
             np.copyto(self.base, np.reshape(changed, self.base.shape))
 
     def __iter__(self) -> Iterator[Any]:
@@ -67,6 +67,23 @@ def _checked(key: Any) -> Any:
             f"got {key!r}"
         )
     return key
+
+
+def _set(vector: Any, key: Any, value: Any) -> None:
+    """``vector[key] = value``; several values one after the other, and again from the first."""
+    if not np.ndim(value) or isinstance(key, int | np.integer):
+        set_item(vector, key, value)
+        return
+    values: Any = np.ravel(value)
+    if not values.size:
+        return
+    if key is Ellipsis or isinstance(key, slice):
+        count = len(range(vector.size)[slice(None) if key is Ellipsis else key])
+        set_item(vector, key, values if values.size == count else np.resize(values, count))
+    elif (key if hasattr(key, "dtype") else np.asarray(key)).dtype == np.bool_:
+        np.place(vector, key, values)
+    else:
+        np.put(vector, key, values)
 
 
 def flat_of(x: Any) -> Flat:

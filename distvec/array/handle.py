@@ -134,13 +134,15 @@ class Handle:
         copy: bool = True,
     ) -> Self:  # fmt: skip
         """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        check_order(order)
         kind = check_dtype(dtype)
         check_cast(self.dtype, kind, casting)
         with self.session.holders.lock:
             return self.like(build.cast(self.session.graph, self.node, kind))
 
-    def copy(self) -> Self:
+    def copy(self, order: Any = "C") -> Self:
         """Another handle on the same value: buffers never change, so nothing is copied."""
+        check_order(order)
         with self.session.holders.lock:
             return self.like(self.node)
 
@@ -186,6 +188,12 @@ class Handle:
         with self.turn, self.session.holders.lock:
             node = shapes.broadcast_to(graph, value.node, self.node.type)
             return self.become(build.cast(graph, node, self.dtype))
+
+
+def check_order(order: Any) -> None:
+    """``ValueError`` for what is no order of elements in memory. Here they stay as they are."""
+    if order is not None and (not isinstance(order, str) or order.upper() not in "CFAK"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 
 def check_cast(dtype: np.dtype[Any], to: np.dtype[Any], casting: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array.creation import broadcast_to, filled, reshape, shape_of
-from distvec.array.handle import Home
+from distvec.array.handle import Home, check_order
 from distvec.array.shaping.placing import index_of
 
 
@@ -25,16 +25,16 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
     put = (np.fromiter, np.frombuffer, np.fromstring, np.fromfile, np.loadtxt, np.genfromtxt)
     return {
         np.zeros: lambda like, shape, dtype=float, order="C", *, device=None: _full(
-            like, shape, 0, dtype
+            like, shape, 0, dtype, order
         ),
         np.ones: lambda like, shape, dtype=None, order="C", *, device=None: _full(
-            like, shape, 1, float if dtype is None else dtype
+            like, shape, 1, float if dtype is None else dtype, order
         ),
         np.empty: lambda like, shape, dtype=float, order="C", *, device=None: _full(
-            like, shape, 0, dtype
+            like, shape, 0, dtype, order
         ),
         np.full: lambda like, shape, fill_value, dtype=None, order="C", *, device=None: _full(
-            like, shape, fill_value, dtype
+            like, shape, fill_value, dtype, order
         ),
         np.arange: _arange,
         np.eye: _eye,
@@ -51,7 +51,8 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _full(like: Any, shape: Any, fill_value: Any, dtype: Any) -> Any:
+def _full(like: Any, shape: Any, fill_value: Any, dtype: Any, order: Any) -> Any:
+    check_order(order)
     return like.like(filled(like.session.graph, shape, fill_value, dtype))
 
 
@@ -112,8 +113,7 @@ def _is_in_order(x: Any, order: Any) -> bool:
 
     The elements stay as they are split: by rows, which is C's order, or by columns, Fortran's.
     """
-    if order is not None and str(order).upper() not in "CFAK":
-        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    check_order(order)
     if order is None or str(order).upper() in "AK" or np.ndim(x) < 2 or 1 in np.shape(x):
         return True
     wanted = "F" if getattr(x, "is_split_by_columns", False) else "C"

@@ -38,7 +38,24 @@ class Methods:
     squeeze, swapaxes = _as_function("squeeze"), _as_function("swapaxes")
     choose, put, take = _as_function("choose"), _as_function("put"), _as_function("take")
     flatten = ravel = _as_function("ravel")
-    real, imag = property(_as_function("real")), property(_as_function("imag"))
+
+    @property
+    def real(self) -> Any:
+        """The array itself: its elements are real."""
+        return self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self[...] = value
+
+    @property
+    def imag(self) -> Any:
+        """Zeros."""
+        return np.imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.table.imag = value
 
     def conj(self) -> Any:
         """The array itself: its elements are real."""
@@ -67,9 +84,9 @@ class Methods:
         in_order: Any = order
         return np.reshape(self, wanted, order=in_order)
 
-    def compress(self, condition: Any, axis: Any = None) -> Any:
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """As ``numpy.compress``."""
-        return np.compress(condition, self, axis)
+        return np.compress(condition, self, axis, out)
 
     def fill(self, value: Any) -> None:
         """Let every element be ``value``."""

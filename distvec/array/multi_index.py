@@ -58,6 +58,8 @@ def _check_size(name: str, lengths: list[int]) -> None:
 
 
 def _direction(order: str) -> int:
+    if order is None:
+        return 1
     if order not in _ORDERS:
         raise ValueError(f"order must be 'C' or 'F', got {order!r}")
     return _ORDERS[order]
@@ -65,7 +67,7 @@ def _direction(order: str) -> int:
 
 def _integers(index: Any) -> Any:
     given = index if hasattr(index, "dtype") else np.asarray(index)
-    if given.dtype.kind not in "iu":
+    if given.dtype.kind not in "iub":
         raise TypeError("only int indices permitted")
     return given.astype(np.int64)
 

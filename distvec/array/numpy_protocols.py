@@ -48,7 +48,7 @@ from distvec.array.moving import (
     sorting,
     unique,
 )
-from distvec.array.reduction_keywords import UNSAID, stored_in
+from distvec.array.reduction_keywords import UNSAID, stored, stored_in
 from distvec.array.shaping import numpy_names as shaping
 from distvec.array.signatures import by_position, check_bound
 from ps_backend.program import reducers
@@ -87,6 +87,10 @@ _MODULES = (
 """Those that have some, a line each."""
 
 
+_RUNNING = (np.cumulative_sum, np.cumulative_prod)
+"""Those that write into ``out=`` of just their shape, whatever its dtype loses."""
+
+
 def function(
     like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -102,6 +106,8 @@ def function(
         given["out"], out = out, None
     check_bound(func.__name__, ours, args, given)
     result = ours(*args, **given)
+    if func in _RUNNING:
+        return stored(out, result, func.__name__)
     return result if out is None else stored_in(out, result, func.__name__)
 
 

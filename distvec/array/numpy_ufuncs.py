@@ -51,14 +51,19 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
         raise _unavailable(function, method)
+    casting = kwargs.pop("casting", "same_kind")
     _check_free(function, kwargs)
+    if casting != "same_kind":
+        _check_casting(function, inputs, out, dtype, casting)
     try:
-        result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs)
+        result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs, casting)
     except Deferred:
         return NotImplemented
+    if casting == "unsafe" and out is not None:
+        result = result.astype(out.dtype)
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
-    if function in _PRODUCTS:
+    if function in _PRODUCTS and function is not np.vecdot:
         return products.stored_product(out, result, function.__name__)
     return stored_in(out, result, function.__name__)
 
@@ -139,15 +144,28 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
     return partial(elementwise, functions.array_among(name, operands), name)
 
 
-def _run_in(dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+def _check_casting(
+    function: np.ufunc, inputs: tuple[Any, ...], out: Any, dtype: Any, casting: Any
+) -> None:
+    """``TypeError`` where the rule ``casting`` forbids what ``function`` takes, or its result."""
+    kinds = [type(one) if type(one) in (int, float) else np.result_type(one) for one in inputs]
+    outs: Any = (None,) * function.nout if out is None else (np.result_type(out),)
+    wanted = (None,) * function.nin + (dtype,) * function.nout
+    fixed: Any = {} if dtype is None else {"signature": wanted}
+    function.resolve_dtypes((*kinds, *outs), casting=casting, **fixed)
+
+
+def _run_in(
+    dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...], casting: Any = "same_kind"
+) -> Any:
     """The result in ``dtype``: as in NumPy the operands are cast to it, not what comes out."""
     wanted, natural = check_dtype(dtype), run(*inputs)
     if natural.dtype == wanted:
         return natural
     for operand in (*inputs, natural):
-        if hasattr(operand, "dtype") and not np.can_cast(operand.dtype, wanted, "same_kind"):
+        if hasattr(operand, "dtype") and not np.can_cast(operand.dtype, wanted, casting):
             raise TypeError(
-                f"dtype={wanted}: cannot cast from {operand.dtype} by the rule 'same_kind'; "
+                f"dtype={wanted}: cannot cast from {operand.dtype} by the rule {casting!r}; "
                 f"cast the operand or the result: .astype({wanted.name!r})"
             )
     return run(*(x.astype(wanted) if hasattr(x, "dtype") else x for x in inputs)).astype(wanted)

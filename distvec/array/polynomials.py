@@ -15,7 +15,6 @@ from distvec.array.functions import array_among, zeros_like
 from distvec.array.items import get_item
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping.joining import concatenate
-from distvec.array.statistics import as_array
 
 
 def polyval(p: Any, x: Any) -> Any:
@@ -23,7 +22,10 @@ def polyval(p: Any, x: Any) -> Any:
 
     One sweep, by Horner's scheme.
     """
-    result = zeros_like(as_array("polyval", x))
+    if not isinstance(x, Arithmetic):
+        like = array_among("polyval", (p, x))
+        x = like.like(like.session.graph.client_value(np.asarray(x), np.asarray(x).dtype))
+    result = zeros_like(x)
     coefficients: Any = p if isinstance(p, Arithmetic) else np.asarray(p)
     for coefficient in coefficients:
         result = result * x + coefficient
@@ -43,9 +45,20 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 def polymul(a1: Any, a2: Any) -> Any:
-    """The product of two polynomials: ``numpy.polymul``, a convolution."""
+    """The product of two polynomials: ``numpy.polymul``, a convolution.
+
+    Of the coefficients after the zeros that each begins with: where they end is an evaluation.
+    """
     array_among("polymul", (a1, a2))
-    return np.convolve(a1, a2)
+    return np.convolve(*(_without_zeros(np.atleast_1d(one)) for one in (a1, a2)))
+
+
+def _without_zeros(p: Any) -> Any:
+    """``p`` from the first coefficient on that is not zero; of nothing one zero."""
+    trimmed = np.trim_zeros(p, "f")
+    if len(trimmed):
+        return trimmed
+    return get_item(p, slice(0, 1))
 
 
 def polyder(p: Any, m: int = 1) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.functions import full_like, zeros_like
+from distvec.array.items import set_item
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import stored_in
 from distvec.array.statistics import as_array
@@ -38,6 +39,16 @@ def nan_to_num(
 def real(x: A) -> A:
     """The real part: the array itself."""
     return as_array("real", x)
+
+
+def set_real(x: A, value: Any) -> None:
+    """``x.real = value``: every element, from as many or from one."""
+    set_item(x, Ellipsis, value)
+
+
+def refuse_imag(x: A, value: Any) -> None:
+    """``x.imag = value``: ``TypeError``, as NumPy's of real arrays."""
+    raise TypeError(f"array does not have imaginary part to set: its elements are {x.dtype}")
 
 
 def imag(x: A) -> A:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.creation import broadcast_to
-from distvec.array.handle import refuse_window
+from distvec.array.handle import check_cast, refuse_window
 from distvec.array.operators import Arithmetic, elementwise, operand_node
 from distvec.graph.expr import Node
 from ps_backend.program import ops
@@ -96,19 +96,20 @@ def accumulated_in(out: Any, x: Any) -> np.dtype[Any]:
     return np.result_type(out.dtype, x.dtype)
 
 
-def stored(out: Any, result: A, name: str) -> A:
+def stored(out: Any, result: A, name: str, casting: Any = "unsafe") -> A:
     """``result`` of the reduction ``name``, in ``out=`` if that was given, and in its dtype.
 
-    NumPy casts what it reduced to any dtype, whatever is lost.
+    NumPy casts what it reduced to any dtype, whatever is lost, unless ``casting`` says less.
     """
     if not is_said(out):
         return result
-    target = target_of(out, name)
+    target = target_of(out[0] if isinstance(out, tuple) else out, name)
     if target.shape != result.shape:
         raise ValueError(
             f"output parameter for reduction operation {name} has the wrong shape: "
             f"{target.shape}, but the result has {result.shape}"
         )
+    check_cast(result.dtype, target.dtype, casting)
     changed: A = target.assign(result.astype(target.dtype), name)
     return changed
 

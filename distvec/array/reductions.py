@@ -14,12 +14,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distvec.array.creation import reshape
+from distvec.array.handle import check_cast
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import (
     UNSAID,
     accumulated_in,
     as_element,
     is_everywhere,
+    is_said,
     joined,
     mask_for,
     selected,
@@ -142,6 +144,8 @@ def _given(
     element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
     chosen = selected(x, row, where, element)
     keep = keepdims is not UNSAID and bool(keepdims)
+    if row.locates and is_said(out):
+        check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
     if element is UNSAID:
         return stored(out, _reduced(chosen, name, axis, keep, dtype), name)
     if row.identity is not None or not has_none(x):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from distvec.array import compaction, indexing, reductions, values
 from distvec.array.creation import reshape
 from distvec.array.dist_array import DistArray
-from distvec.array.handle import Handle, Home
+from distvec.array.handle import Handle, Home, check_order
 from distvec.array.operators import elementwise
 from distvec.graph import build
 from distvec.graph.expr import Node
@@ -159,8 +159,9 @@ class Selection(DistArray):
         with self.session.holders.lock:
             return type(self)(self.session, values.node, self._mask.node)
 
-    def copy(self) -> Any:
+    def copy(self, order: Any = "C") -> Any:
         """Another handle on the same value."""
+        check_order(order)
         return self.of(self.values) if self.selects else self.like(self.node)
 
     def made(self) -> Any:

@@ -44,7 +44,8 @@ def std(
 ) -> A:  # fmt: skip
     """The square root of ``var``, which says more."""
     exact = _var(x, axis, keepdims, where, mean, taken(ddof, correction))
-    return stored(out, elementwise(x, "sqrt", exact).astype(result_dtype(x, dtype)), "std")
+    result = elementwise(x, "sqrt", exact).astype(result_dtype(x, dtype))
+    return stored(out, result, "std", "same_kind")
 
 
 def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
@@ -105,7 +106,7 @@ def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
     """Largest less smallest element, in one sweep."""
     most = reductions.max(as_array("ptp", x), axis, keepdims=keepdims)
     least = reductions.min(x, axis, keepdims=keepdims)
-    return stored(out, elementwise(x, "subtract", most, least), "ptp")
+    return stored(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
 
 
 def average(

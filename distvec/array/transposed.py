@@ -404,7 +404,7 @@ _OWN = {
     np.dot: _dot,
     np.tensordot: _tensordot,
     np.vdot: _tensordot,
-    np.copy: lambda x, **_: x.copy(),
+    np.copy: lambda a, order="K", subok=False: a.copy(order),
     np.astype: lambda x, dtype, /, **_: x.astype(dtype),
     np.broadcast_to: lambda x, shape, **_: transpose(
         creation.broadcast_to(x.table, creation.shape_of(shape)[::-1])

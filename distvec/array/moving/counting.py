@@ -52,7 +52,8 @@ def _numbers(session: Home, x: Any) -> Any:
     if given.ndim != 1:
         depth = "object of too small depth for" if given.ndim == 0 else "object too deep for"
         raise ValueError(f"{depth} desired array")
-    if given.dtype.kind not in "iub" and given.size:
+    is_list = not isinstance(x, np.ndarray | Arithmetic)  # an empty one is of floats
+    if given.dtype.kind not in "iub" and (given.size or not is_list):
         raise TypeError(
             f"Cannot cast array data from {given.dtype!r} to dtype('int64') according to the rule "
             f"'safe'; write x.astype('int64')"

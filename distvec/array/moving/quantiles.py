@@ -114,6 +114,7 @@ def _quantiles(
             f"values with x.numpy()"
         )
     check_method(method)
+    casting = "unsafe" if name.startswith("nan") else "same_kind"  # into out=, as NumPy's
     fractions, axis = _checked(q, name), as_axes(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_said(keepdims) and bool(keepdims)
@@ -122,7 +123,7 @@ def _quantiles(
     if x.node.on_client or not x.size:
         given = q if type(q) in (int, float) else encoded(np.asarray(q))
         known = {"q": given, "axis": axis, "method": method, "keepdims": keeps}
-        return stored(out, _by_numpy(x, name, known), name)
+        return stored(out, _by_numpy(x, name, known), name, casting)
     table, along = _along_one(x, over)
     omits = name.startswith("nan") and x.dtype.kind == "f"
     count = _valid(table, along) if omits else table.shape[along]
@@ -138,10 +139,10 @@ def _quantiles(
     result = _between(first, second[0], found, along, is_weak) if second else first
     result = _or_nan(result, last)
     if not fractions.ndim:
-        return stored(out, kept(x, _first(result, along), over, keeps), name)
+        return stored(out, kept(x, _first(result, along), over, keeps), name, casting)
     if along:
         result = transpose(result)
-    return stored(out, reshape(result, (-1, 1)) if keeps else result, name)
+    return stored(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
 
 
 def _checked(q: Any, name: str) -> Any:

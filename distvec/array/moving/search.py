@@ -19,7 +19,8 @@ from distvec.array.items import get_item
 from distvec.array.moving.core import move
 from distvec.array.moving.counting import as_vector, session_of
 from distvec.array.operators import Arithmetic
-from distvec.array.reductions import all as all_of
+from distvec.array.reductions import any as any_of
+from distvec.array.reductions import argmax
 from distvec.graph.client_values import MOST_ELEMENTS
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
@@ -119,19 +120,29 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 def _direction(bins: Any) -> Any:
-    """1 of what ascends, -1 of what descends, 0 of others. As NumPy: of one value it is 1."""
+    """1 of what ascends, -1 of what descends, 0 of others. As NumPy, where NaN is not ordered:
+    the first two values that differ say in which direction, and none is against it.
+    """
     if np.ndim(bins) != 1:
         raise ValueError("object of too small depth for desired array")
     if isinstance(bins, Arithmetic) and not bins.node.on_client:
+        if len(bins) < 2:
+            return 1
         later, earlier = get_item(bins, slice(1, None)), get_item(bins, slice(None, -1))
-        for direction, op in ((1, "greater_equal"), (-1, "less_equal")):
-            if bins.session.evaluate_implicitly(all_of(apply(op, later, earlier)), "digitize()"):
-                return direction
-        return 0
+        falls, rises = apply("less", later, earlier), apply("greater", later, earlier)
+        unordered = apply("not_equal", later, earlier) & ~(falls | rises)
+        found = [any_of(one) for one in (falls, rises, unordered)]
+        bins.session.evaluate_implicitly(found[0], "digitize()")
+        falls_first = bool(found[0])
+        if found[2]:
+            falls_first = not rises[argmax(apply("not_equal", later, earlier))]
+        return -int(not found[1]) if falls_first else int(not found[0])
     edges = small(bins)
-    if np.all(edges[1:] >= edges[:-1]):
-        return 1
-    return -int(np.all(edges[1:] <= edges[:-1]))
+    later, earlier = edges[1:], edges[:-1]
+    differ = later != earlier
+    if differ.any() and not (later > earlier)[np.argmax(differ)]:
+        return -int(not np.any(later > earlier))
+    return int(not np.any(later < earlier))
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:

@@ -127,7 +127,8 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 
     A sort for each key, and as many gathers less one.
     """
-    given = list(keys)
+    is_table = isinstance(keys, Arithmetic) and keys.ndim == 2
+    given = [get_item(keys, k) for k in range(len(keys))] if is_table else list(keys)
     if not given:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     like = array_among("lexsort", tuple(given))

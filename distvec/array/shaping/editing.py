@@ -202,10 +202,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     filt.session.evaluate(*(value for pair in ends for value in pair))
     for one, (first, last) in zip(axes, ends, strict=True):
         low, high = int(first), int(last)
-        if low > high:  # zeros alone: none of them stays
-            low, high = 0, -1
-        start = low if "f" in lowered else 0
-        filt = part(filt, one, start, high + 1 if "b" in lowered else None)
+        start, stop = low if "f" in lowered else 0, high + 1 if "b" in lowered else None
+        filt = part(filt, one, start, stop) if low <= high else part(filt, one, 0, 0)
     return filt
 
 

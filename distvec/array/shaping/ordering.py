@@ -9,12 +9,11 @@ import numpy as np
 
 from distvec.array import creation
 from distvec.array.exchanged import redistributed
+from distvec.array.handle import check_order
 from distvec.array.items import get_item
 from distvec.array.shaping.joining import column_stack, concatenate
 from distvec.array.shaping.placing import MOST_INPUTS
 from distvec.array.transposed import transpose
-
-_ORDERS = "CFAK"
 
 
 def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
@@ -51,10 +50,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 def _by_columns(order: Any) -> bool:
     """Whether ``order`` is that of Fortran. "A" and "K" are as things are: row by row."""
-    if order is None:
-        return False
-    if str(order).upper() not in _ORDERS:
-        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    check_order(order)
     return str(order).upper() == "F"
 
 

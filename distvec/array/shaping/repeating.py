@@ -69,7 +69,8 @@ def _known(repeats: Any) -> npt.NDArray[Any]:
 
 
 def _count(repeats: Any) -> int:
-    times = operator.index(_known(repeats)[()])
+    known = _known(repeats)
+    times = operator.index((known.astype(np.int64) if known.dtype.kind == "b" else known)[()])
     if times < 0:
         raise ValueError("repeats may not contain negative values.")
     return times

@@ -52,7 +52,11 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     By an odd number of quarters it is split by columns.
     """
     if m.ndim < 2:
-        raise ValueError("Axes={axes} out of range for array of ndim={m.ndim}.")
+        raise ValueError(f"Axes={axes} out of range for array of ndim={m.ndim}.")
+    if len(axes) != m.ndim:
+        raise ValueError("len(axes) must be 2.")
+    if not all(-m.ndim <= axis < m.ndim for axis in axes):
+        raise ValueError(f"Axes={axes} out of range for array of ndim={m.ndim}.")
     first, second = normalize_axis_tuple(axes, m.ndim)
     quarters = operator.index(k) * (1 if (first, second) == (0, 1) else -1) % 4
     if quarters % 2 == 0:

@@ -78,6 +78,30 @@ def stored(call: Callable[[Any], Any], shape: Any, dtype: str, like: Any) -> Any
     return out
 
 
+def changed(x: Any, method: str, *args: Any) -> Any:
+    """A copy of ``x`` on which ``method`` was called, or which has ``args[0]`` as that."""
+    x = x.copy()
+    if args and not callable(getattr(type(x), method)):
+        setattr(x, method, args[0])
+    else:
+        getattr(x, method)(*args)
+    return x
+
+
+def assigned(x: Any, key: Any, value: Any) -> Any:
+    """A copy of ``x`` after ``x.flat[key] = value``."""
+    x = x.copy()
+    x.flat[key] = value
+    return x
+
+
+def copied(x: Any, value: Any, **keywords: Any) -> Any:
+    """A copy of ``x`` after ``np.copyto(x, value)``."""
+    x = x.copy()
+    np.copyto(x, value, **keywords)
+    return x
+
+
 def matmul_in_place(x: Any, y: Any) -> Any:
     """Another name of ``x`` after ``x @= y``."""
     other = x = x.copy()
@@ -147,6 +171,64 @@ OF_TABLES: dict[str, Callable[[Any], Any]] = {
         T.astype("f4"), (np.array([0, 3, 6]), np.array([0.0, 2.0], "f4"))
     )[1][0],
     "meshgrid": lambda T: type(np.meshgrid(T[0], T[1])) is tuple,
+    "median of a list of axes": lambda T: np.median(T, axis=[0, 1]),
+    "quantile of a list of axes": lambda T: np.nanquantile(T, 0.5, axis=[0, 1]),
+    "arange of booleans": lambda T: np.arange(0, 2, dtype=bool, like=T),
+    "arange of a boolean": lambda T: np.arange(1, 2, dtype=bool, like=T),
+    "repeat True": lambda T: np.repeat(T, True),
+    "polyfit of half a degree": lambda T: np.polyfit(T[:, 0], T[:, 1], 1.5).round(9),
+    "astype of a transpose": lambda T: T.T.astype("f4", order="C", casting="same_kind", copy=False),
+    "copy in an order": lambda T: T.copy("F") + T.copy(order="K"),
+    "copy of a transpose in an order": lambda T: T.T.copy("F"),
+    "bincount of nothing": lambda T: np.bincount(T[0][:0].astype(int)),
+    "polymul of leading zeros": lambda T: np.polymul(
+        np.array([0.0, 0.0, 1.0, 2.0], like=T), np.array([0.0, 3.0], like=T)
+    ),
+    "polymul of booleans": lambda T: np.polymul(T[0] > 0, T[1] > 0),
+    "polymul of zeros": lambda T: np.polymul(T[0] * 0, T[1]),
+    "polyval of a number": lambda T: np.polyval(T[1], 3.0),
+    "polyval of a float32": lambda T: np.polyval(T[1], np.float32(3.0)),
+    "unravel_index of booleans": lambda T: np.unravel_index(T[0] > 0, (2, 3), order=None)[1],
+    "ravel_multi_index": lambda T: np.ravel_multi_index(
+        (T[0].astype(int), T[0].astype(int)), (2, 3), order=None
+    ),
+    "copyto where 0": lambda T: copied(T, T * 2, where=0),
+    "copyto where 1": lambda T: copied(T, T * 2, where=np.int64(1)),
+    "real": lambda T: changed(T, "real", 5),
+    "real of a transpose": lambda T: changed(T.T, "real", T.T * 2),
+    "fill": lambda T: changed(T, "fill", T[0].max()),
+    "flat of fewer": lambda T: assigned(T, slice(None), T[2]),
+    "flat of more": lambda T: assigned(T, ..., np.arange(20.0, like=T)),
+    "flat of a table": lambda T: assigned(T, slice(None), T[1:] * 10),
+    "flat of a list": lambda T: assigned(T, slice(1, 6, 2), [7, 8]),
+    "flat of nothing": lambda T: assigned(T, slice(None), []),
+    "flat at indices": lambda T: assigned(T, [1, 2, 5], T[2]),
+    "flat at a mask": lambda T: assigned(T, np.ravel(T) % 2 == 0, T[2]),
+    "flat of a transpose": lambda T: assigned(T.T, slice(None), T[2]),
+    "lexsort of rows": lambda T: np.lexsort(-T.T @ T),
+    "digitize nan": lambda T: np.digitize(T[0], np.array([np.nan, np.nan])),
+    "digitize up to nan": lambda T: np.digitize(T[1], np.array([0.0, 2.5, np.nan], like=T)),
+    "digitize equal ones": lambda T: np.digitize(T[1], np.array([2.5, 2.5], like=T)),
+    "compress by fewer": lambda T: np.compress(T[0] > 0, T, axis=0),
+    "compress by more": lambda T: np.compress(np.ravel(T) == 2, T, axis=0),
+    "piecewise of rows": lambda T: np.piecewise(T[:, 0], (T > 2).T, np.array([5.0, 7.0], like=T)),
+    "casting no": lambda T: np.add(T, T, casting="no"),
+    "casting unsafe": lambda T: np.add(T, 0.5, dtype="i8", casting="unsafe"),
+    "casting unsafe out": lambda T: stored(
+        lambda out: np.add(T, 0.5, out=out, casting="unsafe"), (3, 2), "i4", T
+    ),
+    "matmul casting": lambda T: np.matmul(T, T[:2], casting="unsafe", dtype="f4"),
+    "take out": lambda T: stored(lambda out: T.take([0, 2], 0, out), (2, 2), "i4", T),
+    "compress out": lambda T: stored(
+        lambda out: T.compress([True, False, True], 0, out), (2, 2), "i4", T
+    ),
+    "choose out": lambda T: stored(
+        lambda out: np.choose(T[0].astype(int), [T[1], T[2]], out=out), 2, "i4", T
+    ),
+    "cumulative_sum out": lambda T: stored(
+        lambda out: np.cumulative_sum(T[0] + 0.6, out=out), 2, "i4", T
+    ),
+    "vecdot out of rows": lambda T: stored(lambda out: np.vecdot(T, T, out=out), (2, 3), "f8", T),
     "repeat by a column of numbers": lambda T: np.repeat(T, np.array([2, 0, 1], like=T), axis=0),
 }
 
@@ -179,6 +261,40 @@ OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
         (np.array([1], like=T), np.array([1], like=T)), (2**40, 2**40)
     ),
     "unravel_index of too many": lambda T: np.unravel_index(np.array([1], like=T), (2**40, 2**40)),
+    "det of a number": lambda T: np.linalg.det(T[0].sum()),
+    "eigh of a vector": lambda T: np.linalg.eigh(T[0]),
+    "rot90 of other axes": lambda T: np.rot90(T, 1, axes=(1, 2)),
+    "rot90 of one axis": lambda T: np.rot90(T, 1, axes=(1, 1)),
+    "fill by a row": lambda T: T.fill(T[0]),
+    "fill by a list": lambda T: T.fill([1.0]),
+    "fill of a transpose by a row": lambda T: T.T.fill(T[:, 0]),
+    "zeros_like in no order": lambda T: np.zeros_like(T, order="Q"),
+    "zeros in no order": lambda T: np.zeros(3, order="Q", like=T),
+    "copy in no order": lambda T: np.copy(T, order="Q"),
+    "copy of a transpose in no order": lambda T: T.T.copy("Q"),
+    "astype in no order": lambda T: T.astype("f4", order="Q"),
+    "astype by a rule": lambda T: T.T.astype("i4", casting="safe"),
+    "bincount of no floats": lambda T: np.bincount(T[0][:0]),
+    "cov in integers": lambda T: np.cov(T, dtype="i1"),
+    "corrcoef in integers": lambda T: np.corrcoef(T, dtype="i1"),
+    "imag": lambda T: changed(T, "imag", 5),
+    "compress by too many": lambda T: np.compress(T[:, 0] >= 0, T, axis=1),
+    "casting no": lambda T: np.add(T, T.astype("f4"), casting="no"),
+    "casting safe out": lambda T: stored(
+        lambda out: np.add(T, T, out=out, casting="safe"), (3, 2), "f4", T
+    ),
+    "take out of another shape": lambda T: stored(
+        lambda out: np.take(T, [0], axis=0, out=out), (2, 2), "f8", T
+    ),
+    "std out of integers": lambda T: stored(lambda out: T.std(axis=0, out=out), 2, "i8", T),
+    "ptp out of integers": lambda T: stored(lambda out: np.ptp(T, 0, out=out), 2, "i8", T),
+    "quantile out of integers": lambda T: stored(
+        lambda out: np.quantile(T, 0.5, axis=0, out=out), 2, "i8", T
+    ),
+    "argmax out of floats": lambda T: stored(lambda out: np.argmax(T, axis=0, out=out), 2, "f8", T),
+    "multi_dot out of another dtype": lambda T: stored(
+        lambda out: np.linalg.multi_dot([T, T[:2], T[:2]], out=out), (3, 2), "f4", T
+    ),
     "flat[None]": lambda T: T.flat[None],
     "flat[np.True_]": lambda T: T.flat[np.True_],
     "flat[0, 1]": lambda T: T.flat[0, 1],
