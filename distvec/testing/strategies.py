@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal
 
 import hypothesis.strategies as st
@@ -28,11 +29,13 @@ _WIDTHS: dict[int, Literal[16, 32, 64]] = {2: 16, 4: 32, 8: 64}
 """By bytes of a float its bits."""
 
 
+@cache
 def server_counts() -> st.SearchStrategy[int]:
     """How many servers hold the data."""
     return st.sampled_from(SERVER_COUNTS)
 
 
+@cache
 def lengths(min_length: int = 0) -> st.SearchStrategy[int]:
     """Lengths of vectors, of at least ``min_length`` (at most 3000), around where splits change."""
     return st.sampled_from([length for length in LENGTHS if length >= min_length])
@@ -43,11 +46,13 @@ def spaces(min_length: int = 0) -> st.SearchStrategy[DenseSpace]:
     return lengths(min_length).map(DenseSpace)
 
 
+@cache
 def dtypes(kinds: str = "fiub") -> st.SearchStrategy[str]:
     """Names of dtypes that servers have: floats, integers and booleans, or of some kinds."""
     return st.sampled_from([name for name in DTYPES if np.dtype(name).kind in kinds])
 
 
+@cache  # Hypothesis looks through each new strategy before it draws from it
 def vectors(
     length: int, dtype: str = "float64", *, special: bool = True, scale: float = _ORDINARY
 ) -> st.SearchStrategy[npt.NDArray[Any]]:
@@ -68,6 +73,7 @@ def vector(values: Sequence[Any], length: int, dtype: str = "float64") -> npt.ND
     return np.resize(np.array(values, dtype), length)
 
 
+@cache
 def scalars(dtype: str | None = None) -> st.SearchStrategy[Any]:
     """Python's numbers, or with a ``dtype`` NumPy's scalars of it."""
     if dtype is None:

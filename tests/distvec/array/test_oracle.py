@@ -23,6 +23,9 @@ from tests.distvec.oracle import (
 )
 
 
+NUMBERS = st.integers(-5, 5) | st.floats(-100, 100) | st.booleans()
+
+
 @st.composite
 def operands(draw: st.DrawFn, arity: int) -> list[Any]:
     """Vectors of one length or of length 1, and NumPy's and Python's scalars; one is a vector."""
@@ -35,8 +38,7 @@ def operands(draw: st.DrawFn, arity: int) -> list[Any]:
         elif kind == "one":
             choices.append(draw(vectors(1, draw(st.sampled_from(DTYPES)))))
         elif kind == "python":
-            number = st.integers(-5, 5) | st.floats(-100, 100) | st.booleans()
-            choices.append(draw(number))
+            choices.append(draw(NUMBERS))
         else:
             choices.append(draw(vectors(1, draw(st.sampled_from(DTYPES))))[0])
     return draw(st.permutations(choices))
