@@ -22,7 +22,6 @@ from tests.distvec.oracle import (
     vectors,
 )
 
-
 NUMBERS = st.integers(-5, 5) | st.floats(-100, 100) | st.booleans()
 
 
