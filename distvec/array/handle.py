@@ -13,7 +13,7 @@ from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
-from ps_backend.client import Client
+from ps_backend.client import Client, holding, holding_own
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, ClientType
 
@@ -155,12 +155,15 @@ class Handle:
     # --- changes ------------------------------------------------------------------------------
 
     @property
-    def turn(self) -> threading.RLock:
-        """Held by the thread that changes the array, from reading the old value to the new one."""
+    def turn(self) -> holding | threading.RLock:
+        """Held by the thread that changes the array, from reading the old value to the new one.
+
+        Handlers of signals wait for it, too.
+        """
         if self._turn is None:  # most arrays are never changed
             with self.session.turns:
                 self._turn = self._turn or threading.RLock()
-        return self._turn
+        return holding_own(self._turn)
 
     def become(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""

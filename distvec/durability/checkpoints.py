@@ -27,6 +27,7 @@ from distvec.durability.results import Checkpoint, Restored, Start, in_thread
 from distvec.durability.spaces import HeldSpace, KeptSpaces
 from distvec.graph.expr import Buffer
 from distvec.keyed.array import KeyedArray
+from ps_backend.client import holding
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
@@ -74,7 +75,7 @@ class Checkpoints:
         self._start = start
         self._writing: Future[Checkpoint] | None = None
         self._beginning = threading.RLock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -96,7 +97,8 @@ class Checkpoints:
         plain = {name: one for name, one in arrays.items() if name not in keyed}
         began = time.perf_counter()
         client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
-        with self._beginning:
+        self.settle()  # handlers of signals need not wait for this
+        with holding(self._beginning):
             self.settle()
             try:
                 with self.session.standstill():
@@ -165,9 +167,12 @@ class Checkpoints:
 
     def settle(self) -> Exception | None:
         """Wait for the one that is being written; what went wrong with it, told once."""
-        with self._lock:
-            future, self._writing = self._writing, None
+        future = self._writing
         error = None if future is None else future.exception()
+        with self._lock:
+            if self._writing is not future:  # another thread was told
+                return None
+            self._writing = None
         if error is None or isinstance(error, Exception):
             return error
         raise error

@@ -31,7 +31,7 @@ class RowFunction:
         self._function = function
         self._takes_keys = KEYS in inspect.signature(function).parameters
         self._traced: dict[Any, Traced] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __reduce__(self) -> Any:
         name = self._function.__qualname__

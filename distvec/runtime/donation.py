@@ -95,6 +95,8 @@ def _dying(holders: Holders, plan: Plan) -> set[int]:
         if node.known and not node.on_client
     }
     uses = Counter(buffers.values())
+    if holders.is_interrupted:
+        return set()
     with holders.lock:
         held = holders.held(settled=_settled(plan))
     return {position for position, id in buffers.items() if id not in held and uses[id] == 1}

@@ -17,7 +17,7 @@ from distvec.graph.variables import depending, refuse_variables
 from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
-from ps_backend.client import Client, Counters, uninterrupted
+from ps_backend.client import Client, Counters, holding, uninterrupted
 from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
 from ps_backend.program.spaces import RaggedSpace
 from ps_backend.program.types import NodeType
@@ -57,7 +57,7 @@ class Evaluator:
         """Whether so much is pending that it is to be sent off: see ``flush_overdue``."""
         self._slack = 1  # times the limits of what may be pending, while sending it off fails
         self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
-        self.turns = threading.Lock()
+        self.turns = threading.RLock()
         """Held for a moment by who makes the ``turn`` of an array."""
         self._refused: set[weakref.ref[Node]] = set()
         """Nodes that could not be computed when nobody had asked: not tried again until asked."""
@@ -156,7 +156,7 @@ class Evaluator:
 
         Those that have failed are taken back first: arrays stand for what they are computed from.
         """
-        with self._evaluating:
+        with holding(self._evaluating):
             with suppress(PSError):  # of what was sent: who asks for it hears of it
                 self.client.wait()
             if self.holders.flights:
@@ -183,7 +183,7 @@ class Evaluator:
 
         Returns what they stood for when their turn came.
         """
-        with self._evaluating:
+        with holding(self._evaluating) as hold:
             for array in arrays:
                 _ = array.node  # that of a selection may take an evaluation of its own
             with self.holders.lock:
@@ -193,13 +193,13 @@ class Evaluator:
                 self.holders.wait_for(targets)
                 unknown = [node for node in targets if node.value is None]
                 if unknown or self.holders.flights:
-                    self._compute(targets)
+                    self._compute(targets, hold)
             finally:
                 self.holders.asked = ()
         return nodes
 
-    def _compute(self, targets: Sequence[Node]) -> None:
-        with measured(self.counters), uninterrupted() as hold:
+    def _compute(self, targets: Sequence[Node], hold: uninterrupted) -> None:
+        with measured(self.counters):
             try:
                 self._execute(targets, hold, wait=True)
                 return
@@ -211,14 +211,14 @@ class Evaluator:
 
     def _send_off(self, least_depth: float = 0) -> None:
         """Compute what is pending and deep enough: without waiting, and without an error."""
-        with self._evaluating:
+        with holding(self._evaluating) as hold:
             with self.holders.lock:
                 pending = self.holders.pending()
                 targets = self._wanted(node for node in pending if node.depth >= least_depth)
                 self.holders.asked = targets
             try:
                 if targets:
-                    with measured(self.counters), uninterrupted() as hold:
+                    with measured(self.counters):
                         self._execute(targets, hold, wait=False)
             except (PSError, NothingToReduce, IndexError, LinAlgError):
                 self._refuse(targets)

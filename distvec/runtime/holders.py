@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from distvec.graph.expr import Buffer, Graph, Node, topological
 from distvec.runtime.pending import Flight
@@ -36,7 +36,7 @@ class Holders:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self.lock = threading.RLock()
+        self.lock: Any = threading.RLock()
         """Held by who makes an array of what another one stands for, and by who decides that memory
         is given away: so nobody has read a value then without holding it yet. Only for a moment:
         under it neither a program is waited for nor the end of an evaluation."""
@@ -91,6 +91,12 @@ class Holders:
                 self._pending.pop(id(array), None)
         return found
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether this thread has the lock already: a handler of a signal runs, and what it has
+        interrupted may have read a value without holding it yet. Then none is to be given away."""
+        return bool(self.lock._is_owned())
+
     def held(self, settled: Container[Node] = (), but: Holder | None = None) -> set[int]:
         """Ids of the buffers that somebody needs once the nodes ``settled`` have their values.
 
@@ -140,8 +146,9 @@ class Holders:
         fails is taken back. Only in the array's turn.
         """
         with flight.sending:
+            may_be_read = self.is_interrupted
             with self.lock:
-                is_alone = array.node.value.id not in self.held(but=array)
+                is_alone = not may_be_read and array.node.value.id not in self.held(but=array)
                 flight.remember(leaf, self._graph.memento(leaf)._replace(value=array.node.value))
                 self._changes[leaf] = flight
                 array.become(leaf)

@@ -6,7 +6,7 @@ Who stands above imports from here; the modules beneath are the client's own.
 from ps_backend.client.arrays import Change, SharedArray, StoredArray
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
-from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
+from ps_backend.client.interrupts import ended_by_ctrl_c, holding, holding_own, uninterrupted
 from ps_backend.client.kept_arrays import Pinned, Source, WantedSpace
 from ps_backend.client.key_batch import KeyBatch
 from ps_backend.client.keyed import KEYS, KeySpace
@@ -53,6 +53,8 @@ __all__ = [
     "WantedSpace",
     "Winner",
     "ended_by_ctrl_c",
+    "holding",
+    "holding_own",
     "tls_of",
     "uninterrupted",
 ]

@@ -14,7 +14,7 @@ class Counters:
     """
 
     def __init__(self, servers: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # also for a handler of a signal that interrupts here
         self._servers = servers
         self.reset()
 

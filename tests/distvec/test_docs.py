@@ -86,7 +86,7 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("threads.md")
-    assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "100.0", "refused: True"]
+    assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "5.0", "100.0", "refused: True"]
 
 
 def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,21 @@
-"""Ctrl-C at any moment of a change: afterwards the array has its old or its new value."""
+"""Signals at any moment of a change.
+
+After Ctrl-C the array has its old or its new value. Handlers of other signals use the session as if
+they had been called before the change, or after it.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -127,12 +133,106 @@ def broken(change: Change, trials: int, *, length: int = LENGTH, times: int = 1)
     return wrong
 
 
+@contextmanager
+def handled(handlers: dict[signal.Signals, Callable[..., Any]]) -> Iterator[None]:
+    """Signals are handled so in the block."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def checkpointed(change: Change, trials: int, *, length: int = LENGTH) -> list[str]:
+    """What went wrong where SIGTERM's handler makes a checkpoint, at any moment of a change."""
+    rng, wrong, kept = random.Random(SEED), list[str](), threading.Event()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dv.local(servers=2) as ps,
+        python_handles_interrupts(),
+    ):
+        x, ones = ps.zeros(length).persist(), ps.ones(length).persist()
+        change(x, ones)
+        began = time.perf_counter()
+        change(x, ones)
+        usual, changes = time.perf_counter() - began, 2
+
+        def on_term(*_: object) -> None:
+            try:
+                ps.checkpoint(folder, x=x)
+                values = ps.restore(folder)["x"].numpy()
+                if values[0] not in (changes, changes + 1) or (values != values[0]).any():
+                    wrong.append(f"{values[:3]} were kept after {changes} changes")
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+                wrong.append(f"the handler: {type(error).__name__}: {error}")
+            kept.set()
+
+        with handled({signal.SIGTERM: on_term}):
+            for _ in range(trials):
+                kept.clear()
+                delay = rng.uniform(0.0, 1.3 * usual)
+                timer = threading.Timer(delay, os.kill, [os.getpid(), signal.SIGTERM])
+                timer.start()
+                try:
+                    while not kept.is_set():
+                        change(x, ones)
+                        changes += 1
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+                    wrong.append(f"{type(error).__name__}: {error}")
+                timer.join()
+        values = x.numpy()
+        if (values != changes).any():
+            wrong.append(f"{values[:3]} after {changes} changes")
+    return wrong
+
+
+def nested(changes: int, *, length: int = LENGTH // 30) -> list[str]:
+    """What went wrong where handlers push, and interrupt each other and what they push to."""
+    rng, wrong, made = random.Random(SEED), list[str](), [0]
+    with dv.local(servers=2) as ps, python_handles_interrupts():
+        x, everywhere, over = ps.zeros(length).persist(), np.arange(length), threading.Event()
+
+        def push(*_: object) -> None:
+            for _ in range(2):
+                x.push(everywhere, 1.0)
+                made[0] += 1
+
+        def send() -> None:
+            while not over.wait(rng.uniform(0.0, 0.02)):
+                os.kill(os.getpid(), rng.choice([signal.SIGALRM, signal.SIGUSR1]))
+
+        thread = threading.Thread(target=send)
+        with handled({signal.SIGALRM: push, signal.SIGUSR1: push}):
+            try:
+                thread.start()
+                for _ in range(changes):
+                    x += 1.0
+                    push()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+                wrong.append(f"{type(error).__name__}: {error}")
+            finally:
+                over.set()
+                thread.join()
+            values = x.numpy()
+        if (values != made[0] + changes).any():
+            wrong.append(f"{values[:3]} after {made[0] + changes} changes")
+    return wrong
+
+
 def run(scale: float) -> list[Row]:
-    """A thousand interrupts at scale 1; and half as many that come in twos."""
+    """A thousand Ctrl-C at scale 1, and half as many that come in twos; handlers that checkpoint
+    at as many moments, and that push at a thousand."""
     rows = []
     for times, what in ((1, "Ctrl-C"), (2, "Ctrl-C twice")):
         trials = max(1, round(TRIALS * scale / times))
         for name, change in CHANGES.items():
             wrong = broken(change, trials, times=times)
             rows.append(Row(f"{what} in {name}", trials, len(wrong), "; ".join(wrong[:1])))
+    trials = max(1, round(TRIALS * scale))
+    for name, change in CHANGES.items():
+        wrong = checkpointed(change, trials)
+        rows.append(Row(f"a checkpoint at SIGTERM in {name}", trials, len(wrong), "; ".join(wrong)))
+    wrong = nested(4 * trials)
+    rows.append(Row("pushes by handlers, nested", 4 * trials, len(wrong), "; ".join(wrong)))
     return rows
