@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.quick_start import QUICK_START, java
 
@@ -22,10 +23,15 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 # "default" repeats the same examples, so that a red run can be run again; "explore" finds new ones:
 # HYPOTHESIS_PROFILE=explore make test
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 _SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", _SHARED, derandomize=True, max_examples=50)
 settings.register_profile("explore", _SHARED, max_examples=1000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile(PROFILE)
+if PROFILE == "default":
+    # Hypothesis also draws constants that it finds in the modules imported so far: the examples of
+    # a test would depend on those that ran before it in the same process.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ps_backend.transport.liveness import answers
+from tests.waiting import PATIENCE
+
 TOKEN = "a token of tests"
 _LOOK_SECONDS = 0.1
 
@@ -39,10 +42,14 @@ class Served:
         return [process.pid for process in self._running]
 
     def again(self, k: int) -> None:
-        """Kill the ``k``-th, and start it again."""
+        """Kill the ``k``-th, and start it again; returns once it answers.
+
+        A busy machine takes longer for that than clients repeat what they asked.
+        """
         self._running[k].kill()
         self._running[k].wait()
         self._running[k] = self._started(k)
+        assert answers(self.addresses[k], PATIENCE, token=TOKEN)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from optim import (
@@ -28,7 +28,7 @@ from optim.core.boundary import as_start
 from optim.core.structure import Structure, is_structure
 from optim.core.trees import Tree, as_tree
 from tests.optim.registry import START, Case, cases, ill_conditioned
-from tests.optim.trees import Cut, Model, cosh_of, cuts, joined
+from tests.optim.trees import STRUCTURES, Cut, Model, cosh_of, cuts, joined
 
 TWO = Cut(((4,), (4, 2)), lambda p: {"w": p[0], "V": p[1]})
 WHOLE = Cut(((12,),), lambda p: {"w": p[0]})
@@ -44,13 +44,16 @@ def split(x: Any) -> Any:
 @pytest.mark.parametrize("case", cases(), ids=str)
 @settings(deadline=None, max_examples=3)
 @given(cut=cuts())
+@example(cut=Cut(((1,), (3,), (8,)), STRUCTURES[3][0]))
 def test_the_same_path_as_on_one_vector(case: Case, cut: Cut) -> None:
+    """Sums over the pieces round otherwise: what ends by a tolerance may end a call sooner."""
     solver = case.make(max_iterations=8)
     ours = solver.minimize(ill_conditioned, START)
     theirs = solver.minimize(cosh_of(cut), cut.of(START))
     assert Structure.of(theirs.x) == Structure.of(theirs.jac) == Structure.of(cut.of(START))
     assert [leaf.shape for leaf in as_tree(theirs.x).leaves] == list(cut.shapes)
-    assert (theirs.nit, theirs.nfev, theirs.outcome) == (ours.nit, ours.nfev, ours.outcome)
+    assert (theirs.nit, theirs.outcome) == (ours.nit, ours.outcome)
+    assert abs(theirs.nfev - ours.nfev) <= 1
     for one, other in zip(ours.history, theirs.history, strict=True):
         assert other.value == pytest.approx(one.value, rel=1e-9)
     np.testing.assert_allclose(joined(theirs.x), ours.x, rtol=1e-6, atol=1e-8)
