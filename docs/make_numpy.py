@@ -11,6 +11,7 @@ import numpy as np
 from docs.numpy_examples import examples
 from docs.numpy_examples.no_array import no_arrays
 from docs.numpy_examples.operands import LEGEND
+from docs.numpy_examples.refused import REFUSED
 from docs.numpy_examples.trial import MOST_BYTES, Trial, run_all
 
 PAGE = Path(__file__).with_name("numpy.md")
@@ -39,6 +40,14 @@ without a `RuntimeWarning`, and `np.errstate` does not change that: ask with
 false. `np.issubdtype(x.sum().dtype, np.floating)` asks for the dtype, and `x.sum().item()` brings
 a Python number.
 
+Of memory there is less to choose. `order=` is checked, and decides whether `np.asarray(T,
+order="F")` is `T` or a copy, but elements stay as they are split: by rows (C's order) or, of `T.T`,
+by columns; `np.ravel(T.T, "K")` reads them as they are. `overwrite_input=True` leaves the input as
+it was. Warnings of values, as of slices of nothing but NaN, are not given either. `bytes(x)` is the
+memory of `x.numpy()`; `bytearray(x)` goes by the elements, as Python does before 3.12 with all that
+is no buffer: write `bytearray(x.numpy())`. float16 is computed where NumPy's linear algebra has no
+loops for it.
+
 Behind each example stands what a call and the evaluation of its result cost: messages to each
 server, whether they are sent at once or, lazily, when the result is asked for, and whether elements
 (or no more than {most} bytes: borders) move from server to server.
@@ -52,6 +61,12 @@ def trials() -> dict[str, list[Trial]]:
     return {name: [found[text] for text in texts] for name, texts in examples().items()}
 
 
+def refusals() -> dict[str, list[Trial]]:
+    """By kind what became of the examples of what servers refuse."""
+    found = run_all(text for _, texts in REFUSED.values() for text in texts)
+    return {kind: [found[text] for text in texts] for kind, (_, texts) in REFUSED.items()}
+
+
 def status(tried: Sequence[Trial]) -> str:
     """What is to be said of a name, by its examples."""
     working = sum(trial.works for trial in tried)
@@ -60,9 +75,12 @@ def status(tried: Sequence[Trial]) -> str:
     return PULLS if any(trial.pulls for trial in tried) else REFUSES
 
 
-def page(tried: Mapping[str, list[Trial]]) -> str:
+def page(tried: Mapping[str, list[Trial]], refused: Mapping[str, list[Trial]]) -> str:
     """The text of the page."""
-    parts = [_introduction(tried)]
+    parts = [_introduction(tried), "## What is refused, and why\n"]
+    for kind, trials in refused.items():
+        parts[-1] += f"\n**{kind}.** {REFUSED[kind][0]}\n"
+        parts[-1] += "".join(f"\n- `{one.text}`: {_reason(one)}" for one in trials) + "\n"
     for title, prefix, names in tables():
         parts.append(f"## {title}\n\n{_HEAD}")
         rows = (f"{prefix}{name}" for name in sorted(names, key=str.lower))
@@ -118,4 +136,4 @@ def _listed(names: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(trials()))
+    PAGE.write_text(page(trials(), refusals()))

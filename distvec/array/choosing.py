@@ -221,6 +221,12 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     """
     array_among("place", (arr,))
     chosen, given = _truth(_beside(arr, mask)), _beside(arr, np.atleast_1d(vals))
+    if chosen.size != arr.size:
+        raise ValueError(
+            f"place: mask and data must be the same size, got {chosen.size} and {arr.size}"
+        )
+    if chosen.shape != arr.shape:
+        chosen = reshape(chosen, arr.shape)
     if given.size == 1:
         set_item(arr, chosen, reshape(given, ()))
         return

@@ -32,11 +32,15 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if len(extents) > MOST_RANK:
         raise NotImplementedError(
-            f"arrays of shape {extents} are not supported; rank is {MOST_RANK} at most"
+            f"arrays of shape {extents} are not supported; rank is {MOST_RANK} at most: put axes "
+            f"together, as in x.reshape(n, -1)"
         )
     lengths = tuple(length_of(extent, "shape") for extent in extents)
     if lengths[1:] == (0,):
-        raise NotImplementedError(f"a table needs a column at least, got shape {lengths}")
+        raise NotImplementedError(
+            f"a table needs a column at least, got shape {lengths}; take one of the client, or "
+            f"make the columns first"
+        )
     return lengths
 
 

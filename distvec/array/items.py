@@ -205,6 +205,9 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     Lazy. What is computed with the new value next is fused with the assignment.
     """
     refuse_window(x)
+    while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
+        rest = np.shape(value)[1:]
+        value = reshape(value, rest) if isinstance(value, Handle) else np.reshape(value, rest)
     if _is_all(x, key):
         x.assign(given_as(x, value))
         return

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from distvec.array.checks import refuse_if
+from distvec.array.creation import filled
 from distvec.array.handle import Handle, check_session
 from distvec.graph import build
 from distvec.graph.dtypes import check_dtype
@@ -31,6 +32,8 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     session = like.session
     if session.overdue:
         session.flush_overdue()
+    if name in _EQUALITIES and any(map(_is_no_number, operands)):
+        return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
     for operand in operands:
         if isinstance(operand, Arithmetic) and operand.selects:
             result: H = operand.beside_others(name, operands)
@@ -57,6 +60,19 @@ def _check_exponents(base: Any, exponents: Any) -> None:
         return
     negative = elementwise(exponents, "less", exponents, 0)
     refuse_if(negative, ValueError, build.NEGATIVE_POWER)
+
+
+_EQUALITIES = ("equal", "not_equal")
+_NO_NUMBERS = (str, bytes, dict, set, frozenset, slice)
+
+
+def _is_no_number(operand: Any) -> bool:
+    """Whether an operand is equal to no number, as None: as in NumPy, that is no error."""
+    if isinstance(operand, Handle | int | float | np.generic | np.ndarray | list | tuple):
+        return False
+    equality: Any = type(operand).__eq__
+    by_identity = equality is object.__eq__ and not hasattr(operand, "__array__")
+    return by_identity or isinstance(operand, _NO_NUMBERS)
 
 
 def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:

@@ -58,7 +58,8 @@ def _without_zeros(p: Any) -> Any:
     trimmed = np.trim_zeros(p, "f")
     if len(trimmed):
         return trimmed
-    return get_item(p, slice(0, 1))
+    zero = np.zeros(1, p.dtype)
+    return p.session.array(zero) if isinstance(p, Arithmetic) else zero
 
 
 def polyder(p: Any, m: int = 1) -> Any:
@@ -93,7 +94,7 @@ def _beside(p: Any, powers: Any) -> Any:
 def _of_one_length(name: str, *given: Any) -> list[Any]:
     """Polynomials with zeros before the shorter one."""
     array_among(name, given)
-    arrays = [one if isinstance(one, Arithmetic) else np.atleast_1d(one) for one in given]
+    arrays: list[Any] = [np.atleast_1d(one) for one in given]
     longest = max(map(len, arrays))
     like = next(one for one in arrays if isinstance(one, Arithmetic))
     return [_filled_up(like, one, longest - len(one)) for one in arrays]

@@ -27,8 +27,13 @@ def tried() -> Tried:
     return make_numpy.trials()
 
 
-def test_the_page_is_up_to_date(tried: Tried):
-    written = make_numpy.PAGE.read_text() == make_numpy.page(tried)
+@pytest.fixture(scope="module")
+def refused() -> Tried:
+    return make_numpy.refusals()
+
+
+def test_the_page_is_up_to_date(tried: Tried, refused: Tried):
+    written = make_numpy.PAGE.read_text() == make_numpy.page(tried, refused)
     assert written, "run python -m docs.make_numpy"
 
 
@@ -56,6 +61,12 @@ def test_nothing_brings_a_vector_here_silently(tried: Tried):
 
 def test_each_refusal_says_what_to_type(tried: Tried):
     assert not unclear(one for trials in tried.values() for one in trials)
+
+
+def test_what_is_refused_by_kind_is_refused_and_says_what_to_type(refused: Tried):
+    shown = [one for trials in refused.values() for one in trials]
+    assert not [one.text for one in shown if not one.refusal or one.by_numpy]
+    assert not unclear(shown)
 
 
 def unclear(trials: Iterable[Trial]) -> list[tuple[str, str]]:

@@ -136,7 +136,9 @@ def cross(
     axes = (axis,) * 3 if axis is not None else (axisa, axisb, axisc)
     ranks = (first.ndim, second.ndim, max(first.ndim, second.ndim))
     if any(one not in (-1, rank - 1) for one, rank in zip(axes, ranks, strict=True)):
-        raise NotImplementedError("cross: the elements of a vector are in a row, axis=-1")
+        raise NotImplementedError(
+            "cross: the elements of a vector are in a row, axis=-1; of columns give x.T"
+        )
     if first.shape[-1:] != (3,) or second.shape[-1:] != (3,):
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 3)")
 

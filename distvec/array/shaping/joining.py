@@ -60,7 +60,10 @@ def stack(
     rank = given[0].ndim + 1
     along = normalize_axis_index(axis, rank)
     if rank > MOST_RANK:
-        raise NotImplementedError(f"stack: the result has rank {rank}, at most {MOST_RANK}")
+        raise NotImplementedError(
+            f"stack: the result has rank {rank}, at most {MOST_RANK}; put them beside each other: "
+            f"numpy.concatenate"
+        )
     result = joined_on_client("stack", given, along)
     if result is None:
         columns = column_stack(given)

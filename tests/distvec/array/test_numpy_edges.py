@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,20 @@ def assigned(x: Any, key: Any, value: Any) -> Any:
     """A copy of ``x`` after ``x.flat[key] = value``."""
     x = x.copy()
     x.flat[key] = value
+    return x
+
+
+def assigned_to(x: Any, key: Any, value: Any) -> Any:
+    """A copy of ``x`` after ``x[key] = value``."""
+    x = x.copy()
+    x[key] = value
+    return x
+
+
+def placed(x: Any, mask: Any, values: Any) -> Any:
+    """A copy of ``x`` after ``np.place``."""
+    x = x.copy()
+    np.place(x, mask, values)
     return x
 
 
@@ -212,6 +227,14 @@ OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "compress by fewer": lambda T: np.compress(T[0] > 0, T, axis=0),
     "compress by more": lambda T: np.compress(np.ravel(T) == 2, T, axis=0),
     "piecewise of rows": lambda T: np.piecewise(T[:, 0], (T > 2).T, np.array([5.0, 7.0], like=T)),
+    "== None": lambda T: operator.eq(T, None) | operator.eq(None, T[0]),
+    "!= text": lambda T: (T != "a") & (T.T == ...).T,
+    "equal to an object": lambda T: np.equal(T, object()),
+    "place by a mask of another shape": lambda T: placed(T, np.ravel(T) > 2, [7.0, 8.0]),
+    "values with an axis more": lambda T: assigned_to(T, slice(None), T.sum() * np.ones((1, 3, 2))),
+    "a row with an axis more": lambda T: assigned_to(T[0], slice(None), T[1:2]),
+    "polymul of nothing": lambda T: np.polymul(T[0][:0], T[1]),
+    "polyadd of a number": lambda T: np.polyadd(T.sum(), T[1]),
     "casting no": lambda T: np.add(T, T, casting="no"),
     "casting unsafe": lambda T: np.add(T, 0.5, dtype="i8", casting="unsafe"),
     "casting unsafe out": lambda T: stored(
@@ -295,6 +318,7 @@ OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
     "multi_dot out of another dtype": lambda T: stored(
         lambda out: np.linalg.multi_dot([T, T[:2], T[:2]], out=out), (3, 2), "f4", T
     ),
+    "place by another mask": lambda T: placed(T, T[0] > 0, [7.0]),
     "flat[None]": lambda T: T.flat[None],
     "flat[np.True_]": lambda T: T.flat[np.True_],
     "flat[0, 1]": lambda T: T.flat[0, 1],
