@@ -75,7 +75,7 @@ class FrontDoor:
 
     def start(self) -> None:
         """Begin to take connections; returns when the process does. Raises ``OSError``."""
-        own, its = socket.socketpair()
+        self._control, its = socket.socketpair()
         with its:
             command = [sys.executable, "-S", "-P", "-m", "ps_backend.server.relay"]
             command += [str(self._listener.fileno()), self._inner]
@@ -94,12 +94,11 @@ class FrontDoor:
             "seconds": SILENT_SECONDS,
             "connections": MOST_CONNECTIONS,
         }
-        self._control = own
-        own.settimeout(_START_SECONDS)
-        own.sendall(json.dumps(settings).encode() + b"\n")
-        if not own.recv(1):
+        self._control.settimeout(_START_SECONDS)
+        self._control.sendall(json.dumps(settings).encode() + b"\n")
+        if not self._control.recv(1):
             raise ConnectionResetError(f"the process for port {self.port} ended as it began")
-        own.settimeout(_END_SECONDS)
+        self._control.settimeout(_END_SECONDS)
 
     def look_after(self) -> None:
         """Start the process again if it has ended; to be called about once a second."""

@@ -9,6 +9,7 @@ an instant, holds no secret but the proof that it compares with, and ends when t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -30,9 +31,11 @@ _BUFFER_BYTES = 1 << 18
 _MOST_ACCEPTED = 32
 """In a row, before those are heard that are there."""
 
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
 _COME_IN = b"HTTP/1.1 200 OK\r\n\r\n"
 _NO_PROOF = b"HTTP/1.1 407 The token is missing or wrong\r\nContent-Length: 0\r\n\r\n"
-_NO_ROOM = b"HTTP/1.1 503 No room for another connection\r\nContent-Length: 0\r\n\r\n"
+_FULL = b"HTTP/1.1 503 No room for another connection\r\nContent-Length: 0\r\n\r\n"
 
 Act = Callable[[int], None]
 """What is done when something can be read or written, as the mask says."""
@@ -125,10 +128,9 @@ class Relay:
                 return
             try:
                 connection, _peer = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError:  # it has gone already, or no file can be opened
-                self._turn_one_away()
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    self._turn_one_away()
                 return
             if len(self._strangers) >= self._most_strangers:
                 self._close(next(iter(self._strangers)))
@@ -137,10 +139,16 @@ class Relay:
             self._watch_for_reading(connection, partial(self._hear, stranger))
 
     def _turn_one_away(self) -> None:
-        os.close(self._spare)
+        """No file can be opened: who waits would be heard of again and again."""
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
         with suppress(OSError):
             self._listener.accept()[0].close()
-        self._spare = os.open(os.devnull, os.O_RDONLY)
+        try:
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+        except OSError:  # the system's files are used up: others go on while this one rests
+            time.sleep(0.01)
 
     def _hear(self, stranger: _Stranger, _: int) -> None:
         if stranger not in self._strangers:  # sent away a moment ago
@@ -164,7 +172,7 @@ class Relay:
             return
         inner = self._open_inner()
         if inner is None:
-            self._close(stranger, _NO_ROOM)
+            self._close(stranger, _FULL)
             return
         del self._strangers[stranger]
         self._selector.unregister(stranger.connection)

@@ -124,9 +124,9 @@ def shows(connection: socket.socket, proof: bytes) -> bool:
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that listens at the first address of ``host``. Raises ``OSError``."""
-    family, _, _, _, target = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    """A socket that listens at the first address of ``host``, of version 4 of the protocol if there
+    is one. Raises ``OSError``."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, target = min(addresses, key=lambda one: one[0] != socket.AF_INET)
     both = family == socket.AF_INET6 and target[0] == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(target[:2], family=family, backlog=backlog, dualstack_ipv6=both)

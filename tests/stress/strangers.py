@@ -1,8 +1,8 @@
 """Floods by who has no token, beside clients at work: a server must not grow, nor let them wait.
 
-A failure: the server has grown by a tenth, or is gone; a client's request that went wrong; a kind of
-them of which one in a hundred took more than a quarter of a second. (Of the slowest the machine's
-other load decides: the row shows it, beside those without strangers.)
+A failure: the server has grown by a tenth, or is gone; a request of a client went wrong; one in a
+hundred of a kind took more than a quarter of a second. (On the slowest of all the load of the
+machine decides: the row shows it, beside those without strangers.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What comes to a server's port and is no good: those who are let in do not notice."""
 
+import os
 import resource
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,7 @@ from tests.fuzz.http2 import ABUSES, abuse
 from tests.ps_backend.far_away import far_away
 from tests.ps_backend.helpers import TOKEN, dot, put, served
 from tests.ps_backend.stranger import Stranger, let_in
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import PATIENCE, has_ended, wait_for
 
 SPACE = DenseSpace(3000)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
@@ -151,6 +153,29 @@ def test_the_port_is_held_by_another_process_if_the_first_one_dies(caplog):
         second = server.front._process
     assert second.poll() is not None
     assert "another one begins" in caplog.text
+
+
+def test_the_process_at_the_port_ends_with_a_server_that_is_killed():
+    with launch_local(1, memory=1 << 26) as servers:
+        pid, port = servers.pids[0], int(servers.addresses[0].rpartition(":")[2])
+        tasks = Path(f"/proc/{pid}/task").glob("*/children")
+        (relay,) = (int(one) for file in tasks for one in file.read_text().split())
+        assert b"ps_backend.server.relay" in Path(f"/proc/{relay}/cmdline").read_bytes()
+        os.kill(pid, signal.SIGKILL)
+        assert has_ended(relay)
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_strangers_who_use_up_all_files_are_turned_away():
+    with served() as (server,), far_away([server], near=False) as (client, _), ExitStack() as stack:
+        x, pid = put(client, SPACE, X), server.front._process.pid
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (30, 4096))
+        strangers = [stack.enter_context(let_nothing_be_said(server, b"C")) for _ in range(200)]
+        ends_in_time(strangers[-1])
+        assert client.read(x, array_type(SPACE, float)).tobytes() == X.tobytes()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (4096, 4096))
+        assert server_status([server.address], token=TOKEN)[0].sessions == 1
+        assert server.front._process.poll() is None
 
 
 def test_nobody_else_on_the_host_reaches_grpc_itself():
