@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
@@ -13,6 +13,9 @@ from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.errors import Corrupted
 from ps_backend.program.initial import Constant, Fill, Normal, Uniform
+
+if TYPE_CHECKING:
+    from distvec.keyed.training import KeptTraining
 
 Name = TypeVar("Name", str, int)
 KEYS = "keys"
@@ -22,10 +25,13 @@ _MARK = "distvec.keyed"
 _FILLS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Constant, Uniform, Normal)}
 
 
-def with_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def with_keys(
+    given: Mapping[str, Any], *, optimizers: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
     """``given`` with keyed arrays as plain ones, and their keys; and texts that go along.
 
-    Two messages a server. ``ValueError`` for arrays of several spaces, or beside plain ones.
+    ``optimizers``: with those of the arrays, and their states as ``"name.state"`` beside them. Two
+    messages a server. ``ValueError`` for arrays of several spaces, or beside plain ones.
     """
     arrays = {name: one for name, one in given.items() if isinstance(one, KeyedArray)}
     if not arrays:
@@ -38,10 +44,54 @@ def with_keys(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     if KEYS in arrays:
         raise ValueError(f"{KEYS!r} is the name of the keys themselves; save the array as another")
     space: Any = next(iter(arrays.values())).space
+    trained = _with_states(arrays) if optimizers else {}
     keys, *rows = space.frozen(None, *arrays.values())
     fills = {name: described(one.init) for name, one in arrays.items()}
-    mark = json.dumps({"space": space.options, "fills": fills})
+    mark = json.dumps({"space": space.options, "fills": fills, "trained": trained})
     return {KEYS: keys, **dict(zip(arrays, rows, strict=True))}, {_MARK: mark}
+
+
+def _with_states(arrays: dict[str, KeyedArray]) -> dict[str, Any]:
+    """Add the states of optimizers to ``arrays``; what the file says of the optimizers, by array.
+
+    ``ValueError`` where an array has the name of a state.
+    """
+    names = {one.number: name for name, one in arrays.items()}
+    trained = {}
+    for name, kept in [(name, one.trained) for name, one in arrays.items()]:
+        if kept is None:
+            continue
+        for state, one in kept.states.items():
+            called = names.setdefault(one.number, f"{name}.{state}")
+            if arrays.setdefault(called, one).number != one.number:
+                raise ValueError(
+                    f"{called!r} is the name of a state of the optimizer of {name!r}; save the "
+                    "array as another, or leave optimizers out: save(..., optimizers=False)"
+                )
+        trained[name] = kept_document(kept, names)
+    return trained
+
+
+def kept_document(kept: KeptTraining, names: Mapping[int, Name]) -> dict[str, Any]:
+    """``kept`` as JSON, with arrays by their ``names``."""
+    states = {state: names[one.number] for state, one in kept.states.items()}
+    return {"optimizer": kept.document, "states": states, "steps": kept.calls}
+
+
+def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> KeptTraining | None:
+    """The inverse; None where not all states are among ``arrays``. ``Corrupted``."""
+    from distvec.keyed.training import KeptTraining  # it imports SciPy's parts of `optim`
+
+    try:
+        names, calls = given["states"], given["steps"]
+        if not set(names.values()) <= set(arrays):
+            return None
+        states = {state: arrays[name] for state, name in names.items()}
+        if type(calls) is not int or not isinstance(given["optimizer"]["kind"], str):
+            raise TypeError(f"{given!r} is said of no optimizer")
+    except (AttributeError, KeyError, TypeError) as error:
+        raise _damaged(error) from error
+    return KeptTraining(given["optimizer"], states, calls)
 
 
 def adopt_keys(loaded: dict[str, Any], session: Home) -> None:
@@ -57,9 +107,14 @@ def adopt_keys(loaded: dict[str, Any], session: Home) -> None:
     try:
         found = json.loads(mark)
         options, fills = found["space"], found["fills"]
-    except (KeyError, TypeError, ValueError) as error:
+        trained = dict(found.get("trained", {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(error) from error
-    loaded.update(filled_space(session, options, fills, keys, loaded))
+    arrays = filled_space(session, options, fills, keys, loaded)
+    for name, document in trained.items():
+        if name in arrays:
+            arrays[name].trained = kept_training(document, arrays)
+    loaded.update(arrays)
 
 
 def filled_space(

@@ -37,6 +37,7 @@ def save(
     /,
     *,
     metadata: Mapping[str, str] | None = None,
+    optimizers: bool = True,
     progress: bool = False,
     store: Store | None = None,
     **named: Any,
@@ -52,6 +53,8 @@ def save(
     before, it stays. Each block of rows has a checksum. Lazy arrays are evaluated first.
 
     Arrays of a keyed space are saved with its keys, as ``keys``: all of one space, and no others.
+    The optimizer of such an array is saved with it, and its states as arrays ``"t.squares"``, so
+    that ``t.step`` continues after ``load``; not with ``optimizers=False``.
 
     ``arrays`` takes names that are no keywords; ``metadata`` are texts by name; ``progress`` shows
     a bar; ``store`` is where ``path`` lies, for stores of your own.
@@ -63,7 +66,7 @@ def save(
     place = place_of(path, store)
     given = {**(arrays or {}), **named}
     texts = _checked(place, given, metadata)
-    given, marks = with_keys(given)
+    given, marks = with_keys(given, optimizers=optimizers)
     texts |= marks
     session, items = items_of(given, by_columns=place.kind != "safetensors")
     writer = _save_folder if place.kind == DIRECTORY else _save_file

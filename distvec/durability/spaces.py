@@ -6,14 +6,20 @@ they are saved by ``dv.save``. What has not changed since the one before lies in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
-from distvec.durability.keyed import described, fill_of, filled_space
+from distvec.durability.keyed import (
+    described,
+    fill_of,
+    filled_space,
+    kept_document,
+    kept_training,
+)
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Source, SpaceCopy, SpaceState, WantedSpace
@@ -134,10 +140,17 @@ class KeptSpaces:
         if (options["admit"] or 1) > 1:
             kind = _SKETCHED if options["sketch"] else _COUNTED
             types[self._called(number)] = _over(_cut(copy.waiting for copy in copies), kind)
+        trained = {id: one.trained for id, one in arrays.items()}
+        ids = {id: id for id in arrays}
         about = {
             "number": number,
             "options": options,
-            "arrays": {id: [described(one.init), one.steps] for id, one in arrays.items()},
+            "arrays": {id: [described(one.init)] for id, one in arrays.items()},
+            "trained": {
+                id: kept_document(kept, ids)
+                for id, kept in trained.items()
+                if kept is not None and ids.keys() >= {one.number for one in kept.states.values()}
+            },
             "counters": self._called(number),
             "states": [copy.state[3:] for copy in copies],
         }
@@ -186,24 +199,28 @@ class KeptSpaces:
             if space is None:
                 found |= self._anew(about, kept, store)
                 continue
+            here = dict(space.arrays)
             if undo or not _is_whole(space):
-                self._brought_back(space, about, kept, store)
-            found |= {id: one for id, one in dict(space.arrays).items() if id in kept}
+                here = self._brought_back(space, about, kept, store)
+            found |= {id: one for id, one in here.items() if id in kept}
         return found
 
     def _brought_back(
         self, space: KeyedSpace, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
-    ) -> None:
+    ) -> dict[int, KeyedArray]:
+        """The arrays of the space by id, among them those of which only the name was known."""
         servers, number, counters = space.remote.servers, space.number, about["counters"]
         alive = dict(space.arrays)
         arrays = []
-        for id, (fill, steps) in ((int(id), what) for id, what in about["arrays"].items()):
-            one = alive.get(id)
-            if one is None and kept[id].names:
-                one = alive[id] = KeyedArray(space, id, kept[id].type.value, fill_of(fill))
-            if one is not None:
-                one.steps = steps
-                arrays.append((_source(kept[id], store), one.init))
+        wanted = _wanted(about, kept, alive)
+        for id, (fill, *_) in ((int(id), what) for id, what in about["arrays"].items()):
+            if id in wanted and id not in alive:
+                alive[id] = KeyedArray(space, id, kept[id].type.value, fill_of(fill))
+            if id in alive:
+                arrays.append((_source(kept[id], store), alive[id].init))
+        for id, one in alive.items():
+            if id in kept:
+                _bring_back_optimizer(one, about.get("trained", {}).get(str(id)), alive)
         marks = space.remote.restore(
             _source(kept[number], store),
             arrays,
@@ -216,11 +233,13 @@ class KeptSpaces:
         pieces = {id: _by_server(one.type, one.pieces, servers) for id, one in here.items()}
         self._known[number] = _Known(marks, pieces)
         self._counters[number] = counters
+        return alive
 
     def _anew(
         self, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
     ) -> dict[int, KeyedArray]:
-        wanted = {id: what for id, what in about["arrays"].items() if kept[int(id)].names}
+        ids = _wanted(about, kept, ())
+        wanted = {id: what for id, what in about["arrays"].items() if int(id) in ids}
         if not wanted:
             return {}
         session = self.session
@@ -233,8 +252,30 @@ class KeptSpaces:
             leaves[id] = DistArray(session, session.graph.leaf(buffer))
         session.client.load(sources)
         keys = leaves.pop(about["number"])
-        fills = {int(id): fill for id, (fill, _) in wanted.items()}
-        return filled_space(session, about["options"], fills, keys, leaves)
+        fills = {int(id): fill for id, (fill, *_) in wanted.items()}
+        arrays = filled_space(session, about["options"], fills, keys, leaves)
+        for id, document in about.get("trained", {}).items():
+            if int(id) in arrays:
+                arrays[int(id)].trained = kept_training(document, arrays)
+        return arrays
+
+
+def _wanted(about: Mapping[str, Any], kept: Mapping[int, Kept], alive: Collection[int]) -> set[int]:
+    """The arrays that have names, or are ``alive``, and the states of their optimizers."""
+    named = {id for id in map(int, about["arrays"]) if kept[id].names or id in alive}
+    trained = (what for id, what in about.get("trained", {}).items() if int(id) in named)
+    return named.union(*(what["states"].values() for what in trained))
+
+
+def _bring_back_optimizer(
+    array: KeyedArray, given: Mapping[str, Any] | None, arrays: Mapping[int, KeyedArray]
+) -> None:
+    """Let ``array`` have the optimizer that the checkpoint says, with its states of then."""
+    now, then = array.trained, None if given is None else kept_training(given, arrays)
+    if now is not None and then is not None and now.is_of(then):
+        array.steps = then.calls  # it may have a function, which no file holds
+    else:
+        array.trained = then
 
 
 def _is_whole(space: KeyedSpace) -> bool:

@@ -24,7 +24,7 @@ from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
 
 if TYPE_CHECKING:
-    from distvec.keyed.training import Training
+    from distvec.keyed.training import KeptTraining, Training
     from distvec.rows.optimizer import RowOptimizer
 
 Missing = Literal["init", "raise"] | float
@@ -70,6 +70,8 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """What a key begins with."""
         self._wire = ""
         self._training: Training | None = None
+        self._kept: KeptTraining | None = None
+        """What a file said of its training, until that is needed."""
         space.arrays[number] = self
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
@@ -192,24 +194,60 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     # --- steps by gradients -----------------------------------------------------------------------
 
-    def optimizer(self, optimizer: RowOptimizer) -> Mapping[str, KeyedArray]:
-        """Let ``step`` go by ``optimizer``, as ``dv.rows.adagrad(0.05)``, from now on.
+    def optimizer(
+        self, optimizer: RowOptimizer, *, restart: bool = False
+    ) -> Mapping[str, KeyedArray]:
+        """Let ``step`` use ``optimizer`` from now on.
 
-        Returns its states by name: new arrays of the space, aligned with this one, so that they
-        grow and are evicted with it. One message a server for each.
+        Parameters
+        ----------
+        optimizer : RowOptimizer
+            As ``dv.rows.adagrad(0.05)``.
+        restart : bool, default False
+            Begin with new states, and count steps from 0, if the array has an optimizer already.
+            Otherwise the array keeps its states, for instance those of a checkpoint, and continues
+            with the parameters of ``optimizer``.
+
+        Returns
+        -------
+        Mapping[str, KeyedArray]
+            The states by name. They are arrays of the space beside this one, so keys are inserted
+            and evicted in all of them together.
+
+        Raises
+        ------
+        TypeError
+            If this is no row optimizer, or the array is not of floats.
+        ValueError
+            If the array has the states of another optimizer, and ``restart`` is not given.
+
+        Notes
+        -----
+        New states take one message a server each.
         """
         from distvec.keyed.training import Training  # `optim` imports SciPy's: tasks need it not
         from distvec.rows.optimizer import RowOptimizer
 
         if not isinstance(optimizer, RowOptimizer):
             raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
-        self._training = Training(self.space, self, optimizer)
+        self._training = Training(self.space, self, optimizer, None if restart else self.trained)
+        self._kept = None
         return self._training.states
+
+    @property
+    def trained(self) -> KeptTraining | None:
+        """What a file is to say of its optimizer; None if it has none."""
+        return self._kept if self._training is None else self._training.kept
+
+    @trained.setter
+    def trained(self, kept: KeptTraining | None) -> None:
+        self._training, self._kept = None, kept
 
     @property
     def steps(self) -> int:
         """How many steps were asked for since it has its optimizer: schedules go by it."""
-        return 0 if self._training is None else self._training.calls
+        known = self._training or self._kept
+        return 0 if known is None else known.calls
 
     @steps.setter
     def steps(self, count: int) -> None:
@@ -243,9 +281,15 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> None:
         """As ``step``, of keys that may have a view."""
         if self._training is None:
-            raise TypeError(
-                "this array has no optimizer yet; give it one: t.optimizer(dv.rows.adagrad(0.05))"
-            )
+            if self._kept is None:
+                raise TypeError(
+                    "this array has no optimizer yet; give it one: "
+                    "t.optimizer(dv.rows.adagrad(0.05))"
+                )
+            from distvec.rows.optimizer import RowOptimizer
+
+            self.optimizer(RowOptimizer.of(self._kept.document))
+            assert self._training is not None
         self._training.step(batch, view, gradients, step_size, self._wire_of(wire))
 
     def at(self, keys: Any) -> RowView:

@@ -20,6 +20,7 @@ from distvec.rows.kinds import Kind, Number, PerKey, RowsOf
 from distvec.rows.traced import Traced, trace
 from distvec.rows.tracing import Tracer
 from optim import Box
+from optim.core.checkpoints.encode import Decoder, Encoder
 from optim.stochastic.adam import decayed
 from optim.stochastic.base import StochasticSolver
 from optim.stochastic.ftrl import FTRL
@@ -81,6 +82,36 @@ class RowOptimizer:
     def explain(self, row: Row = (), dtype: str = "float32") -> str:
         """What servers run for a step."""
         return str(self.traced(row, dtype))
+
+    # --- in files ---------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """The name of its formula, as ``"optim.AdaGrad"``."""
+        cls = type(self.solver)
+        public = cls.__module__.startswith("optim.")
+        return f"{'optim' if public else cls.__module__}.{cls.__qualname__}"
+
+    def document(self) -> dict[str, Any]:
+        """What a file says of it, as JSON. Functions, and solvers of yours, are in no file."""
+        own = {"bound": self.bound, "weight_decay": self.weight_decay}
+        try:
+            solver = {"solver": Encoder(local=False).encode(self.solver, "the optimizer")}
+        except TypeError as error:
+            solver = {"lacks": str(error).partition(";")[0]}
+        encoded = {name: Encoder().encode(value, name) for name, value in own.items()}
+        return {"kind": self.kind, **encoded, **solver}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> RowOptimizer:
+        """The inverse. ``TypeError`` if the file lacks a part of it, ``optim.Corrupted``."""
+        if "solver" not in document:
+            raise TypeError(
+                f"its optimizer, {document['kind']}, cannot be made again ({document['lacks']}): "
+                "give it once more, t.optimizer(...), and it goes on from the states that are there"
+            )
+        decode = Decoder({}).decode
+        return cls(*(decode(document[name]) for name in ("solver", "bound", "weight_decay")))
 
 
 @cache

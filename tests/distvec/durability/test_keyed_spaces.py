@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
+import optim
+from distvec.rows.optimizer import RowOptimizer
 from ps_backend.errors import NotDurable, OutOfBudget, ServerLost
+from tests.distvec.keyed.test_steps import OPTIMIZERS
 from tests.waiting import PATIENCE
 
 EDGES = [0, -1, -(2**63), 2**63 - 1]
@@ -235,3 +240,142 @@ def test_a_copy_needs_room(tmp_path):
             ps.checkpoint(tmp_path)
         w.push([1], 1.0)
         assert w.pull([1])[0, 0] == 2.0
+
+
+def moved(way, folder, ps, space, t, to):
+    """``t`` in the session ``to``, by a checkpoint or a file, beside an array without a name."""
+    unnamed = space.zeros()
+    if way == "checkpoint":
+        ps.checkpoint(folder, t=t)
+        del unnamed
+        return to.restore(folder)["t"]
+    path = folder / ("model" if way == "folder" else "model.safetensors")
+    ps.save(path, t=t)
+    return to.load(path)["t"]
+
+
+WAYS = ("checkpoint", "folder", "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("adam", way) for way in WAYS] + [(one, WAYS[k % 3]) for k, one in enumerate(OPTIMIZERS)],
+)
+def test_steps_continue_in_another_session_with_the_same_bits(tmp_path, sessions, name, way):
+    optimizer, draw = OPTIMIZERS[name], np.random.default_rng(0).normal
+    batches = [(np.arange(k, k + 9), draw(size=(9, 3))) for k in range(6)]
+    for again in (False, True):
+        with dv.local(2, in_process=True) as ps:
+            space = ps.keys()
+            t, twin = (space.table(3, init=dv.normal(seed=5)) for _ in range(2))
+            t.optimizer(optimizer), twin.optimizer(optimizer)
+            for keys, gradients in batches[:3]:
+                t.step(keys, gradients), twin.step(keys, gradients)
+            found = moved(way, tmp_path / str(again), ps, space, t, sessions[3])
+            if again:
+                states = found.optimizer(optimizer)
+                assert states.keys() == twin.trained.states.keys()
+            for keys, gradients in batches[3:]:
+                found.step(keys, gradients), twin.step(keys, gradients)
+            assert found.steps == twin.steps == 6
+            assert found.pull(np.arange(20)).tobytes() == twin.pull(np.arange(20)).tobytes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign(optim.StochasticSolver):
+    """A solver that is not one of optim's."""
+
+    def update(self, memory, x, gradient, k):
+        return x - self.step_size_at(k) * np.sign(gradient), memory
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_optimizer_that_no_file_holds_is_to_be_given_again(tmp_path, sessions, way):
+    named = {
+        "step_size, a function": dv.rows.momentum(lambda k: 1 / (k + 1)),
+        "the optimizer, a tests.distvec": RowOptimizer(Sign()),
+    }
+    for number, (lacks, optimizer) in enumerate(named.items()):
+        with dv.local(1, in_process=True) as ps:
+            space = ps.keys()
+            t = space.zeros()
+            t.optimizer(optimizer)
+            t.step([1, 2], [1.0, 2.0])
+            found = moved(way, tmp_path / str(number), ps, space, t, sessions[2])
+            with pytest.raises(TypeError, match=rf"cannot be made again \(.*{lacks}.*t\.optimizer"):
+                found.step([1], [1.0])
+            again = moved(way, tmp_path / f"again{number}", sessions[2], found.space, found, ps)
+            again.optimizer(optimizer)
+            again.step([1], [1.0]), t.step([1], [1.0])
+            assert again.steps == t.steps == 2
+            assert again.pull([1, 2]).tobytes() == t.pull([1, 2]).tobytes()
+
+
+def test_another_kind_of_optimizer_is_refused(tmp_path, sessions):
+    with dv.local(1, in_process=True) as ps:
+        space = ps.keys()
+        t = space.zeros()
+        t.optimizer(dv.rows.adagrad(0.5))
+        t.step([1], [2.0])
+        found = moved("checkpoint", tmp_path, ps, space, t, sessions[2])
+    document = json.loads(next(tmp_path.glob("*/manifest.json")).read_text())["manifest"][
+        "document"
+    ]
+    (about,) = document["spaces"]
+    assert [one["optimizer"]["kind"] for one in about["trained"].values()] == ["optim.AdaGrad"]
+    told = r"states of optim\.AdaGrad, and optim\.SGD cannot go on .*restart=True"
+    with pytest.raises(ValueError, match=told):
+        found.optimizer(dv.rows.sgd())
+    with pytest.raises(ValueError, match=r"squares \(float64.*value=0.*needs squares.*value=3"):
+        found.optimizer(dv.rows.adagrad(0.5, accumulator=3.0))
+    states = found.optimizer(dv.rows.adagrad(0.25))
+    assert states["squares"].pull([1]).tolist() == [4.0], "it goes on, by the parameters given"
+    states = found.optimizer(dv.rows.adagrad(0.25), restart=True)
+    assert states["squares"].pull([1]).tolist() == [0.0] and found.steps == 0
+    found.optimizer(dv.rows.sgd(), restart=True)
+
+
+def test_in_its_own_session_an_array_has_the_optimizer_of_then(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        space = ps.keys()
+        t, w = space.zeros(), space.zeros()
+        t.optimizer(dv.rows.adagrad(lambda k: 0.5))
+        t.step([1], [2.0])
+        ps.checkpoint(tmp_path, t=t)
+        t.step([1], [2.0])
+        w.optimizer(dv.rows.sgd())
+        ps.restore(tmp_path)
+        t.step([1], [2.0])
+        assert t.steps == 2 and t.trained.states["squares"].pull([1]).tolist() == [8.0]
+        with pytest.raises(TypeError, match="no optimizer yet"):
+            w.step([1], [1.0])
+        t.optimizer(dv.rows.adagrad(0.5), restart=True)
+        ps.restore(tmp_path)
+        with pytest.raises(TypeError, match="a function"):
+            t.step([1], [2.0])
+        del t
+        t = ps.restore(tmp_path)["t"]
+        t.optimizer(dv.rows.adagrad(0.5))
+        t.step([1], [2.0])
+        assert t.trained.states["squares"].pull([1]).tolist() == [8.0]
+
+
+def test_states_have_names_in_files(tmp_path, ps):
+    space = ps.keys()
+    t = space.zeros()
+    squares = t.optimizer(dv.rows.adagrad(0.5))["squares"]
+    t.step([1, 2], [1.0, 2.0])
+    ps.save(tmp_path / "a", t=t)
+    assert sorted(dv.load(tmp_path / "a")["t.squares"].tolist()) == [1.0, 4.0]
+    ps.save(tmp_path / "b", t=t, s=squares)
+    assert sorted(dv.load(tmp_path / "b")) == ["keys", "s", "t"]
+    ps.load(tmp_path / "b")["t"].step([1], [1.0])
+    ps.save(tmp_path / "c", t=t, optimizers=False)
+    assert sorted(dv.load(tmp_path / "c")) == ["keys", "t"]
+    for loaded in (ps.load(tmp_path / "c"), ps.load(tmp_path / "a", names=["keys", "t"])):
+        with pytest.raises(TypeError, match="no optimizer yet"):
+            loaded["t"].step([1], [1.0])
+    with pytest.raises(
+        ValueError, match=r"'t\.squares' is the name of a state of .*optimizers=False"
+    ):
+        ps.save(tmp_path / "d", {"t": t, "t.squares": space.zeros()})
