@@ -149,6 +149,7 @@ def test_the_page_on_rows_runs(capsys: pytest.CaptureFixture[str]) -> None:
         "this brings together the rows of all keys, or needs them at the client",
         "row program of score: one message to each server that holds some of the keys",
         "[2 1 0]",
+        "3 [3 1]",
         "[0 1 1 0 0 0 0 0] [0.82 0.15 0.03 0.01]",
         "True",
         "6.0 3.871201010907891",
