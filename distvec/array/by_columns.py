@@ -116,7 +116,10 @@ class ByColumns(NDArrayOperatorsMixin):
         return bool(self.table)
 
     def _repr_html_(self) -> str:
-        return looks.of_columns(self)
+        return looks.as_html(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return looks.as_bundle(self)
 
     def __str__(self) -> str:
         return printing.as_text(self)

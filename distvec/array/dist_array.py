@@ -120,6 +120,9 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     def _repr_html_(self) -> str:
         return looks.as_html(self)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return looks.as_bundle(self)
+
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.
 

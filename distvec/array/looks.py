@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,15 +21,42 @@ def as_html(x: Any) -> str:
 
     It is also true of an array whose session is closed.
     """
-    rows = _of_selection(x) if x.selects else _of_array(x)
-    return table(type(x).__name__, [("dtype", str(x.dtype)), *rows])
+    return table(type(x).__name__, list(_rows(x)))
 
 
-def of_columns(x: Any) -> str:
-    """The same of a table that is split by columns."""
-    _, *rest = _of_array(x.table)
-    shape = f"{x.shape}, split by columns"
-    return table(type(x).__name__, [("dtype", str(x.dtype)), ("shape", shape), *rest])
+def as_bundle(x: Any) -> dict[str, str]:
+    """``x._repr_mimebundle_()``: the table, and a line of text, which a notebook keeps beside it.
+
+    It would else ask ``repr`` for that line, which evaluates. Empty in a terminal, where IPython
+    shows text alone: there ``repr`` is what one wants to see.
+    """
+    if _is_in_terminal():
+        return {}
+    rows = dict(_rows(x))
+    about = [
+        type(x).__name__,
+        *(str(rows[name]) for name in ("dtype", "shape", "state") if name in rows),
+    ]
+    line = f"<{', '.join(about)}; print(x) shows its elements>"
+    return {"text/html": table(type(x).__name__, list(_rows(x))), "text/plain": line}
+
+
+def _is_in_terminal() -> bool:
+    """Is this IPython's shell in a terminal?"""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    formatter = getattr(shell, "display_formatter", None)
+    return formatter is not None and list(formatter.active_types) == ["text/plain"]
+
+
+def _rows(x: Any) -> Iterator[Row]:
+    yield "dtype", str(x.dtype)
+    if hasattr(x, "table"):
+        _, *rest = _of_array(x.table)
+        yield "shape", f"{x.shape}, split by columns"
+        yield from rest
+    else:
+        yield from _of_selection(x) if x.selects else _of_array(x)
 
 
 def _of_array(x: Any) -> Iterator[Row]:

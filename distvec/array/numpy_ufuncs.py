@@ -48,6 +48,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _outer(function, inputs, kwargs)
     (out,) = kwargs.pop("out", (None,))
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
+    if isinstance(out, np.ndarray) and any(one is out for one in inputs):
+        raise _in_place_on_client(function)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
         raise _unavailable(function, method)
@@ -66,6 +68,29 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if function in _PRODUCTS and function is not np.vecdot:
         return products.stored_product(out, result, function.__name__)
     return stored_in(out, result, function.__name__)
+
+
+_SIGNS = {
+    np.add: "+",
+    np.subtract: "-",
+    np.multiply: "*",
+    np.true_divide: "/",
+    np.floor_divide: "//",
+    np.remainder: "%",
+    np.power: "**",
+}
+
+
+def _in_place_on_client(function: Any) -> TypeError:
+    """What is said of ``z += x``, where ``z`` is an array of the client."""
+    name = function.__name__
+    sign = _SIGNS.get(function)
+    changed = f"z {sign}= x" if sign else f"numpy.{name}(z, x, out=z)"
+    pulled = changed.replace("x,", "x.numpy(),") if sign is None else f"{changed}.numpy()"
+    return TypeError(
+        f"{name}: {changed} changes an array of the client by one of the servers; pull that, "
+        f"{pulled}, or put z on the servers: z = ps.array(z)"
+    )
 
 
 def _unavailable(function: Any, method: str) -> TypeError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from distvec.keyed.key_lists import as_keys
 from distvec.keyed.row_view import RowView
 from distvec.keyed.wires import chosen_wire
 from ps_backend.client import KeyBatch, KeySpace, KeyView
+from ps_backend.errors import PSError
 from ps_backend.program.initial import Fill
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
@@ -396,7 +398,17 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         row = f", row={self.row}" if self.row else ""
-        return f"<keyed array of {self.dtype}{row}, init={self.init}>"
+        keys = "".join(f", {count}" for count in key_count(self.space))
+        return f"<keyed array of {self.dtype}{keys}{row}, init={self.init}>"
+
+
+def key_count(space: Sized) -> Iterator[str]:
+    """How many keys there are, for ``repr``; nothing if no server can be asked.
+
+    One message a server.
+    """
+    with suppress(PSError):
+        yield f"{len(space):,} keys"
 
 
 def _as_plain(given: Iterable[Any]) -> dict[int, DistArray]:

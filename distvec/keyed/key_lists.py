@@ -25,11 +25,14 @@ def as_keys(given: Any) -> Keys:
     if isinstance(given, str | bytes | int):
         raise TypeError(f"keys must be a list or an array, got {given!r}; write [{given!r}]")
     first = _first(given)
-    if isinstance(first, str):
-        return hash_texts(given)
-    if isinstance(first, tuple):
-        return hash_tuples(given)
-    return check_keys(given)
+    try:
+        if isinstance(first, str):
+            return hash_texts(given)
+        if isinstance(first, tuple):
+            return hash_tuples(given)
+        return check_keys(given)
+    except TypeError as error:
+        raise TypeError(_wrong_kind(given) or str(error)) from None
 
 
 def length_of_range(keys: Any) -> int:
@@ -39,6 +42,33 @@ def length_of_range(keys: Any) -> int:
     if not keys:
         raise ValueError("ps.keys(range(0)) would have no keys; leave the range out for any keys")
     return len(keys)
+
+
+_KINDS = {"an integer": int | np.integer, "a string": str, "a tuple": tuple}
+
+
+def _wrong_kind(given: Any) -> str:
+    """What is said of a list with keys of several kinds, or of none that keys have."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist() if given.dtype == object and given.ndim == 1 else None
+    if not isinstance(given, list | tuple):
+        return ""
+    kinds = list(map(_kind, given))
+    wrong = next(
+        (k for k, kind in enumerate(kinds) if kind != kinds[0] or kind not in _KINDS), None
+    )
+    if wrong is None:
+        return ""
+    beside = f", and keys[0] is {given[0]!r}, {kinds[0]}" if wrong else ""
+    return (
+        f"keys[{wrong}] is {given[wrong]!r}, {kinds[wrong]}{beside}; keys are integers, strings, "
+        "or tuples of these, all of one kind: write for instance [str(key) for key in keys]"
+    )
+
+
+def _kind(key: Any) -> str:
+    found = (name for name, kinds in _KINDS.items() if isinstance(key, kinds))
+    return next(found, f"a {type(key).__name__}")
 
 
 def _first(given: Any) -> Any:

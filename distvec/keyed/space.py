@@ -17,7 +17,7 @@ from distvec.diagnostics.profile import measured
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Buffer
 from distvec.keyed.applied import applied
-from distvec.keyed.array import KeyedArray
+from distvec.keyed.array import KeyedArray, key_count
 from distvec.keyed.freezing import freeze, stored
 from distvec.keyed.initial import rule_of
 from distvec.keyed.key_lists import as_keys
@@ -373,4 +373,5 @@ class KeyedSpace:
         return ask(self.layout())
 
     def __repr__(self) -> str:
-        return f"<keyed space {self.number} of {self.session!r}>"
+        about = ", ".join([*key_count(self), repr(self.session)])
+        return f"<keyed space {self.number} of {about}>"

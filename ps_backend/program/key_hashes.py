@@ -34,8 +34,8 @@ def hash_texts(texts: Iterable[str]) -> npt.NDArray[np.int64]:
     try:
         joined = "".join(texts)
     except TypeError:
-        wrong = next(text for text in texts if not isinstance(text, str))
-        raise TypeError(f"hash_texts takes texts, not {wrong!r}") from None
+        wrong = next(k for k, text in enumerate(texts) if not isinstance(text, str))
+        raise TypeError(f"hash_texts takes strings, and item {wrong} is {texts[wrong]!r}") from None
     data = joined.encode("utf-8", "surrogatepass")
     if len(data) == len(joined):
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -51,9 +51,9 @@ def hash_tuples(tuples: Iterable[tuple[Any, ...]]) -> npt.NDArray[np.int64]:
     ``TypeError`` for other items, ``ValueError`` for integers that int64 has not.
     """
     tuples = tuples if isinstance(tuples, list | tuple) else list(tuples)
-    for given in tuples:
+    for k, given in enumerate(tuples):
         if not isinstance(given, tuple):
-            raise TypeError(f"hash_tuples takes tuples, not {given!r}")
+            raise TypeError(f"hash_tuples takes tuples, and item {k} is {given!r}")
     lengths = np.fromiter(map(len, tuples), np.int64, len(tuples))
     words = np.empty((int(lengths.sum()), 2), "<i8")
     items = list(chain.from_iterable(tuples))

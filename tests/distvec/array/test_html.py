@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,29 @@ def test_it_sends_nothing_and_changes_nothing(ps: dv.Session, name: str) -> None
     open_texts = Reader(html).texts
     ps.close()
     assert len(Reader(shown._repr_html_()).texts) <= len(open_texts)
+
+
+@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "session"])
+def test_a_notebook_asks_for_no_element(ps: dv.Session, name: str) -> None:
+    """It shows the table, and keeps a line of text, which it would else ask ``repr`` for."""
+    shown = ARRAYS[name](ps)
+    before = ps.counters.snapshot(), ps.implicit_transfers, ps.implicit_evaluations
+    with ps.strict():
+        bundle = shown._repr_mimebundle_()
+    assert before == (ps.counters.snapshot(), ps.implicit_transfers, ps.implicit_evaluations)
+    assert bundle["text/html"] == shown._repr_html_()
+    assert bundle["text/plain"].startswith(f"<{type(shown).__name__}, ")
+    assert bundle["text/plain"].endswith("; print(x) shows its elements>")
+
+
+def test_a_terminal_shows_elements(ps: dv.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython's there has text alone, and asks ``repr`` for it if the bundle is empty."""
+    formatter = SimpleNamespace(active_types=["text/plain"])
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(display_formatter=formatter))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert ps.ones(3)._repr_mimebundle_() == {}
+    formatter.active_types = ["text/plain", "text/html"]
+    assert "text/html" in ps.ones(3)._repr_mimebundle_()
 
 
 def rows(x: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +47,15 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("ps.linspace(0, 1, 5.0)", TypeError, "num must be an integer, got 5.0; write int(5.0)"),
     ("ps.random.normal(1e6)", TypeError, "write int(1000000.0)"),
     ("ps.random.poisson(5, 100)", AttributeError, "numpy.random.default_rng(seed).poisson(...)"),
+    # arrays of the client changed in place
+    (
+        "np.add(z := np.zeros(5), x, out=z)",
+        TypeError,
+        "z += x.numpy(), or put z on the servers: z = ps.array(z)",
+    ),
+    ("operator.isub(np.zeros(5), 2 * x)", TypeError, "z -= x.numpy(), or put z on the servers"),
+    ("operator.imul(np.zeros((5, 2)), x[:, None])", TypeError, "z = ps.array(z)"),
+    ("np.exp(x, out=np.zeros(5))", TypeError, "out is a ndarray on the client; write out[...] ="),
     # values
     ("ps.array([2**40], 'int32')", OverflowError, "out of bounds for int32"),
     ("ps.full(3, float('nan'), 'int64')", ValueError, "NaN"),
@@ -95,7 +105,8 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
 @pytest.fixture(scope="module")
 def names() -> Iterator[dict[str, Any]]:
     with dv.local(2, in_process=True) as ps, dv.local(1, in_process=True) as other:
-        yield {"dv": dv, "np": np, "ps": ps, "other": other, "x": ps.ones(5).persist()}
+        names = {"dv": dv, "np": np, "operator": operator, "ps": ps, "other": other}
+        yield names | {"x": ps.ones(5).persist()}
 
 
 @pytest.mark.parametrize(("typed", "error", "words"), SLIPS, ids=[slip[0] for slip in SLIPS])

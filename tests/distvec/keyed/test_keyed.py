@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,37 @@ def test_arrays_of_a_space_are_used_in_one_expression(ps):
     np.testing.assert_array_equal(np.sort(KEYS), space.keys()[order])
     assert float(np.sum(w)) == pytest.approx(expected.sum())
     assert w.values.shape == (7,)
+
+
+def test_keys_of_several_kinds_are_told_by_what_they_are(ps):
+    t = ps.keys().zeros()
+    for keys, told in [
+        (["a", 1], "keys[1] is 1, an integer, and keys[0] is 'a', a string"),
+        ([1, "a"], "keys[1] is 'a', a string, and keys[0] is 1, an integer"),
+        ([("a", 1), "b"], "keys[1] is 'b', a string, and keys[0] is ('a', 1), a tuple"),
+        (["a", None], "keys[1] is None, a NoneType, and keys[0] is 'a', a string"),
+        ([None, "a"], "keys[0] is None, a NoneType"),
+        ([2, 1.5], "keys[1] is 1.5, a float, and keys[0] is 2, an integer"),
+        ([b"a"], "keys[0] is b'a', a bytes"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(told)) as caught:
+            t.push(keys, 1.0)
+        assert "keys are integers, strings, or tuples" in str(caught.value)
+    assert len(t) == 0
+    with pytest.raises(TypeError, match="keys are integers, not float64"):
+        t.pull(np.array([0.5]))
+
+
+def test_arrays_and_spaces_print_how_many_keys_they_have(ps):
+    space = ps.keys()
+    w, t = space.zeros(), space.table(2, dtype="float32")
+    w.push(KEYS, 1.0)
+    assert repr(w).startswith("<keyed array of float64, 7 keys, init=")
+    assert repr(t).startswith("<keyed array of float32, 7 keys, row=(2,), init=")
+    assert repr(space).startswith(f"<keyed space {space.number} of 7 keys, ")
+    ps.close()
+    assert repr(w).startswith("<keyed array of float64, init=")
+    assert repr(space).startswith(f"<keyed space {space.number} of <")
 
 
 def test_reading_inserts_nothing_and_reads_what_a_push_begins_with(ps):
