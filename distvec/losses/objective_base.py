@@ -17,10 +17,11 @@ from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
 from distvec.losses.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.losses.scales import Scales, Standardized
 from distvec.losses.solver_choice import Task
-from optim import Box, Outcome, Result, State
+from optim import Box, Outcome, Result, Solver, State
 from optim.core.arrays import Array, Scalar
 from optim.core.boundary import as_start
 from optim.core.checkpoints.policy import Place
+from optim.core.solver import ToleranceSolver
 from optim.core.trees import arranged
 
 Arrays = tuple[Array, ...]
@@ -196,7 +197,7 @@ class ObjectiveBase(ABC):
             found = seen.minimized_by(solver, x0, callback, progress, **kept)
         if found.outcome is Outcome.NOT_FINITE_AT_START:
             raise NotFinite(str(self.loss), "x0", _not_finite(found.fun))
-        if self.loss.has_kinks and found.outcome is Outcome.STALLED:
+        if self.loss.has_kinks and found.outcome in _stops_at_kinks(solver):
             warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
         return found
 
@@ -273,9 +274,17 @@ def known_features(
     return given[0] - intercept
 
 
+def _stops_at_kinks(solver: Solver) -> tuple[Outcome, ...]:
+    """How a solver for smooth functions ends that went to and fro over a kink."""
+    limits = (Outcome.LIMIT_ITERATIONS, Outcome.LIMIT_EVALUATIONS)
+    return (Outcome.STALLED, *(limits if isinstance(solver, ToleranceSolver) else ()))
+
+
 def _kinks(loss: Loss) -> str:
+    of = getattr(loss, "row", None)  # the loss within a factorization machine, or of pairs
+    kinked = of if isinstance(of, Loss) else loss
     return (
         f"{loss} has kinks, where a solver for smooth functions stops without knowing whether it "
         "is at a minimum; the result is the best point seen. It does know with a little smoothing, "
-        f"as of {type(loss).__name__}(smoothing=1e-3)"
+        f"as of {type(kinked).__name__}(smoothing=1e-3)"
     )

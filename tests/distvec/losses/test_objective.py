@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from distvec.losses import (
     Absolute,
     Cox,
+    FactorizationMachine,
     Gamma,
+    Hinge,
     Huber,
     Logistic,
     Objective,
@@ -391,3 +393,28 @@ def test_a_run_that_broke_off_ends_with_the_same_bits(tmp_path, penalty, standar
     resumed = objective.minimize(checkpoint=tmp_path, every=2, resume=True)
     assert resumed.x.tobytes() == whole.x.tobytes()
     assert (resumed.fun, resumed.nit, resumed.nfev) == (whole.fun, whole.nit, whole.nfev)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "hint"),
+    [
+        (Hinge(), {"max_iterations": 5}, r"Hinge\(smoothing=1e-3\)"),
+        (Hinge(), {"max_evaluations": 5}, r"Hinge\(smoothing=1e-3\)"),
+        (
+            FactorizationMachine(factors=1, row=Hinge()),
+            {"max_iterations": 3},
+            r"FactorizationMachine\(.*as of Hinge\(smoothing=1e-3\)",
+        ),
+    ],
+    ids=["iterations", "evaluations", "within another loss"],
+)
+def test_a_solver_that_goes_to_and_fro_over_a_kink_says_so(loss, options, hint):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    y = (x @ [1.0, -2.0, 0.5] + rng.normal(size=60) > 0).astype(float)
+    objective = Objective((x, y), loss=loss)
+    with pytest.warns(RuntimeWarning, match=hint):
+        objective.minimize(**options)
+    objective.minibatches(20).minimize(  # made for kinks: no warning
+        method="SGD", step_size=0.01, max_iterations=5
+    )
