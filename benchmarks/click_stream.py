@@ -18,11 +18,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 import distvec as dv
-from benchmarks.harness import Report, Table, main
+from benchmarks.harness import Report, Table, installed, main, not_measured
 
 NONZEROS = 12
 BITS = 22
@@ -55,10 +54,11 @@ def measure(options: argparse.Namespace) -> Report:
             found[f"keyed, batches of {size}"] = timed(lambda: keyed(ps, rows, size), rows)  # noqa: B023
     in_one_process(Rows(rows.keys[:10], rows.labels[:10]))
     found["numba, row by row"] = timed(lambda: in_one_process(rows), rows)
-    for size in options.batch:
+    for size in options.batch if installed("sklearn") else ():
         found[f"SGDClassifier, batches of {size}"] = timed(lambda: scikit(rows, size), rows)  # noqa: B023
     title = f"{len(rows.labels):,} rows of {NONZEROS} keys, {options.servers} servers"
-    return Report(title, [], [], tables=[Table("FTRL", ["rows/s", "loss"], found)])
+    tables = [Table("FTRL", ["rows/s", "loss"], found)]
+    return Report(title, [], [], not_measured("sklearn"), tables=tables)
 
 
 def timed(run: Callable[[], float], rows: Rows) -> list[float | None]:
@@ -128,6 +128,8 @@ def _online(keys, labels, step_size, beta, bits):  # type: ignore[no-untyped-def
 
 def scikit(rows: Rows, size: int) -> float:
     """``partial_fit`` on CSR rows of hashed slots."""
+    from sklearn.linear_model import SGDClassifier
+
     rate = {"learning_rate": "constant", "eta0": 0.02}
     model = SGDClassifier(loss="log_loss", alpha=1e-9, fit_intercept=False, **rate)
     total = 0.0

@@ -19,12 +19,20 @@ from functools import cache, partial
 from typing import Any
 
 import numba
-import numexpr
 import numpy as np
 from scipy import special
 
 import distvec as dv
-from benchmarks.harness import Case, Report, Table, Timing, interleaved, main
+from benchmarks.harness import (
+    Case,
+    Report,
+    Table,
+    Timing,
+    installed,
+    interleaved,
+    main,
+    not_measured,
+)
 
 SERVERS = 2
 LENGTHS = (10**5, 10**6, 10**7)
@@ -130,7 +138,6 @@ def measure(options: argparse.Namespace) -> Report:
     lengths = lengths or [*(QUICK_LENGTHS if options.quick else LENGTHS)]
     heating = 0.0 if options.quick else HEATING_SECONDS
     tables, slower = [], []
-    numexpr.set_num_threads(SERVERS)
     with (
         dv.local(servers=1, in_process=True) as one,
         dv.local(servers=SERVERS) as two,
@@ -158,6 +165,7 @@ def measure(options: argparse.Namespace) -> Report:
                     tables.append(Table(f"ms, {group}, n = {n:.0e}", [*OURS, *PEERS], rows))
             heating = 0.0 if options.quick else HEATING_SECONDS
     facts = {"slower than NumPy by more than a message": "".join(slower) or "none"}
+    facts |= not_measured("numexpr")
     return Report("functions, integers and masks", [], [], facts, tables)
 
 
@@ -186,7 +194,7 @@ class Bench:
                 Case(f"{name}, few", partial(evaluated, line, where))
                 for name, where in zip(OURS, self._few, strict=True)
             ]
-            if line.numexpr:
+            if line.numexpr and installed("numexpr"):
                 cases.append(Case("numexpr", by_numexpr(line, given, expected)))
             if line.numba:
                 cases.append(Case("numba", self._by_numba(line, given, expected)))
@@ -266,6 +274,9 @@ def evaluated(line: Line, given: Vectors) -> Any:
 
 def by_numexpr(line: Line, given: Vectors, expected: Any) -> Callable[[], Any]:
     """One evaluation, into memory that is there."""
+    import numexpr
+
+    numexpr.set_num_threads(SERVERS)
     out = np.empty_like(expected) if line.result else None
     return lambda: numexpr.evaluate(line.numexpr, local_dict=given, out=out, casting="unsafe")
 

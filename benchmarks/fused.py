@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import numexpr
 import numpy as np
 
 import distvec as dv
@@ -27,8 +25,10 @@ from benchmarks.harness import (
     Report,
     Timing,
     heat,
+    installed,
     interleaved,
     main,
+    not_measured,
     nothing_compiled,
     seconds_of,
     speed_up,
@@ -57,9 +57,10 @@ def measure(options: argparse.Namespace) -> Report:
         with_dots = {
             "distvec": by_distvec(x, y, z),
             "NumPy": by_numpy(a, b, c),
-            "numexpr": by_numexpr(a, b, c, out),
         }
-        if importlib.util.find_spec("dask"):
+        if installed("numexpr"):
+            with_dots["numexpr"] = by_numexpr(a, b, c, out)
+        if installed("dask"):
             with_dots["dask.array"] = by_dask(a, b, c)
 
         def expression() -> None:
@@ -88,8 +89,7 @@ def measure(options: argparse.Namespace) -> Report:
         name: replace(timing, bytes=(2 if name.startswith("copy") else 4) * a.nbytes)
         for name, timing in timings.items()
     }
-    missing = set(GOALS) - set(with_dots)
-    facts = dict.fromkeys(missing, "not measured: pip install 'distvec[bench]'")
+    facts = not_measured("numexpr", "dask")
     title = f"fused expression, n = {n:.0e}, float64, {SERVERS} servers"
     return Report(title, [*sized.values(), *firsts], compared(sized, with_dots), facts)
 
@@ -139,6 +139,8 @@ def by_numpy(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Dots:
 
 def by_numexpr(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> Dots:
     """The expression in one pass into ``out``, then NumPy's dots."""
+    import numexpr
+
     numexpr.set_num_threads(SERVERS)
     values = {"a": a, "b": b, "c": c}
 

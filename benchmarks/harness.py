@@ -7,12 +7,14 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
@@ -209,6 +211,34 @@ def readable(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+_PEERS = {
+    "sklearn": ("scikit-learn", "bench"),
+    "dask": ("dask.array", "bench"),
+    "numexpr": ("numexpr", "bench"),
+    "torch": ("PyTorch", "torch"),
+    "pandas": ("pandas", "spark"),
+}
+"""By module: how tables name it, and which extra of distvec installs it."""
+
+
+def installed(module: str) -> bool:
+    """Whether a peer can be measured; where it cannot, ``not_measured`` says so."""
+    return sys.modules.get(module, True) is not None and find_spec(module) is not None
+
+
+def not_measured(*modules: str) -> dict[str, str]:
+    """For the facts of a report: which of these peers are missing, and how to get them."""
+    missing = (_PEERS[module] for module in modules if not installed(module))
+    return {name: f"not measured: pip install 'distvec[{extra}]'" for name, extra in missing}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
 def machine(load: float) -> dict[str, object]:
     """Where the numbers come from; ``load`` is the load average before them."""
     packages = ("numpy", "scipy", "numba", "numexpr", "grpcio", "protobuf", "pyspark")
@@ -218,7 +248,7 @@ def machine(load: float) -> dict[str, object]:
         "load average before": load,
         "system": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
+        "packages": {name: _version(name) for name in packages},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 

@@ -12,9 +12,8 @@ does it, compiled by numba.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import cycle
 from typing import Any
@@ -22,7 +21,17 @@ from typing import Any
 import numpy as np
 
 import distvec as dv
-from benchmarks.harness import Case, Ratio, Report, Timing, interleaved, main, seconds_of
+from benchmarks.harness import (
+    Case,
+    Ratio,
+    Report,
+    Timing,
+    installed,
+    interleaved,
+    main,
+    not_measured,
+    seconds_of,
+)
 
 COLUMNS = 16
 BATCH = 100_000
@@ -57,6 +66,7 @@ def measure(options: argparse.Namespace) -> Report:
         "bytes a key, index and rows": state.bytes / len(keys),
         "inserting and pushing, M rows/s": len(keys) / inserting / 1e6,
     }
+    facts |= not_measured("pandas", "torch", "sklearn")
     facts |= {f"{name}, M rows/s": BATCH / t.median / 1e6 for name, t in timings.items()}
     ratios = [
         Ratio("M rows pulled per second", BATCH / timings["pull"].median / 1e6, "at least 5"),
@@ -117,7 +127,7 @@ def _dict(keys: np.ndarray, batches: list, rows: np.ndarray) -> dict[str, Callab
 
 
 def _pandas(keys: np.ndarray, batches: list, rows: np.ndarray) -> dict[str, Callable[[], object]]:
-    if not importlib.util.find_spec("pandas"):
+    if not installed("pandas"):
         return {}
     import pandas as pd
 
@@ -135,7 +145,7 @@ def _pandas(keys: np.ndarray, batches: list, rows: np.ndarray) -> dict[str, Call
 
 
 def _torch(keys: np.ndarray, batches: list, rows: np.ndarray) -> dict[str, Callable[[], object]]:
-    if not importlib.util.find_spec("torch"):
+    if not installed("torch"):
         return {}
     import torch
 
@@ -167,13 +177,19 @@ def _rows(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _stream(quick: bool) -> list[Timing]:
     count = 50_000 if quick else 1_000_000
     batches = list(_rows(count))
-    runs: Mapping[str, Callable[[], object]] = {
-        "stream, FTRL on a server": partial(_by_servers, batches),
-        "stream, SGDClassifier.partial_fit": partial(_by_scikit_learn, batches),
-        "stream, FTRL in one process, numba": partial(_by_numba, batches),
-    }
     _by_numba(batches[:1])  # compiled
-    return [Timing(name, [seconds_of(run)], count) for name, run in runs.items()]
+    return [Timing(name, [seconds_of(run)], count) for name, run in stream_runs(batches).items()]
+
+
+def stream_runs(batches: list) -> dict[str, Callable[[], object]]:
+    """One pass over the stream, by all that are installed."""
+    runs: dict[str, Callable[[], object]] = {
+        "stream, FTRL on a server": partial(_by_servers, batches),
+    }
+    if installed("sklearn"):
+        runs["stream, SGDClassifier.partial_fit"] = partial(_by_scikit_learn, batches)
+    runs["stream, FTRL in one process, numba"] = partial(_by_numba, batches)
+    return runs
 
 
 def _stream_ratios(timings: list[Timing]) -> list[Ratio]:

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import distvec as dv
-from benchmarks.harness import Case, Ratio, Report, interleaved, main, speed_up
+from benchmarks.harness import (
+    Case,
+    Ratio,
+    Report,
+    installed,
+    interleaved,
+    main,
+    not_measured,
+    speed_up,
+)
 
 SERVERS = 2
 CHUNK = 1 << 21
@@ -56,7 +64,7 @@ def measure(options: argparse.Namespace) -> Report:
     data = Data(n, rows)
     with dv.local(servers=SERVERS) as ps:
         libraries = {"distvec": by_distvec(ps, data), "NumPy": by_numpy(data)}
-        if importlib.util.find_spec("dask"):
+        if installed("dask"):
             libraries["dask.array"] = by_dask(data)
         cases = [
             Case(f"{library}, {name}", operations[name])
@@ -73,7 +81,7 @@ def measure(options: argparse.Namespace) -> Report:
                 speed = speed_up(timings[f"distvec, {name}"], peer)
                 wanted = goal if library == "NumPy" else "3"
                 ratios.append(Ratio(f"speed over {library}, {name}", speed, f"at least {wanted}"))
-    facts = {} if "dask.array" in libraries else {"dask.array": "pip install 'distvec[bench]'"}
+    facts = not_measured("dask")
     title = f"movements, n = {n:.0e}, {SERVERS} servers; qr of {rows:.0e} x 64"
     return Report(title, list(timings.values()), ratios, facts)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +18,16 @@ import numpy as np
 
 import distvec as dv
 from benchmarks.fused import copy_by_threads
-from benchmarks.harness import Case, Ratio, Report, interleaved, main, speed_up
+from benchmarks.harness import (
+    Case,
+    Ratio,
+    Report,
+    installed,
+    interleaved,
+    main,
+    not_measured,
+    speed_up,
+)
 
 SERVERS = 2
 CHUNK = 1 << 21
@@ -48,7 +56,7 @@ def measure(options: argparse.Namespace) -> Report:
     out = np.empty_like(a)
     with dv.local(servers=SERVERS) as ps, ThreadPoolExecutor(SERVERS) as threads:
         libraries = {"distvec": by_distvec(ps, a, b), "NumPy": by_numpy(a, b)}
-        if importlib.util.find_spec("dask"):
+        if installed("dask"):
             libraries["dask.array"] = by_dask(a, b)
         cases = [
             Case(f"{library}, {name}", operations[name], bytes=BYTES[name] * n)
@@ -72,7 +80,7 @@ def measure(options: argparse.Namespace) -> Report:
                 ratios.append(
                     Ratio(f"speed over {library}, {name}", speed_up(same[1], same[0]), goal)
                 )
-    facts = {} if "dask.array" in libraries else {"dask.array": "pip install 'distvec[bench]'"}
+    facts = not_measured("dask")
     title = f"slices and masks, n = {n:.0e}, float64, {SERVERS} servers"
     return Report(title, list(timings.values()), ratios, facts)
 

@@ -1,10 +1,10 @@
 """How many passes over the data the stochastic solvers take, beside scikit-learn's SGDClassifier.
 
 Logistic regression with l2 = 1e-4, no intercept, on rows in memory: a9a and the first 1000 rows of
-RCV1 where `--data` has them, as NAME/train.svm.bz2 of LIBSVM's format; rows made like the latter
-where it has none. What is counted is passes until the objective is 1e-3, relative, above its
-optimum, which is found once by Newton's method. A batch is its share of a pass, the whole objective
-is one; looking whether it is low enough, twice in a pass, is free for all.
+RCV1 where `--data` has them, as NAME/train.svm.bz2 of LIBSVM's format, which scikit-learn reads;
+rows made like the latter where it has none. What is counted is passes until the objective is 1e-3,
+relative, above its optimum, which is found once by Newton's method. A batch is its share of a pass,
+the whole objective is one; looking whether it is low enough, twice in a pass, is free for all.
 
 Steps follow from L, the bound of the curvature of a row's loss: |row|^2 / 4 + l2, the largest.
 scikit-learn takes one row at a time and its default schedule, which knows l2 alone.
@@ -21,11 +21,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_svmlight_file
-from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import Report, Table, main
+from benchmarks.harness import Report, Table, installed, main, not_measured
 from benchmarks.sparse_rows import text_rows
 from distvec.losses import Logistic, Objective
 from optim import SAG, SGD, SVRG, AdaGrad, Adam, Cosine, ElasticNet, StochasticSolver
@@ -84,14 +82,16 @@ def measure(options: argparse.Namespace) -> Report:
     """Each data set that is there."""
     seeds, most = (1, 2.0) if options.quick else (options.seeds, options.passes)
     paths = {name: options.data / name / "train.svm.bz2" for name in RECIPES}
-    problems = {name: Problem.read(path) for name, path in paths.items() if path.exists()}
+    there = {name: path for name, path in paths.items() if path.exists() and installed("sklearn")}
+    problems = {name: Problem.read(path) for name, path in there.items()}
     with threadpool_limits(1, user_api="blas"):
         tables = [
             problem.table(RECIPES[name], range(seeds), most)
             for name, problem in (problems or {"rcv1_vw": Problem.made()}).items()
         ]
     title = f"passes over the data until the objective is {GAP:g} above its optimum, relative"
-    return Report(f"{title}: l2 = {L2:g}, medians of {seeds} seeds", [], [], tables=tables)
+    title = f"{title}: l2 = {L2:g}, medians of {seeds} seeds"
+    return Report(title, [], [], not_measured("sklearn"), tables=tables)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ class Problem:
     @classmethod
     def read(cls, path: Path) -> Problem:
         """From a file of LIBSVM's format; the larger label is +1."""
+        from sklearn.datasets import load_svmlight_file
+
         rows, labels = load_svmlight_file(str(path))
         return cls.of(path.parent.name, rows, labels)
 
@@ -143,7 +145,8 @@ class Problem:
             )
             for solver, recipe in recipes.items()
         }
-        found[PEER] = _median([self.until(passes_of_peer(self, seed), most) for seed in seeds])
+        if installed("sklearn"):
+            found[PEER] = _median([self.until(passes_of_peer(self, seed), most) for seed in seeds])
         shape = f"{self.rows.shape[0]:,} rows of {self.rows.shape[1]:,} features"
         columns = ["passes", "gap at the end", "seconds"]
         return Table(f"{self.name}: {shape}", columns, found)
@@ -182,6 +185,8 @@ def passes(problem: Problem, recipe: Recipe, batches: Any) -> Iterator[tuple[flo
 
 def passes_of_peer(problem: Problem, seed: int) -> Iterator[tuple[float, np.ndarray]]:
     """The same of scikit-learn, after each pass."""
+    from sklearn.linear_model import SGDClassifier
+
     classifier = SGDClassifier(
         loss="log_loss", alpha=L2, fit_intercept=False, random_state=seed, shuffle=True
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,16 @@ import numpy as np
 import scipy.special
 
 import distvec as dv
-from benchmarks.harness import Case, Ratio, Report, interleaved, main, speed_up
+from benchmarks.harness import (
+    Case,
+    Ratio,
+    Report,
+    installed,
+    interleaved,
+    main,
+    not_measured,
+    speed_up,
+)
 
 SERVERS = 2
 GOALS = {"T @ v": 1.0, "T.T @ T": 1.0, "standardise": 3.0}
@@ -37,7 +45,7 @@ def measure(options: argparse.Namespace) -> Report:
             "distvec": by_distvec(ps.array(table), right, small),
             "NumPy": by_numpy(table, right, small),
         }
-        if importlib.util.find_spec("dask"):
+        if installed("dask"):
             libraries["dask.array"] = by_dask(table, right, small)
         cases = [
             Case(f"{library}, {name}", run)
@@ -55,7 +63,7 @@ def measure(options: argparse.Namespace) -> Report:
         for library in list(libraries)[1:]
         for name in libraries["distvec"]
     ]
-    facts = {} if "dask.array" in libraries else {"dask.array": "pip install 'distvec[bench]'"}
+    facts = not_measured("dask")
     title = f"tables, n = {n:,}, k = {k}, float64, {SERVERS} servers"
     return Report(title, list(timings.values()), ratios, facts)
 
