@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import socket
@@ -26,6 +25,9 @@ MOST_STRANGERS = 256
 
 MOST_CONNECTIONS = 4096
 """Of those who have."""
+
+_RUN = "from ps_backend.server.relay import main; main()"
+"""Not ``-m``, which imports as much as that."""
 
 _BACKLOG = 1024
 _START_SECONDS, _END_SECONDS = 30.0, 5.0
@@ -77,8 +79,9 @@ class FrontDoor:
         """Begin to take connections; returns when the process does. Raises ``OSError``."""
         self._control, its = socket.socketpair()
         with its:
-            command = [sys.executable, "-S", "-P", "-m", "ps_backend.server.relay"]
+            command = [sys.executable, "-S", "-P", "-c", _RUN]
             command += [str(self._listener.fileno()), self._inner]
+            command += map(str, (MOST_STRANGERS, SILENT_SECONDS, MOST_CONNECTIONS))
             kept = [self._listener.fileno(), self._held]
             self._process = subprocess.Popen(
                 command,
@@ -88,14 +91,8 @@ class FrontDoor:
                 pass_fds=[number for number in kept if number >= 0],
                 process_group=0,  # Ctrl-C in the terminal is for the server alone
             )
-        settings = {
-            "proof": self._proof,
-            "strangers": MOST_STRANGERS,
-            "seconds": SILENT_SECONDS,
-            "connections": MOST_CONNECTIONS,
-        }
         self._control.settimeout(_START_SECONDS)
-        self._control.sendall(json.dumps(settings).encode() + b"\n")
+        self._control.sendall(f"{self._proof}\n".encode())
         if not self._control.recv(1):
             raise ConnectionResetError(f"the process for port {self.port} ended as it began")
         self._control.settimeout(_END_SECONDS)
