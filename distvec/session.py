@@ -230,6 +230,11 @@ class Session(Home):
     ) -> DistArray:
         """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
         num = length_of(num, "num")
+        if np.ndim(start) or np.ndim(stop):
+            raise NotImplementedError(
+                "linspace: between arrays of numbers is not available on the servers; write "
+                "start + (stop - start) * numpy.linspace(0, 1, num).reshape(-1, 1)"
+            )
         kind = check_dtype(dtype if dtype is not None else np.float64)
         gaps = num - 1 if endpoint else num
         index = self._iota(num).astype(np.float64)

@@ -178,6 +178,8 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     if x.ndim == 0 or (axis is None and x.ndim > 1):
         x = reshape(x, (x.size,))
     number = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    if not x.shape[number] and np.size(indices):
+        raise IndexError("cannot do a non-empty take from an empty axes.")
     wanted = _by_mode(indices, x.shape[number], mode)
     return get_item(x, wanted if number == 0 else (slice(None), wanted))
 

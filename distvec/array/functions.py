@@ -149,7 +149,12 @@ def evaluate(*arrays: Arithmetic | ByColumns) -> None:
         group[0].session.evaluate(*group)
 
 
-def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def _clip(
+    x: Any, a_min: Any = np._NoValue, a_max: Any = np._NoValue, *, min: Any = None, max: Any = None
+) -> Any:
+    if (a_min is np._NoValue) != (a_max is np._NoValue):
+        missing = "a_min" if a_min is np._NoValue else "a_max"
+        raise TypeError(f"clip: {missing} is missing; write {missing}=None, or min= and max=")
     low = min if a_min is None or a_min is np._NoValue else a_min
     high = max if a_max is None or a_max is np._NoValue else a_max
     array_among("clip", (x,))

@@ -85,6 +85,8 @@ def gathered(x: A, indices: A) -> A:
     Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
     """
     wide = indices.astype(np.int64).made()
+    if not len(x) and len(wide):
+        raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
     with x.session.holders.lock:
         return x.like(moves.gather(x.session.graph, x.node, wide.node))
 

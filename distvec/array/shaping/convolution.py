@@ -35,6 +35,8 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     """The products of a vector with a kernel as it is: ``numpy.correlate``. Lazy, as above."""
+    if np.ndim(a) == 0 or np.ndim(v) == 0:
+        raise ValueError("correlate: object of too small depth for desired array; take vectors")
     long, short, is_exchanged = _by_length(*_vectors("correlate", a, v))
     found = _convolved(long, short[::-1], _mode(mode))
     return part(found, 0, None, None, -1) if is_exchanged else found

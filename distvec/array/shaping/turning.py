@@ -79,7 +79,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
     totals = [0] * a.ndim
     for by, one in zip(shifts.ravel().tolist(), along.ravel().tolist(), strict=True):
-        totals[one] += by
+        totals[one] += int(by)
     for one, total in enumerate(totals):
         a = _rolled(a, one, total)
     return a

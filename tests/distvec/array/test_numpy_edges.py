@@ -233,6 +233,10 @@ OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "place by a mask of another shape": lambda T: placed(T, np.ravel(T) > 2, [7.0, 8.0]),
     "values with an axis more": lambda T: assigned_to(T, slice(None), T.sum() * np.ones((1, 3, 2))),
     "a row with an axis more": lambda T: assigned_to(T[0], slice(None), T[1:2]),
+    "roll by a text": lambda T: np.roll(T, "1", axis=0),
+    "roll by a fraction": lambda T: np.roll(T, 1.5, axis=0),
+    "clip of nothing": lambda T: np.clip(T, max=3),
+    "take nothing of nothing": lambda T: np.take(T[0][:0], np.array([], int, like=T)),
     "polymul of nothing": lambda T: np.polymul(T[0][:0], T[1]),
     "polyadd of a number": lambda T: np.polyadd(T.sum(), T[1]),
     "casting no": lambda T: np.add(T, T, casting="no"),
@@ -318,6 +322,10 @@ OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
     "multi_dot out of another dtype": lambda T: stored(
         lambda out: np.linalg.multi_dot([T, T[:2], T[:2]], out=out), (3, 2), "f4", T
     ),
+    "clip without an end": lambda T: np.clip(T, 3),
+    "correlate numbers": lambda T: np.correlate(T.sum(), T[0]),
+    "take of nothing": lambda T: np.take(T[0][:0], np.array([0], like=T)),
+    "indices of nothing": lambda T: T[0][:0].copy()[np.array([0], like=T)],
     "place by another mask": lambda T: placed(T, T[0] > 0, [7.0]),
     "flat[None]": lambda T: T.flat[None],
     "flat[np.True_]": lambda T: T.flat[np.True_],
