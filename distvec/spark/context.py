@@ -22,7 +22,7 @@ from distvec.keyed.array import KeyedArray
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.finalizer_queue import FinalizerQueue
-from distvec.spark.interpreter import use_this_python
+from distvec.spark.interpreter import send_wheel, use_this_python
 from distvec.spark.jobs.application import context_of, has_stopped
 from distvec.spark.rounds.accumulate import Into, accumulate
 from distvec.spark.rounds.accumulate_task import Function
@@ -199,6 +199,7 @@ class PSContext(TaskSession):
                 "signed the servers': tls='authority.pem'"
             )
         use_this_python(spark_context)
+        send_wheel(spark_context)
         trusted = tls_of(tls or None)
         client = Client.connect(
             addresses, token=token, lease=lease, tls=trusted, restarts=level.rolls_back
@@ -208,6 +209,7 @@ class PSContext(TaskSession):
     @classmethod
     def _start(cls, spark_context: SparkContext, options: Options, level: Durability) -> PSContext:
         use_this_python(spark_context)
+        send_wheel(spark_context)
         servers, client = start(spark_context, options)
         try:
             return cls(spark_context, client, servers.token, servers, options, servers.tls, level)

@@ -1,17 +1,23 @@
-"""Which Python runs the tasks."""
+"""Which Python runs the tasks, and that it finds distvec."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame
+
+import distvec
 
 _ON_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 
@@ -26,6 +32,23 @@ def use_this_python(context: SparkContext) -> None:
     """
     if _is_free(context):
         context.pythonExec = sys.executable
+
+
+def send_wheel(context: SparkContext) -> None:
+    """Let tasks find distvec if the driver has it from a wheel, as after ``--py-files x.whl``.
+
+    Spark puts a wheel on the path of the driver, and sends it to the executors, whose path takes
+    archives named ``.zip`` only. A wheel is one: it goes there once more under such a name.
+    """
+    wheel = Path(distvec.__file__).parents[1]
+    if wheel.suffix != ".whl" or not wheel.is_file():
+        return
+    name = f"{wheel.stem}.zip"
+    if any(one.rpartition("/")[2] == name for one in context.listFiles):
+        return
+    folder = tempfile.mkdtemp(prefix="distvec-wheel-")  # executors fetch it from there at any time
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    context.addPyFile(str(shutil.copy(wheel, f"{folder}/{name}")))
 
 
 def adopt(data: DataFrame | RDD[Any]) -> None:

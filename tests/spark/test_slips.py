@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -110,6 +111,46 @@ def test_frames_made_before_the_context_are_read_by_the_drivers_python(tmp_path,
     assert "it is not set, which means python3 on their PATH" in said
     value = np.logaddexp(0.0, [-2.0, 1.0, 2.0, -1.0]).mean()
     assert found == [pytest.approx(value), [1.0, 1.0, 2.0, 2.0], 2]
+
+
+WHEEL = """
+import json, os, sys
+os.chdir({folder!r})  # workers look where they run before they look elsewhere
+sys.path.insert(0, {wheel!r})
+from pyspark.sql import SparkSession
+import distvec
+from distvec.spark import PSContext
+from distvec.spark.jobs.application import reason_of
+from tests.quick_start import QUICK_START
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
+builder = builder.config("spark.submit.pyFiles", {wheel!r})
+spark = builder.getOrCreate()
+with PSContext.get_or_create(spark, servers=1) as ps:
+    def found(rows):
+        import distvec
+        return [distvec.__file__, *rows]
+    rows = spark.sparkContext.parallelize([7], 1)
+    (there, _), total = rows.mapPartitions(found).collect(), float(ps.ones(3).sum())
+print(json.dumps([distvec.__file__, there, total, reason_of(Exception("No module named 'mine'"))]))
+"""
+
+
+def test_a_wheel_among_py_files_reaches_tasks_and_servers(tmp_path, driver):
+    wheel = tmp_path / "distvec-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for package in ("distvec", "optim", "ps_backend"):
+            for path in sorted((ROOT / package).rglob("*.py")):
+                archive.write(path, path.relative_to(ROOT))
+    script = WHEEL.format(wheel=str(wheel), folder=str(tmp_path))
+    out, errors = driver(script).communicate(timeout=240)
+    assert out, errors
+    here, there, total, said = json.loads(out)
+    assert here.startswith(str(wheel))
+    assert there.endswith("distvec-0.1.0-py3-none-any.zip/distvec/__init__.py")
+    assert total == 3.0
+    assert "archives named .zip and .egg, and no wheels (distvec-0.1.0-py3-none-any.whl)" in said
 
 
 def test_the_cause_of_an_error_in_java_is_told(ps, spark, tmp_path):

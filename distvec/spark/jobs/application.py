@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -120,7 +121,7 @@ def reason_of(error: Exception) -> str:
     if "No module named" in reason or "cannot import name" in reason:
         reason += (
             "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "
-            "what the driver has"
+            f"what the driver has{_of_wheels()}"
         )
     if "PYTHON_VERSION_MISMATCH" in reason:
         reason += (
@@ -129,6 +130,19 @@ def reason_of(error: Exception) -> str:
             f"{os.environ.get('PYSPARK_PYTHON', 'not set, which means python3 on their PATH')}"
         )
     return reason or type(error).__name__
+
+
+def _of_wheels() -> str:
+    """What is said of wheels among the files that were sent along."""
+    context = SparkContext._active_spark_context
+    sent = "" if context is None else context.getConf().get("spark.submit.pyFiles") or ""
+    wheels = [Path(one).name for one in sent.split(",") if one.endswith(".whl")]
+    if not wheels:
+        return ""
+    return (
+        ". Of --py-files they find archives named .zip and .egg, and no wheels "
+        f"({', '.join(wheels)}): give a copy that is named .zip, or install it for the workers"
+    )
 
 
 def _raised(text: str) -> str:
