@@ -21,7 +21,7 @@ from ps_backend.transport.tls import proof_of_token
 _LOG = logging.getLogger(__name__)
 
 MOST_STRANGERS = 256
-"""Who have not shown yet that they have the token; of more the oldest is sent away."""
+"""Who have not shown yet that they have the token; of more, one is sent away."""
 
 MOST_CONNECTIONS = 4096
 """Of those who have."""

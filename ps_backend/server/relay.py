@@ -42,10 +42,11 @@ Act = Callable[[int], None]
 class _Stranger:
     """Who has connected, and not shown yet who it is."""
 
-    __slots__ = ("came", "connection", "since")
+    __slots__ = ("address", "came", "connection", "since")
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self.since, self.came = connection, time.monotonic(), b""
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection, self.address = connection, address
+        self.since, self.came = time.monotonic(), b""
 
 
 class _Side:
@@ -75,14 +76,16 @@ class Relay:
     ) -> None:
         """``inner``: the path of gRPC's socket. ``proof``: that must be shown; empty: none.
 
-        ``strangers``: so many may be there at once, of more the oldest is sent away; each for so
-        many ``seconds``. ``connections``: of those who were let in.
+        ``strangers``: so many may be there at once, each for so many ``seconds``. Of more, the
+        oldest of the address that most come from is sent away, so others than it do not notice.
+        ``connections``: of those who were let in.
         """
         self._listener, self._inner, self._control = listener, inner, control
         self._proof, self._seconds = proof, seconds
         self._most_strangers, self._most_sides = strangers, 2 * connections
         self._strangers: dict[_Stranger, None] = {}
-        """Oldest first."""
+        self._from: dict[str, dict[_Stranger, None]] = {}
+        """The same by where they come from. All of them oldest first."""
         self._sides = 0
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._selector = selectors.DefaultSelector()
@@ -125,15 +128,17 @@ class Relay:
             if self._listener.fileno() < 0:
                 return
             try:
-                connection, _peer = self._listener.accept()
+                connection, (address, *_rest) = self._listener.accept()
             except OSError as error:
                 if error.errno in _NO_ROOM:
                     self._turn_one_away()
                 return
             if len(self._strangers) >= self._most_strangers:
-                self._close(next(iter(self._strangers)))
-            stranger = _Stranger(connection)
+                most = max(self._from.values(), key=len)
+                self._close(next(iter(most)))
+            stranger = _Stranger(connection, address)
             self._strangers[stranger] = None
+            self._from.setdefault(address, {})[stranger] = None
             self._watch_for_reading(connection, partial(self._hear, stranger))
 
     def _turn_one_away(self) -> None:
@@ -172,8 +177,7 @@ class Relay:
         if inner is None:
             self._close(stranger, _FULL)
             return
-        del self._strangers[stranger]
-        self._selector.unregister(stranger.connection)
+        self._forget(stranger)
         outer, inside = _Side(stranger.connection), _Side(inner)
         outer.other, inside.other = inside, outer
         outer.unsent, inside.unsent = _COME_IN, rest
@@ -196,9 +200,16 @@ class Relay:
             return None
         return inner
 
-    def _close(self, stranger: _Stranger, answer: bytes = b"") -> None:
-        del self._strangers[stranger]
+    def _forget(self, stranger: _Stranger) -> None:
         self._selector.unregister(stranger.connection)
+        del self._strangers[stranger]
+        from_there = self._from[stranger.address]
+        del from_there[stranger]
+        if not from_there:
+            del self._from[stranger.address]
+
+    def _close(self, stranger: _Stranger, answer: bytes = b"") -> None:
+        self._forget(stranger)
         if answer:
             with suppress(OSError):
                 stranger.connection.send(answer)

@@ -143,6 +143,18 @@ def test_of_many_strangers_the_oldest_is_sent_away(monkeypatch):
         assert server_status([server.address], token=TOKEN)[0].sessions == 0
 
 
+def test_many_from_one_address_send_none_away_from_another(monkeypatch):
+    monkeypatch.setattr(front_door, "MOST_STRANGERS", 5)
+    with served() as (server,), ExitStack() as stack:
+        slow = socket.create_connection(("127.0.0.1", server.port), PATIENCE, ("127.0.0.2", 0))
+        stack.enter_context(slow).sendall(b"CONNECT distvec HTTP/1.1\r\n")
+        strangers = [stack.enter_context(let_nothing_be_said(server, b"C")) for _ in range(25)]
+        for stranger in strangers[:20]:
+            ends_in_time(stranger)
+        slow.sendall(f"Proxy-Authorization: {proof_of_token(TOKEN)}\r\n\r\n".encode())
+        assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 def test_the_port_is_held_by_another_process_if_the_first_one_dies(caplog):
     with served() as (server,), far_away([server], near=False) as (client, _):
         x, first = put(client, SPACE, X), server.front._process
@@ -239,7 +251,7 @@ def test_the_bodies_of_strangers_are_not_read(running, method):
                 lambda one: one.announce(one.begin(f"/{SERVICE}/{method}"), size, 0.2), strangers
             )
         )
-    assert max(taken) < size / 2
+    assert max(taken) < size  # gRPC's window may become half of it
     assert is_served(running)
     assert resident_bytes(running.pids[0]) - before < 300 << 20
     for stranger in strangers:
