@@ -197,11 +197,13 @@ class Session(Home):
         self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None
     ) -> DistArray:
         """Evenly spaced values in ``[start, stop)``, as ``numpy.arange``; lazy."""
+        # As NumPy's: int64 and the dtypes of what was given; numbers of Python have the usual ones.
+        kinds = [np.asarray(one).dtype for one in (start, stop, step) if one is not None]
         if stop is None:
             start, stop = 0, start
         if step == 0:
             raise ZeroDivisionError("arange: step must not be 0")
-        kind = check_dtype(dtype if dtype is not None else np.result_type(start, stop, step))
+        kind = check_dtype(dtype if dtype is not None else np.result_type(np.int64, *kinds))
         if not math.isfinite((stop - start) / step):
             raise ValueError(f"arange: needs finite numbers, got {start}, {stop} and {step}")
         length = length_of(max(0, math.ceil((stop - start) / step)), "length")
@@ -226,15 +228,23 @@ class Session(Home):
         return self.array(np.array([start, start + step], np.bool_)[:length])
 
     def linspace(
-        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
-    ) -> DistArray:
-        """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy."""
+        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True,
+        retstep: bool = False, dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy.
+
+        With ``retstep`` the step as well, a number.
+        """
         num = length_of(num, "num")
         if np.ndim(start) or np.ndim(stop):
             raise NotImplementedError(
                 "linspace: between arrays of numbers is not available on the servers; write "
                 "start + (stop - start) * numpy.linspace(0, 1, num).reshape(-1, 1)"
             )
+        if retstep:
+            gaps = float(num - 1 if endpoint else num)
+            values = self.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+            return values, np.float64((stop - start) / gaps if gaps > 0 else np.nan)
         kind = check_dtype(dtype if dtype is not None else np.float64)
         gaps = num - 1 if endpoint else num
         index = self._iota(num).astype(np.float64)

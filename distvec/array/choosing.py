@@ -35,7 +35,8 @@ def flatnonzero(x: Any) -> Any:
     """Indices of the elements that are not zero; lazy, a selection."""
     array_among("flatnonzero", (x,))
     if x.node.on_client:
-        x = x.session.array(x if x.ndim else reshape(x, (1,)))
+        is_table = x.ndim == 2 and x.size  # without columns it stays with the client
+        x = x.session.array(x if is_table else reshape(x, (x.size,)))
     places = x.like(x.session.graph.make("iota", (), x.type.of(np.dtype(np.int64))))
     return get_item(places, _truth(x))
 

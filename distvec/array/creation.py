@@ -36,11 +36,6 @@ def shape_of(shape: Any) -> tuple[int, ...]:
             f"together, as in x.reshape(n, -1)"
         )
     lengths = tuple(length_of(extent, "shape") for extent in extents)
-    if lengths[1:] == (0,):
-        raise NotImplementedError(
-            f"a table needs a column at least, got shape {lengths}; take one of the client, or "
-            f"make the columns first"
-        )
     return lengths
 
 
@@ -66,6 +61,8 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
     shape = shape_of(host.shape)
     if not shape:
         return session.graph.constant(host[()], host.dtype)
+    if shape[1:] == (0,):
+        return session.graph.client_value(host, host.dtype)
     buffer = session.new_buffer(type_of(shape, host.dtype))
     with measured(session.counters):
         session.client.write(buffer.id, buffer.type.space, np.ascontiguousarray(host))

@@ -87,6 +87,8 @@ def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
         return like.session.graph.constant(operand, np.dtype(np.bool_))
     if isinstance(operand, int | float):
         return operand if type(operand) in (int, float) else float(operand)
+    if isinstance(operand, list | tuple) and (like.ndim == 2 or like.node.on_client):
+        operand = np.asarray(operand)
     if isinstance(operand, np.ndarray) and _travels(like, operand):
         return like.session.graph.client_value(operand, check_dtype(operand.dtype))
     if isinstance(operand, np.ndarray | list | tuple):

@@ -158,11 +158,6 @@ def columns(x: A, part: Slice) -> A:
     """Columns ``part`` of a table."""
     if part.is_all(x.shape[1]):
         return x.copy()
-    if not part.length:
-        raise NotImplementedError(
-            "tables have at least one column, and this slice has none; take one, or pull the "
-            "values: x.numpy()"
-        )
     return _of_rows(x, "columns", (part.start, part.end, part.step), (part.length,))
 
 
@@ -174,11 +169,6 @@ def _of_rows(x: A, op: str, params: tuple[Any, ...], row: tuple[int, ...]) -> A:
 
 def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
     """The columns of a table that ``indices`` name, all in range."""
-    if not len(indices):
-        raise NotImplementedError(
-            "tables have at least one column, and these indices name none; take one, or pull the "
-            "values: x.numpy()"
-        )
     graph = x.session.graph
     with x.session.holders.lock:
         wanted = graph.client_value(indices, np.dtype(np.int64))

@@ -36,6 +36,8 @@ def dot(x: Any, y: Any, out: Any = None) -> Any:
     The inner product of two vectors is one pass without a temporary, accumulated wide as
     their sum is. ``out`` must have the dtype and the shape of the result.
     """
+    if getattr(y, "is_split_by_columns", False):
+        return np.dot(x, y, out=out)
     first, second = both(x, y, "dot")
     is_scaled = first.ndim == 0 or second.ndim == 0
     if is_scaled:
@@ -130,8 +132,12 @@ def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
         return operand
     graph = like.session.graph
     travels = like.ndim == 2 or name in ("outer", "einsum")
+    if isinstance(operand, list | tuple) and travels:
+        operand = np.asarray(operand)
     if isinstance(operand, np.ndarray) and operand.ndim and travels:
         return like.like(graph.client_value(operand, check_dtype(operand.dtype)))
+    if name == "matmul" and isinstance(operand, int | float | np.generic):
+        raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
     if name == "matmul" and not hasattr(operand, "__array_ufunc__"):
         raise TypeError(
             f"@ needs two arrays on the servers, got {type(operand).__name__}; "
@@ -162,6 +168,8 @@ def _result(x: Arithmetic, y: Arithmetic) -> np.dtype[Any]:
 def _matrix_product(graph: Graph, x: Node, y: Node) -> Node:
     """Of two nodes of one dtype, one of rank 2 at least."""
     shape = x.type.shape[:-1] + y.type.shape[1:]
+    if 0 in shape:
+        return graph.client_value(np.empty(shape, x.dtype), x.dtype)
     if not x.on_client and len(x.type.shape) == 2:
         small = shapes.collected(graph, y)
         type = array_type(x.type.space, x.dtype, shape[1:])

@@ -331,7 +331,7 @@ class Random:
         graph = self._session.graph
         index = self._index(shape)
         arguments = (graph.constant(key, index.dtype), index.node)
-        node = graph.make("uniform", arguments, index.type.of(np.dtype(np.float64)))
+        node = graph.make("uniform", arguments, type_of(shape, np.dtype(np.float64)))
         return DistArray(self._session, node)
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:

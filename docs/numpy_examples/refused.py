@@ -14,13 +14,6 @@ REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             ),
             ("np.stack([T, U])", "x[:, None, None]", "np.add.outer(T, x)"),
         ),
-        "Tables without columns": (
-            (
-                "A row has a column at least, so that a table has a slot for each row. Tables "
-                "of no rows, and vectors of no elements, are there."
-            ),
-            ("T[:, :0]", "np.zeros((3, 0), like=x)"),
-        ),
         "Other dtypes": (
             (
                 "Kernels compute with booleans, integers of 1 to 8 bytes and floats of 2 to 8, "

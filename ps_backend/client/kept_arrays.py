@@ -13,7 +13,7 @@ from ps_backend.client.requests import Messages
 from ps_backend.client.shared_arrays import SharedArrays
 from ps_backend.durability.parts import Piece
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.program.types import ArrayType, array_type, dtype_of
+from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, space_of
 from ps_backend.wire.keyed import SpaceCopy, decode_copy
@@ -263,4 +263,4 @@ def _pieces(
 
 def type_of(array: pb.Array) -> ArrayType:
     """The type of an array that a server names."""
-    return array_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))
+    return stored_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))

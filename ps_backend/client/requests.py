@@ -13,7 +13,7 @@ from ps_backend.client.arrays import SharedArray, StoredArray
 from ps_backend.client.selection import Indices, Selection, check_indices, split
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import ArrayType, array_type, dtype_of
+from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_array, encode_space
@@ -116,7 +116,7 @@ class Requests:
         array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
         if given.ndim == 0 or len(array) != space.length:
             raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
-        target = encode_array(buffer, array_type(space, array.dtype, array.shape[1:]))
+        target = encode_array(buffer, stored_type(space, array.dtype, array.shape[1:]))
         messages = self.each(space.holders(self.servers), "write", target=target)
         for server, message in messages.items():
             low, high = space.range_of(server, self.servers)
@@ -262,7 +262,7 @@ class Requests:
     ) -> Iterator[tuple[int, Share]]:
         """For each holder its share of ``values`` at ``indices``, or in all the space without."""
         array = np.asarray(values)
-        type = array_type(space, array.dtype, array.shape[1:])
+        type = stored_type(space, array.dtype, array.shape[1:])
         described = encode_array(0, type)
         if indices is not None:
             wanted, given = _pairs(indices, array, type)

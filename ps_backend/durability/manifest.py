@@ -16,7 +16,7 @@ from ps_backend.durability.checksums import crc32
 from ps_backend.durability.parts import Piece
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import Space, decode_space
-from ps_backend.program.types import ArrayType, array_type, dtype_of
+from ps_backend.program.types import ArrayType, dtype_of, stored_type
 
 FORMAT = "distvec arrays"
 VERSION = 1
@@ -124,7 +124,7 @@ def _decode(given: Any) -> Kept:
     return Kept(
         _whole(given["id"]),
         tuple(names),
-        array_type(space, dtype_of(given["dtype"]), row),
+        stored_type(space, dtype_of(given["dtype"]), row),
         tuple(map(_piece, given["pieces"])),
     )
 

@@ -88,8 +88,8 @@ class ArrayType:
 
     def __post_init__(self) -> None:
         width = prod(self.row)
-        if len(self.row) > MOST_ROW_EXTENTS or width < 1:
-            raise ValueError(f"rows have shape () or (k,) with k of 1 or more, got {self.row}")
+        if len(self.row) > MOST_ROW_EXTENTS or width < 0:
+            raise ValueError(f"rows have shape () or (k,), got {self.row}")
         if self.space.length * width > MOST_LENGTH:
             raise ValueError(
                 f"{self.space} has no room for rows of shape {self.row}: an array has at most "
@@ -154,6 +154,13 @@ def array_type(space: Space, dtype: npt.DTypeLike, row: Row = ()) -> ArrayType:
 
 
 _shared = lru_cache(maxsize=4096)(ArrayType)
+
+
+def stored_type(space: Space, dtype: npt.DTypeLike, row: Row = ()) -> ArrayType:
+    """``array_type`` of what servers have: ``ValueError`` for rows of nothing."""
+    if 0 in row:
+        raise ValueError(f"rows on servers have shape () or (k,) with k of 1 or more, got {row}")
+    return array_type(space, dtype, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import Row, array_type, dtype_of
+from ps_backend.program.types import Row, dtype_of, stored_type
 from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
@@ -200,7 +200,7 @@ class ServerSession:
         """This server's part of an array over ``space``; ``TypeError`` for an unknown dtype."""
         part = self._parts.get((space, dtype, row))
         if part is None:
-            array = array_type(space, dtype_of(dtype), row)
+            array = stored_type(space, dtype_of(dtype), row)
             part = Part(array, *space.range_of(self.index, self.servers))
             _remember(self._parts, (space, dtype, row), part)
         return part

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ps_backend.kernels.moving.partition import by_owner, scatter, verify_range
 from ps_backend.kernels.moving.random_access import take
-from ps_backend.program.types import ArrayType, ValueType, array_type
+from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
 from ps_backend.server.pieces import copy, pieces_of
@@ -138,7 +138,7 @@ class Viewed(Source):
         """``here``: the part of the sweep."""
         super().__init__(value)
         self._view, self._number, self._memory = view, number, session.store.memory
-        self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
+        self._home = _Home.of(session, number, stored_type(view.space, value.dtype, view.row))
         self._held: dict[Span, tuple[Asked, Array]] = {}
         sizes: Counter[int] = Counter()
         for span in self._spans(here.low, here.high):
@@ -238,7 +238,7 @@ class Indexed(Source):
         """Raises ``IndexError`` naming the first index that is out of range."""
         super().__init__(value)
         self._number, self._memory = number, session.store.memory
-        self._home = _Home.of(session, number, array_type(view.space, value.dtype, view.row))
+        self._home = _Home.of(session, number, stored_type(view.space, value.dtype, view.row))
         self._index: Array = index.array
         self._low = index.part.low
         self._length = self._home.type.space.length

@@ -12,9 +12,9 @@ from ps_backend.program.types import (
     ArrayType,
     NodeType,
     ValueType,
-    array_type,
     client_type,
     dtype_of,
+    stored_type,
 )
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_array, decode_type, encode_array, encode_type, space_of
@@ -76,7 +76,7 @@ def decode_movement(message: pb.MovementCall) -> MovementCall:
 
 
 def _array_type(message: pb.Array) -> ArrayType:
-    return array_type(space_of(message.space), dtype_of(message.dtype), tuple(message.row))
+    return stored_type(space_of(message.space), dtype_of(message.dtype), tuple(message.row))
 
 
 def _output_type(message: pb.Output) -> NodeType:

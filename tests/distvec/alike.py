@@ -11,7 +11,20 @@ import numpy as np
 import distvec as dv
 from distvec.testing import assert_close, outcome, vectors
 
-SHAPES = ((0,), (1,), (2,), (5,), (1025,), (3000,), (0, 2), (1, 1), (5, 3), (1030, 3), (2050, 1))
+SHAPES = (
+    (0,),
+    (1,),
+    (2,),
+    (5,),
+    (1025,),
+    (3000,),
+    (0, 2),
+    (3, 0),
+    (1, 1),
+    (5, 3),
+    (1030, 3),
+    (2050, 1),
+)
 """Nothing, the shortest, and what is cut into several blocks; vectors and tables."""
 
 

@@ -93,8 +93,6 @@ def diag(v: Any, k: int = 0) -> Any:
             f"diag: a table of {count} rows and columns is too large; as a factor, "
             f"numpy.diag(v) @ T is v[:, None] * T"
         )
-    if not count:
-        raise NotImplementedError("diag: tables have at least one column")
     column = reshape(pad(v, (max(0, -offset), max(0, offset))), (count, 1))
     hits = apply("equal", _beyond(broadcast_to(column, (count, count)), offset), 0)
     return apply("where", hits, column, v.dtype.type(0))

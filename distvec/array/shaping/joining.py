@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.creation import MOST_RANK, on_servers, reshape
 from distvec.array.exchanged import redistributed
+from distvec.array.functions import array_among
 from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping.on_client import joined_on_client
@@ -36,7 +37,7 @@ def concatenate(
     result = joined_on_client("concatenate", given, along)
     if result is None:
         kind = np.result_type(*(one.dtype for one in given))
-        like = next(one for one in given if isinstance(one, Arithmetic))
+        like = array_among("concatenate", tuple(given))
         result = (side_by_side if along else end_to_end)(like, given, kind)
     return _cast(result, dtype, casting)
 

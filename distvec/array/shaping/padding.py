@@ -120,7 +120,7 @@ def _along(x: Any, axis: int, before: int, after: int, mode: str, setting: Any) 
     else:
         low, high = setting if mode == "constant" else (0, 0)
         pieces = [_constant(x, axis, before, low), x, _constant(x, axis, after, high)]
-    there = [piece for piece in pieces if piece.shape[axis]]
+    there = [piece for piece in pieces if piece is x or piece.shape[axis]]
     return concatenate(there, axis=axis)
 
 

@@ -72,7 +72,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     if axis is None:
         by = int(np.sum(np.asarray(shift)))
-        return _rolled_flat(a, by) if a.ndim == 2 else _rolled(a, 0, by)
+        return _rolled_flat(a, by) if a.ndim == 2 and a.size else _rolled(a, 0, by)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     shifts, along = np.broadcast_arrays(np.asarray(shift), np.asarray(axes))
     if shifts.ndim > 1:
@@ -96,7 +96,7 @@ def _rolled(a: Any, axis: int, by: int) -> Any:
 
 def _rolled_flat(a: Any, by: int) -> Any:
     """A table rolled as a vector: some columns by so many rows, the others by one row more."""
-    rows, columns = divmod(by % a.size if a.size else 0, a.shape[1])
+    rows, columns = divmod(by % a.size, a.shape[1])
     if not columns:
         return _rolled(a, 0, rows)
     border = a.shape[1] - columns

@@ -514,6 +514,14 @@ OF_SEVERAL: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "argmin of all of T.T, out": lambda t, s, m, v: _into(np.argmin, t.T, (1, 1), axis=None),
     "median of T.T, out": lambda t, s, m, v: _into(np.median, t.T, (1, 5), axis=0),
     "max of T.T, out=U.T": lambda t, s, m, v: np.max(t.T, 0, out=t[:, :1].copy().T, keepdims=True),
+    "x.dot(T.T)": lambda t, s, m, v: s.dot(t.T),
+    "lists beside rows": lambda t, s, m, v: t * [1, 2, 3, 4] - (4, 3, 2, 1),
+    "a product with a list": lambda t, s, m, v: t @ [1, 2, 3, 4],
+    "a product with a number": lambda t, s, m, v: t @ 2,
+    "compress by a short condition": lambda t, s, m, v: np.compress(m[:3], t, axis=1),
+    "compress by a long condition": lambda t, s, m, v: np.compress(v > 4, t[:, :2], axis=1),
+    "compress by a condition beyond": lambda t, s, m, v: np.compress(m, t[:, :2], axis=1),
+    "extract by a short condition": lambda t, s, m, v: np.extract(m, t),
     # einsum
     "labels in lists": lambda t, s, m, v: np.einsum(t, [0, 1], [1, 0]),
     "labels in lists, no output": lambda t, s, m, v: np.einsum(t, [1, 0], v, [0]),
@@ -564,3 +572,62 @@ def test_a_range_of_booleans(ps: dv.Session, given: tuple[int, ...]) -> None:
 def test_a_range_of_three_booleans_is_refused_as_by_numpy(ps: dv.Session) -> None:
     with pytest.raises(TypeError, match="at most 2 elements"):
         ps.arange(3, dtype=bool)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint64", "float32", "int", "float"])
+def test_a_range_has_the_dtype_of_numpys(ps: dv.Session, kind: str) -> None:
+    make: Any = {"int": int, "float": float}.get(kind, getattr(np, kind, None))
+    for given in ((make(3),), (make(3), 13), (3, make(13), 2), (3, 13, make(2)), (make(3), 9.0)):
+        expected = np.arange(*given)
+        for found in (ps.arange(*given), np.arange(*given, like=ps.ones(1))):
+            np.testing.assert_array_equal(found.numpy(), expected)
+            assert found.dtype == expected.dtype, given
+
+
+def test_the_step_of_linspace(ps: dv.Session) -> None:
+    for num, endpoint in ((50, True), (7, False), (1, True)):
+        found, step = ps.linspace(6, 49, num, endpoint=endpoint, retstep=True)
+        expected, theirs = np.linspace(6, 49, num, endpoint=endpoint, retstep=True)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        np.testing.assert_equal(step, theirs)
+
+
+WITHOUT_COLUMNS = """
+z + 1; z + z; z * v; z @ e; z.T @ z; z @ z.T; z.T; z.sum(); z.sum(0); z.sum(1); z.mean(1);
+z.max(0); z.max(1); z.any(1); z.argmax(0); np.median(z, axis=1); np.sort(z, axis=0);
+np.cumsum(z, axis=0); np.cumsum(z); z.reshape(0, 3); z.ravel(); z[0]; z[:2]; z[[0, 2]]; z[m];
+z[:, 0]; z > 0; z[z > 0]; np.where(z > 0, z, z); np.concatenate([z, t], axis=1);
+np.concatenate([z, z]); np.hstack([t, z]); np.nonzero(z); np.argwhere(z); np.flatnonzero(z);
+np.unique(z); np.zeros_like(z); z.astype(int); np.array_equal(z, z); len(z); z.size;
+np.linalg.norm(z, axis=1); np.einsum("ij->i", z); np.roll(z, 1); np.flip(z);
+np.tile(z, (2, 1)); np.delete(t, [0, 1, 2, 3], axis=1); np.array_split(t, 6, axis=1);
+np.insert(z, 0, 1.0, axis=1); np.count_nonzero(z, axis=1); np.broadcast_to(z[0], (5, 0));
+np.isnan(z); v[:, None] * z; t[:, :0] + v[:, None]; np.outer(v, v[:0]);
+np.column_stack([z, v]); t[:, []]; t[:, m[:0]]; np.pad(z, ((0, 0), (1, 1)));
+np.prod(z, axis=1); np.dot(z.T, t); np.diag(v[:0]); np.quantile(z, 0.5, axis=0); z.T.sum(0);
+np.searchsorted(v, z); np.compress(m, z, axis=0); list(z.T)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+@pytest.mark.parametrize("text", [one.strip() for one in WITHOUT_COLUMNS.split(";")])
+def test_tables_without_columns(ps: dv.Session, text: str) -> None:
+    code = compile(text, text, "eval")
+
+    def call(*arrays: Any) -> Any:
+        return eval(code, {"np": np, **dict(zip("ztvem", arrays, strict=True))})
+
+    shapes = ((3, 0), (3, 4), (3,), (0, 2))
+    mask = np.array([True, False, True])
+    assert_alike(ps, call, *(np.arange(float(np.prod(one))).reshape(one) for one in shapes), mask)
+
+
+def test_tables_without_columns_are_changed_and_cost_nothing(ps: dv.Session) -> None:
+    ps.counters.reset()
+    x = ps.zeros((3, 0))
+    x += 1
+    x[0] = 2
+    x[[True, False, True]] = 3
+    assert x.numpy().shape == ps.random.normal(0, 1, (3, 0)).numpy().shape == (3, 0)
+    assert ps.array(np.ones((9, 0), "int8")).dtype == np.int8
+    assert ps.counters.messages == 0

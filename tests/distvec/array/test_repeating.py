@@ -40,18 +40,7 @@ def _repetition(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
 def test_repeated(data: st.DataObject, servers: int, sessions: dict[int, dv.Session]) -> None:
     x = data.draw(arrays(SHAPES))
     function = data.draw(_repetition(x.shape))
-    expected = np.asarray(function(x)) if _works(function, x) else None
-    if expected is not None and expected.shape[1:] == (0,):
-        return  # tables have a column at least
     assert_alike(sessions[servers], function, x)
-
-
-def _works(function: Any, x: Any) -> bool:
-    try:
-        function(x)
-    except (ValueError, IndexError):
-        return False
-    return True
 
 
 @pytest.mark.parametrize("servers", SERVER_COUNTS)
