@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tqdm import tqdm
 
-from distvec.spark import LogisticLoss, PSContext, scores
+from distvec.spark import LogisticLoss, Model, PSContext
 from examples import libsvm, report, source_corpus
 from optim import LBFGS, OWLQN, SGD
 
@@ -205,7 +205,7 @@ def run(
         result = solver.minimize(fun, ps.zeros(fun.dimension), callback=show)
     seconds = time.perf_counter() - began
     messages = ps.counters.messages - first
-    auc, accuracy = held_out(test, result.x)
+    auc, accuracy = held_out(test, fun.model(result.x))
     return report.Run(
         solver=name,
         objective=objective,
@@ -223,9 +223,9 @@ def run(
     )
 
 
-def held_out(test: DataFrame, weights: Any) -> tuple[float, float]:
+def held_out(test: DataFrame, model: Model) -> tuple[float, float]:
     """AUC and accuracy; the tasks pull the weights they need, no row comes to the driver."""
-    scored = scores(test, weights, features="features").select("label", "score").cache()
+    scored = model.scores(test).select("label", "score").cache()
     auc = BinaryClassificationEvaluator(rawPredictionCol="score", labelCol="label").evaluate(scored)
     right = (F.col("score") > 0) == (F.col("label") > 0)
     accuracy = scored.agg(F.avg(right.cast("double"))).first()[0]

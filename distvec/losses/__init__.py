@@ -27,6 +27,7 @@ from distvec.losses.user_block_loss import block_loss
 from distvec.losses.user_row_loss import row_loss
 
 if TYPE_CHECKING:
+    from distvec.losses.model import Model
     from distvec.losses.objective import Objective
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "LossError",
+    "Model",
     "ModifiedHuber",
     "NotFinite",
     "Objective",
@@ -62,10 +64,13 @@ __all__ = [
 ]
 
 
+# Spark's tasks import losses, and have no use for optimizers.
+_OF_DRIVERS = {"Model": "distvec.losses.model", "Objective": "distvec.losses.objective"}
+
+
 def __getattr__(name: str) -> Any:
-    # Spark's tasks import losses, and have no use for optimizers.
-    if name == "Objective":
-        return import_module("distvec.losses.objective").Objective
+    if name in _OF_DRIVERS:
+        return getattr(import_module(_OF_DRIVERS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 

@@ -34,6 +34,14 @@ class Logistic(RowLoss):
         slopes *= -labels
         return values, slopes
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """``1 / (1 + exp(m))`` of the negative class, ``1 / (1 + exp(-m))`` of the positive."""
+        decay = np.exp(-np.abs(scores))
+        less, more = decay / (1.0 + decay), 1.0 / (1.0 + decay)
+        is_positive = scores > 0.0
+        found = np.where(is_positive, less, more), np.where(is_positive, more, less)
+        return np.column_stack(found)
+
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """``p (1 - p)`` with the probability ``p`` of a class."""
         decay = np.exp(-np.abs(margins))

@@ -39,6 +39,11 @@ class Poisson(RowLoss):
         # Where the mean is infinite so is the value, however large the label is.
         return means - labels * np.clip(margins, -_LARGEST, _OVERFLOW), means - labels
 
+    def predictions(self, scores: Floats) -> Floats:
+        """The mean, ``exp(m)``."""
+        with np.errstate(over="ignore"):
+            return np.exp(scores)
+
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """The mean."""
         return np.exp(margins)
@@ -58,6 +63,11 @@ class Gamma(RowLoss):
         """Values and slopes."""
         ratios = labels * np.exp(-margins)
         return np.maximum(margins, -_LARGEST) + ratios, 1.0 - ratios
+
+    def predictions(self, scores: Floats) -> Floats:
+        """The mean, ``exp(m)``."""
+        with np.errstate(over="ignore"):
+            return np.exp(scores)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """The label over its mean."""
@@ -84,6 +94,11 @@ class Tweedie(RowLoss):
         """Values and slopes."""
         mean, label = self._terms(margins, labels)
         return mean / (2.0 - self.power) + label / (self.power - 1.0), mean - label
+
+    def predictions(self, scores: Floats) -> Floats:
+        """The mean, ``exp(m)``."""
+        with np.errstate(over="ignore"):
+            return np.exp(scores)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """Positive."""

@@ -77,6 +77,14 @@ class FactorizationMachine(Loss):
         row: Any = self.row.bind(labels)
         return self if row is self.row else replace(self, row=row)
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """Those of ``row``."""
+        return self.row.probabilities(scores)
+
+    def predictions(self, scores: Floats) -> Floats:
+        """Those of ``row``."""
+        return self.row.predictions(scores)
+
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         """Two passes over the matrix with each of ``w``, ``V`` and ``|V|^2``; ``(rows, factors)``
         numbers are in memory. LossError as of a ``RowLoss``."""

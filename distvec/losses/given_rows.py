@@ -19,9 +19,11 @@ Given: TypeAlias = "Rows | tuple[Any, Any]"
 """Rows, or features and labels."""
 
 
-def rows_for(given: Given, loss: Loss, positive_label: float | None) -> tuple[Rows, Loss]:
-    """The rows in the types, the labels and the order that the loss wants, and the loss for these
-    labels. What is in these types is not copied.
+def rows_for(
+    given: Given, loss: Loss, positive_label: float | None
+) -> tuple[Rows, Loss, tuple[float, float] | None]:
+    """The rows in the types, the labels and the order that the loss wants, the loss for these
+    labels, and the two classes of a loss of two. What is in these types is not copied.
 
     TypeError for what is no rows; ValueError for numbers that cannot be.
     """
@@ -36,7 +38,8 @@ def rows_for(given: Given, loss: Loss, positive_label: float | None) -> tuple[Ro
         if loss.labels == "signs" and len(distinct) == 1:
             said = label_rules.one_class("y", distinct[0], len(rows))
             warnings.warn(said, stacklevel=3)
-    return _in_order(replace(rows, labels=rule.encode(rows.labels)), loss), loss.bind(distinct)
+    ready = _in_order(replace(rows, labels=rule.encode(rows.labels)), loss)
+    return ready, loss.bind(distinct), label_rules.classes(rule, distinct)
 
 
 def _distinct(rule: label_rules.LabelRule, labels: Floats) -> list[float]:

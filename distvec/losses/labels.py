@@ -169,6 +169,15 @@ def rule(kind: str, positive_label: float | None = None) -> LabelRule:
     return Signs(positive_label)
 
 
+def classes(rule: LabelRule, distinct: Iterable[float]) -> tuple[float, float] | None:
+    """Of two classes the labels that mean -1 and +1; None for labels of other kinds."""
+    if not isinstance(rule, Signs):
+        return None
+    positive = 1.0 if rule.positive_label is None else rule.positive_label
+    others = [label for label in distinct if label != positive]
+    return (others[0] if others else 0.0 if positive else 1.0), positive
+
+
 def one_class(column: str, label: float, rows: int) -> str:
     """The warning for data whose labels are all the same."""
     return (

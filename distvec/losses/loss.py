@@ -15,6 +15,10 @@ Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
 """An array for each parameter, in the order of ``Loss.parameters``."""
 
 
+SCORES, PROBABILITIES, PREDICTIONS = "scores", "probabilities", "predictions"
+"""What a model says of rows."""
+
+
 class Parameter(NamedTuple):
     """An array that a loss is a function of: one row a feature.
 
@@ -90,6 +94,21 @@ class Loss(ABC):
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
         """What the model says of each row: ``(rows,)``, or ``(rows, k)`` for k classes."""
         return rows.margins(arrays[0], intercept=intercept)
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Of each class where the model has these scores, ``(rows, k)``; of two, that of -1 comes
+        first."""
+        raise NotImplementedError(
+            f"{self} tells no probabilities, as Logistic and Softmax do; ask for the scores"
+        )
+
+    def predictions(self, scores: Floats) -> Floats:
+        """The label expected where the model has these scores: -1 or 1, a class, a number."""
+        if self.labels == "signs" and not self.order:
+            return np.where(scores > 0.0, 1.0, -1.0)
+        if self.labels == "real" and not self.order:
+            return scores
+        raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
 
 
 class PhasedLoss(Loss):
@@ -217,3 +236,13 @@ def shape_of(parameter: Parameter, features: int, *, intercept: bool) -> tuple[i
 def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
     """NumPy zeros for each parameter."""
     return tuple(np.zeros(shape_of(one, features, intercept=intercept)) for one in loss.parameters)
+
+
+def told(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
+    """``what`` a model of ``loss`` says of rows that have these scores."""
+    if what == SCORES:
+        return scores
+    if what == PROBABILITIES:
+        return loss.probabilities(scores)
+    found = loss.predictions(scores)
+    return np.where(found > 0.0, classes[1], classes[0]) if loss.labels == "signs" else found

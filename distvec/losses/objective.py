@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from distvec.losses.batches import Batches
 from distvec.losses.deviations import standard_deviations
-from distvec.losses.given_rows import Given, matrix_for, rows_for
+from distvec.losses.given_rows import Given, rows_for
 from distvec.losses.loss import (
     Arrays,
     Loss,
@@ -21,9 +21,10 @@ from distvec.losses.loss import (
     positive_weight,
     shape_of,
 )
+from distvec.losses.model import Model
 from distvec.losses.objective_base import ObjectiveBase
 from distvec.losses.penalties import Penalty
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats
 from optim.stochastic.minibatches import Order
 
 Values = npt.NDArray[Any]
@@ -64,7 +65,7 @@ class Objective(ObjectiveBase):
     ) -> None:
         check_loss(loss)
         check_intercept(loss, intercept)
-        ready, self.loss = rows_for(rows, loss, positive_label)
+        ready, self.loss, self.classes = rows_for(rows, loss, positive_label)
         check_features(ready.columns, intercept=intercept)
         self.data = ready.for_many_products()
         """The rows as the loss sees them."""
@@ -122,18 +123,18 @@ class Objective(ObjectiveBase):
         return sampled
 
     def scores(self, x: Any, features: Any = None) -> Floats:
-        """What the model ``x`` says of each row, or of each row of other ``features``: margins with
-        offsets, ``(rows,)``; of k classes ``(rows, k)``."""
-        rows = self.data if features is None else self._unlabelled(features)
-        return self.loss.scores(rows, self._arrays(x), intercept=self.intercept)
+        """What the model ``x`` says of each row, with its offset, or of each row of other
+        ``features``: margins, ``(rows,)``; of k classes ``(rows, k)``. ``model(x)`` says more."""
+        if features is not None:
+            return self.model(x).scores(features)
+        return self.loss.scores(self.data, self._arrays(x), intercept=self.intercept)
 
-    def _unlabelled(self, features: Any) -> Rows:
-        matrix = matrix_for(features)
-        if matrix.shape[1] != self.features:
-            raise ValueError(
-                f"features have {matrix.shape[1]} columns, those of the objective {self.features}"
-            )
-        return Rows(matrix, np.zeros(matrix.shape[0]))
+    def model(self, x: Any) -> Model:
+        """``x`` as a model, which knows its loss, intercept and classes: asked, saved, loaded."""
+        arrays = self._arrays(x)
+        return Model(
+            self._given(arrays), loss=self.loss, intercept=self.intercept, classes=self.classes
+        )
 
     def __repr__(self) -> str:
         return (

@@ -14,6 +14,7 @@ import numpy as np
 from distvec.losses.bounds import box_of, by_name, scaled_boxes
 from distvec.losses.errors import NotFinite
 from distvec.losses.loss import Loss, Parameter, as_arrays, as_given
+from distvec.losses.model import Model
 from distvec.losses.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.losses.scales import Scales, Standardized
 from distvec.losses.solver_choice import Task
@@ -94,12 +95,14 @@ class ObjectiveBase(ABC):
     def start(self, model: Any = None) -> Any:
         """Where ``minimize`` starts: zeros, or small random values where zeros are a saddle.
 
-        With a ``model``, parameters that were fitted to as many features as these rows have or
-        fewer: those, and the above for features that it does not know, which come after its own.
-        An intercept is its last row, and stays the last. It is over all features, NumPy's or on the
-        servers. ValueError where it has more features, or other columns.
+        With a ``model``, or its parameters, fitted to as many features as these rows have or fewer:
+        those, and the above for features that it does not know, which come after its own. An
+        intercept is its last row, and stays the last. Parameters are over all features, NumPy's or
+        on the servers. ValueError where it has more features, or other columns.
         """
         starts = [self._start(one) for one in self._parameters]
+        if isinstance(model, Model):
+            model = model.whole().x
         if model is not None:
             given = as_arrays(model, self._parameters)
             each = zip(self._parameters, given, starts, strict=True)
@@ -197,9 +200,28 @@ class ObjectiveBase(ABC):
             found = seen.minimized_by(solver, x0, callback, progress, **kept)
         if found.outcome is Outcome.NOT_FINITE_AT_START:
             raise NotFinite(str(self.loss), "x0", _not_finite(found.fun))
+        self._remember(found.x)
         if self.loss.has_kinks and found.outcome in _stops_at_kinks(solver):
             warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
         return found
+
+    def fit(self, x0: Any = None, method: str | None = None, **options: Any) -> Model:
+        """The model of the minimum: ``model(result.x)`` of what ``minimize`` finds, whose arguments
+        it takes. ``.result`` of it has what the solver says; where that found no minimum, a
+        RuntimeWarning tells why."""
+        found = self.minimize(x0, method, **options)
+        if not found.success:
+            warnings.warn(f"fit: {found.message}", RuntimeWarning, stacklevel=2)
+        model = self.model(found.x)
+        model.result = found
+        return model
+
+    @abstractmethod
+    def model(self, x: Any) -> Model:
+        """``x`` as a model, which knows its loss, intercept and features."""
+
+    def _remember(self, x: Any) -> None:  # noqa: B027  # what is in memory need not
+        """Know ``x``, which a solver found, as parameters of this objective."""
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

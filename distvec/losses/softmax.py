@@ -105,6 +105,17 @@ class Softmax(Loss):
 
         return (self._gradient(rows, changes_of, intercept=intercept),)
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """``exp(m_k)`` over their sum."""
+        terms = np.exp(scores - scores.max(axis=1, keepdims=True))
+        found: Floats = terms / terms.sum(axis=1, keepdims=True)
+        return found
+
+    def predictions(self, scores: Floats) -> Floats:
+        """The number of the class with the largest score."""
+        found: Floats = scores.argmax(axis=1).astype(np.float64)
+        return found
+
     def _gradient(
         self, rows: Rows, slopes_of: Callable[[Rows], Floats], *, intercept: bool
     ) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from distvec.losses.errors import LossError, NotFinite, failed, row_block
 from distvec.losses.labels import rule
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, as_arrays, as_given
-from distvec.losses.rows import Rows, read_only
+from distvec.losses.rows import Floats, Rows, read_only
 
 Parameters: TypeAlias = "Mapping[str, tuple[int, ...]] | Sequence[Parameter] | None"
 
@@ -73,6 +73,10 @@ class UserBlockLoss(Loss):
             if gradient.dtype.kind not in "fiub":
                 raise TypeError(f"the gradient{of} has the dtype {gradient.dtype}, not of floats")
         return value, gradients
+
+    def predictions(self, scores: Floats) -> Floats:
+        """What the function means by its parameters is not known."""
+        raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
 
     def __str__(self) -> str:
         return getattr(self.function, "__name__", None) or repr(self.function)

@@ -3,7 +3,7 @@
 ps = PSContext.get_or_create(spark, servers=2)
 objective = Objective(train, loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
 result = objective.minimize()
-scores(test, result.x).show()
+objective.model(result.x).predict(test).show()
 run(train, rdd, w, staleness=1)
 ps.stop()
 """
@@ -20,17 +20,18 @@ if find_spec("pyspark") is None:
 
 from distvec.spark.context import PSContext
 from distvec.spark.loops.run import run
-from distvec.spark.objectives.scores import scores
 
 if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
     from distvec.spark.exports.mllib import mllib_model
     from distvec.spark.exports.nonzeros import load_nonzeros, save_nonzeros
     from distvec.spark.objectives.loss import LogisticLoss
+    from distvec.spark.objectives.model import Model, scores
     from distvec.spark.objectives.objective import Objective
 
 __all__ = [
     "LogisticLoss",
+    "Model",
     "Objective",
     "PSContext",
     "block_loss",
@@ -45,12 +46,14 @@ __all__ = [
 # Tasks import this package, and have no use for optimizers.
 _OF_DRIVERS = {
     "LogisticLoss": "distvec.spark.objectives.loss",
+    "Model": "distvec.spark.objectives.model",
     "Objective": "distvec.spark.objectives.objective",
     "block_loss": "distvec.losses",
     "load_nonzeros": "distvec.spark.exports.nonzeros",
     "mllib_model": "distvec.spark.exports.mllib",
     "row_loss": "distvec.losses",
     "save_nonzeros": "distvec.spark.exports.nonzeros",
+    "scores": "distvec.spark.objectives.model",
 }
 
 

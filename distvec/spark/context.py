@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -32,12 +31,12 @@ from distvec.spark.rounds.keyed import KeyedContributor
 from distvec.spark.rounds.round import Shared, check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
+from distvec.spark.weights import Fitted, HeldByPlans
 from ps_backend.arguments import extensions
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
 
 _WATCH_SECONDS = 1.0
-_SCORED = 4
 STOPPED = (
     "this PSContext was stopped, and its arrays went with it; start one again by "
     "PSContext.get_or_create(spark), and make them anew"
@@ -68,8 +67,10 @@ class PSContext(TaskSession):
         client.closed_message = STOPPED
         self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
-        self.scored: deque[Any] = deque(maxlen=_SCORED)
-        """The models that rows were scored by last: frames made of a scored one do not hold its."""
+        self.scored = HeldByPlans()
+        """Weights of models that lazy frames will pull."""
+        self.fitted = Fitted()
+        """Weights that solvers found, and what they are of."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""
         self._options = Options() if options is None else options

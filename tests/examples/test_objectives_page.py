@@ -18,7 +18,8 @@ def test_the_table_has_every_loss():
     assert kinds == set(make_objectives.losses())
 
 
-def test_the_page_runs(one_spark, capsys):
+def test_the_page_runs(one_spark, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
     exec(compile(code, "objectives.md", "exec"), {"__name__": "objectives"})
     over_spark, in_memory, checked, both, gradient, error, *rest = (
@@ -32,7 +33,9 @@ def test_the_page_runs(one_spark, capsys):
     assert error.startswith(
         "the loss broken failed in row block 0, rows 0 to 1,999: the values are NaN"
     )
-    structured, robust, bounded, scaled, rates, minibatches, layouts = rest
+    structured, robust, bounded, scaled, rates, minibatches, *models, layouts = rest
+    assert models[0].startswith("True [ 2. ") and models[1:3] == ["(2,) 3", "True"]
+    assert sum("prediction" in line or "score" in line for line in models) == 2
     assert structured == "True (3, 2)"
     assert robust.endswith(" 0.  ]") and "-" not in bounded
     assert scaled == "True" and minibatches == "True"

@@ -13,43 +13,37 @@ from pyspark.ml.regression import LinearRegressionModel
 from pyspark.ml.util import JavaMLWritable
 from pyspark.sql import SparkSession
 
-from distvec import DistArray
 from distvec.losses import Logistic, Loss, RowLoss, Softmax
+from distvec.spark.objectives.model import model_of
 
 _CLASSIFICATION = "org.apache.spark.ml.classification"
 _REGRESSION = "org.apache.spark.ml.regression"
 
 
 def mllib_model(
-    weights: Any, *, loss: Loss | None = None, intercept: bool = False
+    weights: Any, *, loss: Loss | None = None, intercept: bool | None = None
 ) -> JavaMLWritable:
     """The model of MLlib that says what ``weights`` say; ``model.save(path)`` writes its layout.
 
-        mllib_model(objective.expand(result.x), loss=objective.loss, intercept=True).save("model")
+        mllib_model(objective.model(result.x)).save("model")
 
     ``Logistic``, the default, makes a ``LogisticRegressionModel``, ``Softmax`` one of several
     classes; hinges and other losses of two classes a ``LinearSVCModel``; losses of real labels a
-    ``LinearRegressionModel``. With ``intercept`` the last row of ``weights`` is it. They are over
-    all features, a DistArray or NumPy's; MLlib keeps them on the driver. ``NotImplementedError``
-    for losses of which MLlib has no model; ``RuntimeError`` without a SparkSession.
+    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what ``objective.minimize`` found:
+    then loss, intercept and compaction are known. Of other arrays, on the servers or NumPy's, over
+    all features, ``loss`` and ``intercept`` (whether the last row is one) say what they are. MLlib
+    keeps them on the driver. ValueError where they are known to be something else than is said;
+    ``NotImplementedError`` for losses of which MLlib has no model; ``RuntimeError`` without a
+    SparkSession.
     """
-    loss = Logistic() if loss is None else loss
-    if not _has_model(loss):
-        raise NotImplementedError(
-            f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
-            "labels can be made; any other is saved by distvec.save"
-        )
-    if hasattr(weights, "keys"):
-        raise TypeError(
-            f"weights is a dict of {sorted(weights.keys())}, and a model of {loss} has one array; "
-            "give the loss that they were fitted by, loss=objective.loss: distvec.save takes the "
-            "parameters of any"
-        )
-    values = np.asarray(weights.numpy() if isinstance(weights, DistArray) else weights, np.float64)
-    if values.ndim != 1 + isinstance(loss, Softmax) or len(values) < intercept:
-        raise ValueError(f"{loss}: weights have the shape {values.shape}")
-    rest = values[-1] if intercept else np.zeros(values.shape[1:])
-    coefficients = values[: len(values) - intercept]
+    if loss is not None:
+        _check_loss(loss)
+    model = model_of(weights, loss, intercept)
+    loss = model.loss
+    _check_loss(loss)
+    local = model.whole().numpy()
+    coefficients = np.asarray(local.coefficients, np.float64)
+    rest = np.asarray(local.intercept, np.float64)
     if isinstance(loss, Softmax):
         return _softmax(coefficients, rest)
     if isinstance(loss, Logistic):
@@ -65,6 +59,14 @@ def mllib_model(
 def _has_model(loss: Loss) -> bool:
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
     return known or isinstance(loss, Softmax)
+
+
+def _check_loss(loss: Loss) -> None:
+    if not _has_model(loss):
+        raise NotImplementedError(
+            f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
+            "labels can be made; any other is saved by model.save(path), or distvec.save"
+        )
 
 
 def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -36,11 +36,11 @@ from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.arguments import check_columns, check_data
 from distvec.spark.objectives.evaluate import Work
 from distvec.spark.objectives.evaluator import Evaluator
+from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.moments import standard_deviations
 from distvec.spark.objectives.partition import Part
 from distvec.spark.objectives.resident import Residents
-from distvec.spark.objectives.scores import scores
-from distvec.spark.objectives.touched import at_coordinates, spread, touched_coordinates
+from distvec.spark.objectives.touched import at_coordinates, touched_coordinates
 from optim.stochastic.minibatches import Order
 from ps_backend.arguments import check_choice
 
@@ -129,6 +129,7 @@ class Objective(ObjectiveBase):
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=self._stack_of_user)
         self.intercept, self._features = intercept, columns.features
+        self.classes = label_rules.classes(rule, self.data.labels)
         self.coordinates: DistArray | None = None
         """The features that occur, int64, if the space has no others; else None."""
         try:
@@ -218,35 +219,40 @@ class Objective(ObjectiveBase):
         return self._evaluator.sums(arrays, self.coordinates).weight
 
     def scores(self, data: DataFrame, x: Any, *, output: str = "score") -> DataFrame:
-        """``data`` with a column ``output``: what the model ``x`` says of each row; see ``scores``.
+        """``data`` with a column ``output``: what the model ``x`` says of each row; lazy. The same
+        as ``model(x).scores(data)``."""
+        return self.model(x).scores(data, output=output)  # type: ignore[no-any-return]
 
-        ``x`` is over all features: after ``compact`` what ``expand`` makes.
-        """
-        return scores(
-            data,
-            x,
+    def model(self, x: Any) -> Model:
+        """``x`` as a model, which knows its loss, intercept, features and classes: it predicts, is
+        saved and exported. ``x`` is such as ``minimize`` finds, or what ``expand`` makes of it."""
+        arrays = as_arrays(x, self.loss.parameters)
+        whole = shape_of(self.loss.parameters[0], self.data.size, intercept=self.intercept)
+        if self.coordinates is not None and getattr(arrays[0], "shape", None) == whole:
+            return self._model_of(None)(x)
+        return self._model_of(self.coordinates)(as_given(self._arrays(x), self.loss.parameters))
+
+    def _model_of(self, coordinates: DistArray | None) -> Callable[[Any], Model]:
+        return functools.partial(
+            Model,
             loss=self.loss,
-            features=self._features,
-            output=output,
             intercept=self.intercept,
+            num_features=self.data.size,
+            coordinates=coordinates,
+            classes=self.classes,
+            features=self._features,
         )
+
+    def _remember(self, x: Any) -> None:
+        make = self._model_of(self.coordinates)
+        for array in as_arrays(x, self.loss.parameters):
+            self.ps.fitted.add(array, make)
 
     def expand(self, x: Any) -> Any:
         """``x`` over all features (and the intercept): 0 where ``compact`` left a feature out.
-
-        One Spark job for each array, where there is something to do; resident tasks end to make way
-        for it.
-        """
-        arrays = self._arrays(x)
-        if self.coordinates is None:
-            return x
-        self.ps.make_way()
-        rows = [self.data.size + self._has_intercept(one) for one in self.loss.parameters]
-        whole = [
-            spread(self.ps, array, self.coordinates, length)
-            for array, length in zip(arrays, rows, strict=True)
-        ]
-        return as_given(whole, self.loss.parameters)
+        Lazy; ``x`` itself where none is left out."""
+        self._arrays(x)
+        return x if self.coordinates is None else self.model(x).whole().x
 
     def close(self) -> None:
         """End resident tasks, and remove the blocks: a later evaluation raises ValueError.

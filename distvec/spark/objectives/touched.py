@@ -37,22 +37,6 @@ def touched_coordinates(ps: PSContext, data: Dataset) -> DistArray:
     return coordinates
 
 
-def spread(ps: PSContext, values: DistArray, coordinates: DistArray, length: int) -> DistArray:
-    """An array of ``length`` rows with those of ``values`` at ``coordinates`` (and behind them the
-    rest of ``values`` at its end), and 0 elsewhere. One Spark job."""
-    whole = ps.zeros((length, *values.shape[1:]), values.dtype)
-    ps.evaluate(values, coordinates)
-    count, rest = len(coordinates), len(values) - len(coordinates)
-    sources = ((values.buffer_id, values.type), (coordinates.buffer_id, coordinates.type))
-    job = partial(_spread, ps.access, *sources)
-    pieces = [(low, min(low + _PIECE, count)) for low in range(0, max(1, count), _PIECE)]
-    with ps.round(whole) as r:
-        context = ps.spark_context
-        tasks = min(len(pieces), context.defaultParallelism)
-        collect(context.parallelize(pieces, tasks).map(partial(job, (count, rest, length), r)))
-    return whole
-
-
 def at_coordinates(
     model: DistArray, coordinates: DistArray, known: int, start: DistArray, *, intercept: bool
 ) -> DistArray:
@@ -92,20 +76,3 @@ def _list(access: Access, type: ArrayType, r: Contributor, buffer: int) -> None:
     for low in range(0, coordinates.size, _PIECE):
         piece = coordinates[low : low + _PIECE]
         r.push(np.arange(low, low + piece.size), piece)
-
-
-def _spread(
-    access: Access,
-    values: tuple[int, ArrayType],
-    coordinates: tuple[int, ArrayType],
-    sizes: tuple[int, int, int],
-    r: Contributor,
-    piece: tuple[int, int],
-) -> None:
-    (count, rest, length), (low, high) = sizes, piece
-    client, places = join(access), np.arange(low, high)
-    targets = client.gather(*coordinates, places)
-    if high == count:
-        places = np.append(places, count + np.arange(rest))
-        targets = np.append(targets, length - rest + np.arange(rest))
-    r.push(targets, client.gather(*values, places))

@@ -155,7 +155,7 @@ X = np.eye(2)
         (
             lambda: Objective((X, [1, 2]), loss=Squared()).scores(np.zeros(2), np.eye(3)),
             ValueError,
-            "3 columns, those of the objective 2",
+            "features have 3 columns, the model has 2",
         ),
     ],
 )

@@ -1,13 +1,18 @@
-"""Margins by tasks that pull only what their rows touch."""
+"""Models over DataFrames: tasks pull only what their rows touch, or have a broadcast."""
 
 from __future__ import annotations
+
+import gc
+import pickle
 
 import numpy as np
 import pytest
 from pyspark.sql import functions
 
-from distvec.losses import FactorizationMachine, Softmax
-from distvec.spark import LogisticLoss, scores
+from distvec import losses
+from distvec.losses import FactorizationMachine, Huber, Logistic, Softmax
+from distvec.spark import LogisticLoss, Model, Objective, PSContext, mllib_model, scores
+from optim import SquaredL2Norm
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +42,9 @@ def test_several_columns_of_numbers_are_the_features_in_their_order(ps, spark):
     with LogisticLoss(frame, features=["b.c", "a"]) as loss:
         value = float(loss(ps.array([0.5, 2.0]))[0])
         found = [row.score for row in loss.scores(frame, ps.array([0.5, 2.0])).collect()]
-    assert found == [3.0, -4.0]
+        model = loss.model(ps.array([0.5, 2.0]))
+        several = [row.prediction for row in model.predict(frame).collect()]
+    assert found == [3.0, -4.0] and several == [1.0, 0.0]
     assert value == pytest.approx(np.logaddexp(0.0, [3.0, 4.0]).mean())
 
 
@@ -57,8 +64,10 @@ def test_refusals(ps, problem):
         scores(problem.frame, ps.zeros(3000, dtype=bool))
     with pytest.raises(ValueError, match="features='nothing': the data has no such column"):
         scores(problem.frame, ps.zeros(3000), features="nothing")
-    with pytest.raises(Exception, match="rows have 3000 features, the weights 7"):
+    with pytest.raises(Exception, match=r"have 3000 features, the weights 7; .*objective\.model"):
         scores(problem.frame, ps.zeros(7)).collect()
+    with pytest.raises(ValueError, match=r"output='Label' is a column .*data\.drop\('Label'\)"):
+        scores(problem.frame, ps.zeros(3000), output="Label")
 
 
 def test_of_a_table_and_of_a_dict(ps, problem):
@@ -74,3 +83,107 @@ def test_of_a_table_and_of_a_dict(ps, problem):
     found = [row.margin for row in scored.select("margin").collect()]
     pairs = 0.5 * ((x @ v) ** 2 - (x * x) @ (v * v)).sum(axis=1)
     np.testing.assert_allclose(found, x @ w + pairs, rtol=1e-10, atol=1e-11)
+
+
+@pytest.fixture(scope="module")
+def fitted(spark, problem):
+    """Models of six objectives, each with its scored frame alone, and NumPy's coefficients."""
+    ps, found = PSContext.get_or_create(spark, servers=2), []
+    for k in range(6):
+        options = {"penalty": SquaredL2Norm(10.0**-k), "intercept": k % 3 == 0, "compact": k > 2}
+        with Objective(problem.frame, loss=Logistic(), mode="job", **options) as objective:
+            model = objective.fit()
+        frame = model.scores(problem.frame).select("score")
+        del options["compact"]
+        rows = problem.x, problem.y
+        alone = losses.Objective(rows, loss=Logistic(), **options).fit().scores(problem.x)
+        found.append((frame.filter("score is not null"), model.numpy(), alone))
+    del model, objective, frame
+    gc.collect()
+    return ps, found
+
+
+def values(frame, column="score"):
+    return np.array([row[column] for row in frame.select(column).collect()])
+
+
+def test_lazy_frames_have_the_weights_of_their_models(fitted):
+    for frame, model, alone in fitted[1]:
+        np.testing.assert_allclose(values(frame), alone, rtol=1e-4, atol=1e-4)
+        assert model.num_features == 3000
+
+
+def test_weights_go_with_the_last_plan_that_asks_for_them(spark, ps, problem):
+    frame = scores(problem.frame, ps.ones(3000) * 5.0).filter("score > 0")
+    reference = list(ps.scored._held.values())[-1][0]
+
+    def is_held():
+        gc.collect()
+        spark._jvm.System.gc()
+        ps.scored.free()
+        return any(one is reference for one, _ in ps.scored._held.values())
+
+    assert is_held() and frame.count() == (problem.x.sum(axis=1) > 0).sum() and is_held()
+    del frame
+    assert any(not is_held() for _ in range(50))
+
+
+def test_a_model_over_frames_says_what_it_says_of_arrays(ps, problem, fitted, tmp_path):
+    frame, x = problem.frame, problem.x
+    model = fitted[1][5][1]
+    assert isinstance(model, Model) and model.is_local and model.coordinates is not None
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    on_servers = Model.load(path, ps)
+    for one in (model, on_servers, on_servers.whole()):
+        np.testing.assert_allclose(
+            values(one.scores(frame)), model.scores(x), rtol=1e-12, atol=1e-13
+        )
+    two = on_servers.predict(on_servers.probabilities(frame), output="class")
+    assert two.columns == [*frame.columns, "probability", "class"]
+    found = values(two, "probability")
+    np.testing.assert_allclose(found, model.probabilities(x), rtol=1e-12)
+    assert values(two, "class").tolist() == model.predict(x).tolist()
+    renamed = frame.withColumnRenamed("features", "f")
+    assert values(model.predict(renamed, features="f"), "prediction").shape == (len(x),)
+    with pytest.raises(ValueError, match="features='features': the data has no such column"):
+        model.predict(renamed)
+    plain = losses.Model.load(path)
+    assert plain.predict(x).tolist() == model.predict(x).tolist()
+    assert values(scores(frame, plain)).tolist() == values(model.scores(frame)).tolist()
+
+
+def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
+    options = {"intercept": True, "compact": True, "l2": 0.1}
+    with LogisticLoss(problem.frame, **options) as loss:
+        result = loss.minimize()
+        model, whole = loss.model(result.x), loss.expand(result.x)
+        assert whole.shape == (3001,) and loss.features < 3000
+        expected = problem.x @ whole.numpy()[:-1] + float(whole[-1])
+        for scored in (
+            scores(problem.frame, result.x),
+            loss.scores(problem.frame, result.x),
+            loss.scores(problem.frame, whole),
+        ):
+            np.testing.assert_allclose(values(scored), expected, rtol=1e-10, atol=1e-12)
+        for made in (mllib_model(result.x), model.to_mllib(), mllib_model(model.numpy())):
+            assert made.numFeatures == 3000 and made.intercept == model.intercept
+            np.testing.assert_allclose(made.coefficients.toArray(), whole.numpy()[:-1])
+        for use in (scores, lambda frame, *args, **options: mllib_model(*args, **options)):
+            with pytest.raises(ValueError, match="fitted with one; leave intercept= out"):
+                use(problem.frame, result.x, intercept=False)
+            with pytest.raises(ValueError, match=r"fitted by Logistic\(\); leave loss= out"):
+                use(problem.frame, result.x, loss=Huber())
+        again = loss.start(model)
+        np.testing.assert_array_equal(again.numpy(), result.x.numpy())
+    copy = result.x * 1.0
+    assert ps.fitted.get(copy) is None and ps.fitted.get(result.x) is not None
+
+
+def test_a_broadcast_model_needs_no_servers(spark, problem, fitted):
+    _, model, alone = fitted[1][0]
+    frame = model.scores(problem.frame)
+    again = pickle.loads(pickle.dumps(model))  # goes without its broadcast
+    assert again.scores(problem.x).tobytes() == model.scores(problem.x).tobytes()
+    PSContext.active().stop()
+    np.testing.assert_allclose(values(frame), alone, rtol=1e-4, atol=1e-4)

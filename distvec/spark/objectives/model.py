@@ -1,0 +1,211 @@
+"""Fitted models that say something of DataFrames' rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Broadcast, SparkContext
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.functions import arrow_udf
+
+from distvec.array.handle import Handle
+from distvec.losses import model as models
+from distvec.losses.binary import Logistic
+from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
+from distvec.spark.context import STOPPED, PSContext
+from distvec.spark.data.columns import Columns, feature_column, feature_names
+from distvec.spark.interpreter import adopt
+from distvec.spark.objectives.scores import Arrays, Request, nothing_of, score_batches
+from ps_backend.client import StoredArray
+from ps_backend.program.types import FLOATS
+
+
+class Model(models.Model):
+    """A fitted model that knows its loss, intercept and features, for DataFrames and for arrays.
+
+        model = objective.fit()  # or objective.model(result.x)
+        model.scores(test), model.predict(test)  # test with one more column; lazy
+        model.save("model")
+        Model.load("model", ps), Model.load("model")  # on the servers; with NumPy's arrays
+        model.to_mllib().save("hdfs:///models/clicks")
+
+    What ``distvec.losses.Model`` is, which reads the same files without Spark; its parameters are
+    the arguments. Of a DataFrame the methods take the column ``features``, or several, by default
+    what the model was fitted to, and give the frame with a column ``output``, which it may not
+    have.
+
+    Notes
+    -----
+    Frames are lazy. Tasks pull the coordinates of their rows from the servers, one message a batch
+    of rows and array; these arrays are kept until Spark has given up the last frame that is made of
+    the scored one, or ``ps.stop()``. A model with NumPy's arrays, as ``model.numpy()``, is sent to
+    the executors by Spark itself, as a broadcast, and needs no servers.
+    """
+
+    def scores(
+        self, data: Any, *, output: str = "score", features: str | Sequence[str] | None = None
+    ) -> Any:
+        """Margins, ``(rows,)`` or a double; of k classes k of them. Offsets are not added."""
+        return self._of(SCORES, data, output, features)
+
+    def probabilities(
+        self,
+        data: Any,
+        *,
+        output: str = "probability",
+        features: str | Sequence[str] | None = None,
+    ) -> Any:
+        """Of each class; of two, the negative one comes first. As ``distvec.losses.Model``."""
+        return self._of(PROBABILITIES, data, output, features)
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        output: str = "prediction",
+        features: str | Sequence[str] | None = None,
+    ) -> Any:
+        """The label that the model expects: a class, or a mean. As ``distvec.losses.Model``."""
+        return self._of(PREDICTIONS, data, output, features)
+
+    def to_mllib(self) -> Any:
+        """The model of MLlib that says the same, but for classes, which are 0 and 1 there:
+        ``distvec.spark.mllib_model``."""
+        from distvec.spark.exports.mllib import mllib_model
+
+        return mllib_model(self)
+
+    def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
+        if not isinstance(data, DataFrame):
+            return self._says(what, data)
+        return _scored(self, what, data, output, features or self.columns)
+
+
+def scores(
+    df: DataFrame,
+    weights: Any,
+    *,
+    loss: Loss | None = None,
+    features: str | Sequence[str] | None = None,
+    output: str = "score",
+    intercept: bool | None = None,
+) -> DataFrame:
+    """``df`` with a column ``output``: what the model ``weights`` says of each row.
+
+    ``weights`` is a ``Model``, or parameters on the servers. Of those that ``objective.minimize``
+    found, loss, intercept and compaction are known; of others, the margin ``<x, w>`` is said, or
+    what ``loss`` says, and with ``intercept`` the last row is added. ``Model.scores`` tells more.
+    ValueError where ``loss`` or ``intercept`` is another than they were fitted with, and for a
+    column that is there.
+    """
+    model = model_of(weights, loss, intercept)
+    if not isinstance(weights, models.Model) and model.is_local:
+        raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
+    return _scored(model, SCORES, df, output, features or model.columns)
+
+
+def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
+    """``weights`` as a model; ValueError where it is known to be another than is said."""
+    if isinstance(weights, models.Model):
+        known = weights
+    else:
+        bare = Logistic() if loss is None else loss
+        known = _fitted(weights) or Model(weights, loss=bare, intercept=bool(intercept))
+    if loss is not None and type(loss) is not type(known.loss):
+        raise ValueError(f"loss={loss}: the weights were fitted by {known.loss}; leave loss= out")
+    if intercept is not None and bool(intercept) != known.has_intercept:
+        raise ValueError(
+            f"intercept={intercept}: the weights were fitted "
+            f"{'with' if known.has_intercept else 'without'} one; leave intercept= out"
+        )
+    return known if isinstance(known, Model) else as_spark(known)
+
+
+def as_spark(model: models.Model) -> Model:
+    """A model with methods for DataFrames."""
+    made = object.__new__(Model)
+    made.__dict__.update(model.__dict__)
+    return made
+
+
+def _fitted(weights: Any) -> Model | None:
+    """What ``Objective.minimize`` knows of parameters that it found."""
+    some = weights
+    if hasattr(weights, "values") and hasattr(weights, "keys"):
+        some = next(iter(weights.values()), None)
+    session = some.session if isinstance(some, Handle) else None
+    if not isinstance(session, PSContext):
+        return None
+    make = session.fitted.get(some)
+    return None if make is None else make(weights)
+
+
+def _scored(
+    model: models.Model, what: str, df: DataFrame, output: str, names: str | Sequence[str]
+) -> DataFrame:
+    if output.lower() in map(str.lower, df.columns):
+        raise ValueError(
+            f"output={output!r} is a column of the data; name another one, output=..., or drop it: "
+            f"data.drop({output!r})"
+        )
+    features = feature_column(df, names)
+    request, session = _request(model, what, df)
+    request = replace(request, names=Columns(feature_names(names)).feature_names)
+    adopt(df)
+
+    # arrow_udf reads the kind of function from these hints, which a functools.partial cannot have.
+    def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return score_batches(request, batches)
+
+    kind = "array<double>" if nothing_of(request).ndim == 2 else "double"
+    udf = arrow_udf(score, kind)  # type: ignore[call-overload]  # the stubs want the kind
+    scored = df.withColumn(output, udf(features))
+    if session is not None:
+        held = [array.copy() for array in model._all_arrays()]
+        session.scored.hold(session.spark_context, udf._unwrapped._judf.func(), held)
+    return scored
+
+
+def _request(model: models.Model, what: str, df: DataFrame) -> tuple[Request, PSContext | None]:
+    """With the session of the arrays, where they are such as tasks of ``df`` can pull."""
+    about = (what, model.loss, model.classes, model.has_intercept, model.num_features)
+    context = df.sparkSession.sparkContext
+    if model.is_local:
+        return Request(*about, _broadcast(model, context)), None
+    arrays = model._all_arrays()
+    session = _session_of(context, arrays, len(model.arrays))
+    session.evaluate(*arrays)
+    stored = [StoredArray(array.buffer_id, array.type) for array in arrays]
+    count = len(model.arrays)
+    kept_ones = None if model.coordinates is None else stored[-1]
+    return Request(*about, Arrays(tuple(stored[:count]), kept_ones), session.access), session
+
+
+def _broadcast(model: models.Model, context: SparkContext) -> Broadcast[Arrays]:
+    """Of its arrays: made once, and removed by Spark with the last plan that has it."""
+    known = model.__dict__.get("_broadcast")
+    if known is None or known[0] is not context:
+        sent = context.broadcast(Arrays(model.arrays, model.coordinates))
+        known = model.__dict__["_broadcast"] = context, sent
+    broadcast: Broadcast[Arrays] = known[1]
+    return broadcast
+
+
+def _session_of(context: SparkContext, arrays: Sequence[Any], parameters: int) -> PSContext:
+    session = arrays[0].session if isinstance(arrays[0], Handle) else None
+    if not isinstance(session, PSContext):
+        raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
+    if session.is_stopped:
+        raise RuntimeError(STOPPED)
+    if context is not session.spark_context:
+        raise ValueError("the data belongs to another SparkContext than the weights")
+    for array in arrays:
+        if not isinstance(array, Handle) or array.session is not session:
+            raise ValueError("the weights do not all belong to one session")
+    for array in arrays[:parameters]:
+        if array.dtype.name not in FLOATS:
+            raise TypeError(f"weights have dtype {array.dtype}; allowed are float64 and float32")
+    return session
