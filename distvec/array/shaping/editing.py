@@ -38,6 +38,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     along = normalize_axis_index(axis, arr.ndim)
     length = arr.shape[along]
     if isinstance(obj, Arithmetic) and not obj.node.on_client:
+        if obj.dtype == np.bool_:
+            _check_mask(obj, length)
         return _without(arr, obj, along)
     gone = _named(obj, length)
     if along or arr.node.on_client:
@@ -58,15 +60,19 @@ def _named(obj: Any, length: int) -> npt.NDArray[np.int64]:
         return np.sort(np.arange(length)[obj])
     given = np.asarray(obj)
     if given.dtype == np.bool_:
-        if given.shape != (length,):
-            raise ValueError(
-                f"boolean array argument obj to delete must be one dimensional and match the axis "
-                f"length of {length}"
-            )
+        _check_mask(given, length)
         return np.flatnonzero(given)
     if given.size and given.dtype.kind not in "iu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
     return np.unique(positions(given.ravel(), length))
+
+
+def _check_mask(mask: Any, length: int) -> None:
+    if mask.shape != (length,):
+        raise ValueError(
+            f"boolean array argument obj to delete must be one dimensional and match the axis "
+            f"length of {length}"
+        )
 
 
 def _kept_runs(gone: npt.NDArray[np.int64], length: int) -> Iterator[tuple[int, int]]:

@@ -322,6 +322,8 @@ OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
     "multi_dot out of another dtype": lambda T: stored(
         lambda out: np.linalg.multi_dot([T, T[:2], T[:2]], out=out), (3, 2), "f4", T
     ),
+    "delete by a shorter mask": lambda T: np.delete(T, T[0] > 0, axis=0),
+    "delete by no mask": lambda T: np.delete(T, (T[0] > 0)[:0], axis=0),
     "clip without an end": lambda T: np.clip(T, 3),
     "correlate numbers": lambda T: np.correlate(T.sum(), T[0]),
     "take of nothing": lambda T: np.take(T[0][:0], np.array([0], like=T)),
