@@ -109,7 +109,8 @@ def _array_or_plain(one: Any) -> Any:
     """One index with lists as arrays, and arrays of integers of rank 0 as integers."""
     if one is Ellipsis or one is None or isinstance(one, slice):
         return one
-    if isinstance(one, bool | np.bool_):
+    is_number = getattr(one, "ndim", None) == 0
+    if isinstance(one, bool) or (is_number and one.dtype == np.bool_):
         raise NotImplementedError(
             "x[True] and x[False] are not supported; write x[None], or a mask as long as x"
         )

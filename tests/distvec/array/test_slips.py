@@ -30,6 +30,8 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("x[1:3].partition(1)", ValueError, "assignment destination is read-only"),
     ("np.put_along_axis(x[1:3], np.array([0]), 1.0, 0)", ValueError, "is read-only"),
     ("np.subtract.accumulate(x)", TypeError, "accumulate of add"),
+    ("x[..., np.array(True)]", NotImplementedError, "a mask as long as x"),
+    ("x[..., x[0] > 0]", NotImplementedError, "a mask as long as x"),
     ("x.cumulative()", AttributeError, "has no attribute"),
     ("x.collect()", AttributeError, "x.numpy()"),
     ("dv.Session('localhost:7070')", TypeError, "distvec.connect('host:port')"),
