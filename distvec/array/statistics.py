@@ -122,7 +122,7 @@ def average(
     if weights is None:
         mean = reductions.mean(x, axis, keepdims=keepdims)
         return (mean, full_like(mean, reductions.count_of(x, axis))) if returned else mean
-    weight = _weights(x, axis, weights)
+    weight = weights_beside(x, axis, weights)
     at_least = x.dtype if x.dtype.kind == "f" else _FLOAT
     common = np.result_type(at_least, weight.dtype)
     wide = weight.astype(_FLOAT)
@@ -136,9 +136,9 @@ def average(
     return (result, scale.astype(common)) if returned else result
 
 
-def _weights(x: A, axis: Any, given: Any) -> A:
+def weights_beside(x: A, axis: Any, given: Any, name: str = "average") -> A:
     """Weights in a shape that can stand beside ``x``; errors as NumPy's."""
-    weights = beside(x, given, "average: weights")
+    weights = beside(x, given, f"{name}: weights")
     if weights.shape == x.shape:
         return weights
     if axis is None:

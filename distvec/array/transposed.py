@@ -191,6 +191,8 @@ class Transposed(Methods, ByColumns):
             return _transposed(_along(func, self.table, *args[1:], **kwargs))
         if func in QUANTILES:
             target, keeps = kwargs.pop("out", None), bool(kwargs.get("keepdims"))
+            if np.ndim(kwargs.get("weights")) == self.ndim:
+                kwargs["weights"] = flipped(kwargs["weights"])
             quantiles = functools.partial(_along, func, self.table, *args[1:], **kwargs)
             return _reduced_into(target, func.__name__, quantiles, keeps)
         if func in WITH_AXIS:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import reshape
+from distvec.array.checks import refuse_if
+from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import where
 from distvec.array.items import get_item
 from distvec.array.moving.order_statistics import order_statistics
@@ -22,7 +23,7 @@ from distvec.array.moving.quantile_methods import Place, check_method, place
 from distvec.array.pieces import encoded
 from distvec.array.reduction_keywords import UNSAID, is_said, stored
 from distvec.array.reductions import as_axes, axis_of, kept, sum
-from distvec.array.statistics import as_array
+from distvec.array.statistics import as_array, weights_beside
 from distvec.array.transposed import transpose
 from distvec.graph.client_values import statistic
 from distvec.graph.shapes import on_client
@@ -57,8 +58,8 @@ def _of_fractions(name: str) -> Callable[..., Any]:
     what = "percentiles" if name.endswith("percentile") else "quantiles"
     of = "what is not NaN" if name.startswith("nan") else "all elements along an axis"
     function.__doc__ = (
-        f"The {what} ``q`` of {of}, by any of NumPy's methods: ``numpy.{name}``. ``weights`` are "
-        f"refused."
+        f"The {what} ``q`` of {of}, by any of NumPy's methods: ``numpy.{name}``. ``weights`` with "
+        f'``method="inverted_cdf"``: an implicit evaluation, which looks at them.'
     )
     return function
 
@@ -108,11 +109,6 @@ def _quantiles(
     name: str, x: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:
     x = as_array(name, x).made()
-    if weights is not None:
-        raise NotImplementedError(
-            f"{name}: weights= are not available on the servers; leave them out, or pull the "
-            f"values with x.numpy()"
-        )
     check_method(method)
     casting = "unsafe" if name.startswith("nan") else "same_kind"  # into out=, as NumPy's
     fractions, axis = _checked(q, name), as_axes(axis)
@@ -120,6 +116,11 @@ def _quantiles(
     keeps = is_said(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:
         raise NotImplementedError(f"{name}: keepdims=True of several q has 3 axes; leave it out")
+    if weights is not None:
+        result = _weighted(name, x, fractions, over, method, weights)
+        if not fractions.ndim:
+            return stored(out, kept(x, result, over, keeps), name, casting)
+        return stored(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
     if x.node.on_client or not x.size:
         given = q if type(q) in (int, float) else encoded(np.asarray(q))
         known = {"q": given, "axis": axis, "method": method, "keepdims": keeps}
@@ -143,6 +144,50 @@ def _quantiles(
     if along:
         result = transpose(result)
     return stored(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
+
+
+def _weighted(name: str, x: Any, fractions: Any, over: Any, method: str, weights: Any) -> Any:
+    """The first elements in order with which the sum of the weights reaches a fraction of it all.
+
+    Source: ``numpy.quantile``, method ``inverted_cdf``.
+    """
+    if method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+    if name.startswith("nan") and x.dtype.kind == "f":
+        raise NotImplementedError(
+            f"{name}: weights= of what is not NaN; choose it first, as in "
+            f"numpy.{name[3:]}(x[valid], q, weights=w[valid], method={method!r})"
+        )
+    there = weights if hasattr(weights, "node") else x.session.array(weights)
+    beside_all = broadcast_to(weights_beside(x, over, there, name), x.shape).astype(_FLOAT)
+    table, along = _along_one(x, over)
+    heavy = _along_one(beside_all, over)[0]
+    order = np.argsort(table, axis=along)
+    values, heavy = (np.take_along_axis(one, order, along) for one in (table, heavy))
+    sums = np.cumsum(heavy, axis=along)
+    total = np.sum(heavy, axis=along, keepdims=True)
+    refuse_if(heavy < 0, ValueError, "Weights must be non-negative.")
+    whole = (total > 0) & (total < np.inf)
+    refuse_if(~whole, ValueError, "Weights included NaN, inf or were all zero.")
+    part = sums / total
+    part = where(part == 0, -1.0, part)  # of no weight, and so not the first one of fraction 0
+
+    def reached(fraction: float) -> Any:
+        before = np.sum(part < fraction, axis=along, keepdims=True)
+        place = np.minimum(before, table.shape[along] - 1)
+        found = _first(np.take_along_axis(values, place, along), along)
+        if x.dtype.kind != "f":
+            return found
+        last = _first(_last(values, along), along)
+        return where(last == last, found, last)
+
+    results = [reached(float(one)) for one in np.ravel(fractions)]
+    return np.stack(results) if fractions.ndim else results[0]
+
+
+def _last(x: Any, along: int) -> Any:
+    """The last elements along an axis, which stays."""
+    return get_item(x, (slice(None),) * along + (slice(-1, None),))
 
 
 def _checked(q: Any, name: str) -> Any:

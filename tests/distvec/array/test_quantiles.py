@@ -121,10 +121,41 @@ def test_errors_as_numpy(ps: dv.Session) -> None:
         np.quantile(x, 0.5, method="middle")
     with pytest.raises(np.exceptions.AxisError):
         np.median(x, axis=1)
-    with pytest.raises(NotImplementedError, match="leave them out, or pull"):
-        np.quantile(x, 0.5, weights=ps.ones(5), method="inverted_cdf")
+    with pytest.raises(ValueError, match="Only method 'inverted_cdf' supports weights"):
+        np.quantile(x, 0.5, weights=ps.ones(5))
+    with pytest.raises(ValueError, match="Weights must be non-negative"):
+        np.quantile(x, 0.5, weights=-x, method="inverted_cdf")
+    with pytest.raises(ValueError, match="were all zero"):
+        np.quantile(x, 0.5, weights=0 * x, method="inverted_cdf")
+    with pytest.raises(NotImplementedError, match="choose it first"):
+        np.nanquantile(x, 0.5, weights=x, method="inverted_cdf")
     with pytest.raises(NotImplementedError, match="leave it out"):
         np.quantile(ps.ones((5, 2)), [0.5, 0.6], axis=0, keepdims=True)
+
+
+@pytest.mark.parametrize("q", [0.3, 0, 1, [0.2, 0.8]])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_weights(ps: dv.Session, axis: int | None, q: Any) -> None:
+    x, w = rng.integers(0, 9, (30, 5)).astype(float), rng.integers(0, 4, (30, 5)).astype(float)
+    w[:, 1] += 1  # so that no row is without any
+    x[3, 2] = np.nan
+    for weights in (w, w[:, 0] + 1)[: 2 if axis == 0 else 1]:
+        given = {"axis": axis, "method": "inverted_cdf"}
+        expected = np.quantile(x, q, weights=weights, **given)
+        for there in (weights, ps.array(weights)):
+            found = np.quantile(ps.array(x), q, weights=there, **given)
+            np.testing.assert_array_equal(found.numpy(), expected)
+        if axis is not None and weights is w:
+            turned = {"axis": 1 - axis, "method": "inverted_cdf", "weights": ps.array(w).T}
+            found = np.quantile(ps.array(x).T, q, **turned)
+            np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_weights_into_out(ps: dv.Session) -> None:
+    x, w, out = rng.random((9, 5)), rng.random((9, 5)), ps.zeros(9)
+    given = {"axis": 1, "method": "inverted_cdf"}
+    assert np.percentile(ps.array(x), 40, weights=ps.array(w), out=out, **given) is out
+    np.testing.assert_array_equal(out.numpy(), np.percentile(x, 40, weights=w, **given))
 
 
 def test_a_median_is_two_messages_and_few_bytes(ps: dv.Session) -> None:
