@@ -342,8 +342,15 @@ class Session(Home):
         from change, and they are written while work goes on. Three messages a server. Raises
         ``StoreFailed``, ``ServerLost``.
         """
-        writing = self.durability.checkpoints(self, directory).begin(0, arrays, document)
-        return writing.result() if wait else writing
+        checkpoints = self.durability.checkpoints(self, directory)
+        writing = checkpoints.begin(0, arrays, document)
+        if not wait:
+            return writing
+        try:
+            return writing.result()
+        finally:  # the error's traceback has ``arrays``: a future that is kept would keep them, too
+            checkpoints.settle()
+            del writing
 
     def restore(self, directory: Directory = None, /) -> Restored:
         """Bring back the newest whole checkpoint in ``directory``; its arrays by name.

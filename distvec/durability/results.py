@@ -48,11 +48,14 @@ def in_thread(write: Callable[[], Checkpoint]) -> Future[Checkpoint]:
     """Run ``write`` in a thread of its own, which does not keep the process alive."""
     future: Future[Checkpoint] = Future()
 
-    def run() -> None:
+    def run(future: Future[Checkpoint]) -> None:
         try:
             future.set_result(write())
         except BaseException as error:  # noqa: BLE001 - handed over to who waits
             future.set_exception(error)
+        finally:  # the error's traceback has this frame: a future in it would keep the error
+            del future
 
-    threading.Thread(target=run, name="distvec-checkpoint", daemon=True).start()
+    name = "distvec-checkpoint"
+    threading.Thread(target=run, args=(future,), name=name, daemon=True).start()
     return future

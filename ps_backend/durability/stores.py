@@ -193,7 +193,8 @@ class Directory:
         """As ``Store.delete``."""
         path = self._at(name)
         with suppress(FileNotFoundError):
-            if not self._is_folder(path):
+            # First of all, is it there? To unlink nothing is an error on a read-only disk.
+            if not stat.S_ISDIR(self._os.stat(path).st_mode):
                 self._os.unlink(path)
             elif not self._os.listdir(path):
                 self._os.rmdir(path)

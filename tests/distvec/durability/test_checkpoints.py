@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
+import re
 import shutil
 import signal
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
+from distvec.durability.checkpoints import Checkpoints
+from distvec.durability.losses import await_all
+from distvec.durability.results import in_thread
+from ps_backend.client import Client
+from ps_backend.durability.stores import Directory, open_store
 from ps_backend.errors import (
     CheckpointIncomplete,
     Corrupted,
     NotDurable,
     ServerLost,
     SessionFenced,
+    StoreFailed,
 )
+from ps_backend.in_process import InProcess
+from ps_backend.server.service import Service
 
 N = 5000
 
@@ -131,7 +144,7 @@ def test_a_directory_without_a_whole_checkpoint(tmp_path):
         manifest = Path(made.path) / "manifest.json"
         whole = manifest.read_bytes()
         manifest.unlink()
-        with pytest.raises(CheckpointIncomplete, match=r"has no manifest\.json: .* broken off"):
+        with pytest.raises(CheckpointIncomplete, match=r"has no manifest\.json: it was removed"):
             ps.restore(tmp_path)
         manifest.write_bytes(whole[:-9])
         with pytest.raises(CheckpointIncomplete, match="its checksum does not fit"):
@@ -232,8 +245,120 @@ def test_all_is_written_anew_where_somebody_removed_files_of_an_older_one(tmp_pa
 def test_a_directory_whose_first_checkpoint_was_broken_off_holds_none(tmp_path):
     with dv.local(2, in_process=True) as ps:
         made = ps.checkpoint(tmp_path, x=ps.zeros(N))
-        Path(made.path, "manifest.json").unlink()
+        Path(made.path, "manifest.json").rename(Path(made.path, "begun"))
         keeper = ps.namespace.keeper(tmp_path)
         assert keeper.load() is None
         with pytest.raises(CheckpointIncomplete, match=r"has no manifest\.json: .* broken off"):
             ps.restore(tmp_path)
+
+
+def test_a_newest_checkpoint_whose_manifest_was_removed_is_passed_over_with_a_warning(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        x = ps.array(np.arange(float(N)))
+        before = ps.checkpoint(tmp_path, x=x)
+        Path(ps.checkpoint(tmp_path, x=x + 1.0).path, "manifest.json").unlink()
+    told = r"an older checkpoint, as the newest is damaged: .*has no manifest.json: it was removed"
+    with dv.local(3, in_process=True) as ps, pytest.warns(NotDurable, match=told):
+        assert ps.restore(tmp_path).path == before.path
+
+
+def test_a_server_that_dies_while_a_checkpoint_is_written_is_lost(tmp_path):
+    with dv.local(2) as ps:
+        x = ps.array(np.arange(float(N)))
+
+        def killed_before(work):
+            os.kill(ps._owner.pids[1], signal.SIGKILL)
+            await_all(ps.client)
+            return in_thread(work)
+
+        checkpoints = Checkpoints(ps, str(tmp_path), start=killed_before)
+        with pytest.raises(ServerLost, match="was lost, and what it held with it"):
+            checkpoints.begin(0, {"x": x}).result()
+    assert not files(tmp_path, ".safetensors"), "the part of the other server is removed"
+
+
+class Full(Directory):
+    """A store without room for files of some names."""
+
+    def __init__(self, path: str, names: str) -> None:
+        super().__init__(path)
+        self.names_without_room = re.compile(names)
+
+    def write(self, name, chunks, *, spare=None):
+        if self.names_without_room.search(name):
+            chunks = [b"", *chunks][:1]
+            super().write(name, chunks, spare=spare)
+            self.delete(name)  # as a store promises
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return super().write(name, chunks, spare=spare)
+
+
+def with_full(names, room):
+    """A session of two servers, one of which cannot write files of such ``names``."""
+    stores = [open_store, lambda url: Full(url, names) if room["full"] else open_store(url)]
+    made = [Service(memory=1 << 28, open_store=one) for one in stores]
+    return dv.Session(Client([InProcess(one, f"s{k}") for k, one in enumerate(made)]))
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_nothing(tmp_path):
+    room = {"full": False}
+    with with_full("part-00001", room) as ps:
+        for number in range(3):
+            x = ps.array(np.arange(float(N)) + number)
+            kept = ps.checkpoint(tmp_path, x=x)
+        before = set(files(tmp_path))
+        spares = {name for name in before if "-000001/" in name}
+        room["full"] = True
+        y = (x - 1.0).persist()
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match="no space left"):
+                ps.checkpoint(tmp_path, x=x, y=y)
+            assert set(files(tmp_path)) == before - spares, "spare files make room as well"
+        room["full"] = False
+        assert ps.restore(tmp_path).path == kept.path
+        made = ps.checkpoint(tmp_path, x=x, y=y)
+        assert made.nbytes == 8 * N, "x, which is there, is not written again"
+
+
+def test_what_a_killed_driver_had_begun_is_removed_by_the_next_one(tmp_path):
+    with dv.local(2, in_process=True) as ps:
+        kept = ps.checkpoint(tmp_path, x=ps.zeros(N))
+        begun = Path(f"{kept.path[:-1]}9")
+        begun.mkdir()
+        for name in ("begun", "part-00000-of-00002.safetensors"):
+            (begun / name).write_bytes(b"rubbish")
+    with dv.local(2, in_process=True) as ps:
+        assert ps.restore(tmp_path).path == kept.path
+        writing = Checkpoints(ps, str(tmp_path), open_store=lambda url: Full(url, "manifest"))
+        with pytest.raises(StoreFailed, match="no space left"):
+            writing.begin(0, {"x": ps.ones(N)}).result()
+        assert not begun.exists() and Path(kept.path).exists()
+
+
+def test_a_directory_that_becomes_read_only_says_what_is_rubbish(tmp_path, caplog):
+    class ReadOnly(Full):
+        def delete(self, name):
+            if "begun" in name:
+                raise OSError(errno.EROFS, "read-only file system")
+            super().delete(name)
+
+    with dv.local(2, in_process=True) as ps:
+        writing = Checkpoints(ps, str(tmp_path), open_store=lambda url: ReadOnly(url, "manifest"))
+        with pytest.raises(StoreFailed, match="no space left"):
+            writing.begin(0, {"x": ps.ones(N)}).result()
+    assert re.search(r"/ckpt-\S+ is rubbish and stays for now: .*read-only", caplog.text)
+
+
+def test_a_checkpoint_that_failed_keeps_no_arrays(tmp_path):
+    """Else the next one would write them, too."""
+    with with_full("part-", {"full": True}) as ps:
+        x = ps.ones(N).persist()
+        kept = weakref.ref(x)
+        gc.disable()
+        try:
+            with suppress(StoreFailed):
+                ps.checkpoint(tmp_path, x=x)
+            del x
+            assert kept() is None
+        finally:
+            gc.enable()

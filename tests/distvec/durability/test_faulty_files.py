@@ -16,6 +16,7 @@ import pytest
 import distvec as dv
 from ps_backend.client import Client
 from ps_backend.durability.stores import Directory, open_store
+from ps_backend.errors import StoreFailed
 from ps_backend.in_process import InProcess
 from ps_backend.server.service import Service
 
@@ -249,3 +250,32 @@ def test_a_full_disk(small_disk, ps, name):
             ps.save(path, w=ps.zeros(9000))
     assert sorted(small_disk.rglob("*")) == before
     assert dv.load(path)["w"].tolist() == OLD.tolist()
+
+
+def checkpoint_fails(ps, run, why, **arrays):
+    """As ``pytest.raises``, which would keep the error, and arrays with it."""
+    try:
+        ps.checkpoint(run, **arrays)
+    except StoreFailed as error:
+        assert why in str(error)
+    else:
+        raise AssertionError("it did not fail")
+
+
+def test_checkpoints_on_a_disk_that_was_full(small_disk, ps, caplog):
+    run = small_disk / "run"
+    x = ps.array(OLD[:1000])
+    ps.checkpoint(run, x=x)
+    parts = set(run.rglob("part-*"))
+    for _ in range(3):
+        y = ps.zeros(8000).persist()  # of its two parts one fits
+        checkpoint_fails(ps, run, "No space left on device", x=x, y=y)
+        del y
+        assert set(run.rglob("part-*")) == parts, "those of x, and no part that did fit"
+        assert ps.checkpoint(run, x=x).nbytes == 0
+    with dv.local(3, in_process=True) as other:
+        assert other.restore(run)["x"].numpy().tolist() == OLD[:1000].tolist()
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        checkpoint_fails(ps, run, "Read-only file system", x=x)
+        assert other.restore(run)["x"].numpy().tolist() == OLD[:1000].tolist()
+    assert not caplog.text, "no folder was made, so none is rubbish"
