@@ -190,6 +190,8 @@ class Checkpoints:
     def _written(self, task: _Task) -> Checkpoint:
         try:
             return self._write(task)
+        except StoreFailed:  # the next one may fit only because of what is there already
+            raise
         except BaseException:
             self._known = {}  # whatever is wrong there, the next one is whole by itself
             self._spaces.forget()
@@ -228,9 +230,22 @@ class Checkpoints:
         known = {id: kept for id, kept in self._known.items() if id in task.found}
         fresh = {id: type for id, type in task.found.items() if id not in known}
         name = self._folder.new()
+        try:
+            return self._fill(name, task, known, fresh)
+        except BaseException:
+            self._folder.discard(name)
+            raise
+
+    def _fill(
+        self,
+        name: str,
+        task: _Task,
+        known: Mapping[int, Kept],
+        fresh: Mapping[int, ArrayType],
+    ) -> tuple[str, list[Kept], int]:
         only = {id: one.copied for one in task.spaces for id in one.types}
         types = {id: type for one in task.spaces for id, type in one.types.items()}
-        pieces = self._save(name, task.pin, fresh | types, only)
+        pieces = self._save(name, task.pin, {**fresh, **types}, only)
         lie = {one.number: one.joined(pieces) for one in task.spaces}
         kept = []
         for id, type in task.found.items():

@@ -12,10 +12,11 @@ writes. Who is later says an empty file that each writes when it begins.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,9 +25,12 @@ from ps_backend.durability.manifest import Manifest
 from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, SessionFenced, StoreFailed
 
+_LOG = logging.getLogger(__name__)
+
 _NAME = re.compile(r"ckpt-(\d{6,})-([0-9a-f]{8})-(\d{6,})")
-_CLAIM = "begun"
-"""An empty file: of whoever wrote it all that is written here since."""
+_BEGUN = "begun"
+"""An empty file in a folder that has no manifest yet. One alone in its folder is a claim: from then
+on the directory belongs to the writer whose name the folder has."""
 PART = "part-"
 """What the names of files of arrays begin with."""
 KEPT = 2
@@ -39,7 +43,7 @@ def names_checkpoint(name: str) -> bool:
 
 
 class BrokenOff(CheckpointIncomplete):
-    """One that nobody wrote to its end: no harm, as it never was one."""
+    """A checkpoint that was begun and never written to its end: its files are rubbish."""
 
 
 class _Key(NamedTuple):
@@ -71,24 +75,79 @@ class Folder:
         """Files that nothing needs, and that the next checkpoint's may be written over."""
 
     def claim(self) -> None:
-        """From now on what earlier writers write does not count. Repeating it does nothing."""
+        """From now on what earlier writers write does not count. Repeating it does nothing.
+
+        Removes the rubbish of earlier writers, which may have filled the store.
+        """
         if not self._epoch:
-            keys = [_key(name) for name in self._names()]
-            self._epoch = 1 + max((key.epoch for key in keys), default=0)
-            name = self._next(keys)
-            with self._named(name):
-                self.store.write(f"{name}/{_CLAIM}", [])
+            names = self._names()
+            keys = [_key(name) for name in names]
+            epoch = 1 + max((key.epoch for key in keys), default=0)
+            mine = self._next(epoch, keys)
+            try:
+                self._begin(mine)
+            except StoreFailed:  # without room even for an empty file
+                self._remove_unfinished(names)
+                self._begin(mine)
+            self._epoch = epoch
+            self._remove_unfinished(names)
 
     def new(self) -> str:
-        """The name of one that is to be written: a later one than all that are there."""
+        """Begin a checkpoint: its name, which is later than all that are there."""
         self.claim()
         keys = [_key(name) for name in self._names()]
         self._check_not_fenced(keys)
-        return self._next(keys)
+        name = self._next(self._epoch, keys)
+        try:
+            self._begin(name)
+        except StoreFailed:
+            self.discard(name)
+            raise
+        return name
 
-    def _next(self, keys: list[_Key]) -> str:
+    def _next(self, epoch: int, keys: list[_Key]) -> str:
         serial = 1 + max((key.serial for key in keys), default=-1)
-        return f"ckpt-{self._epoch:06d}-{self._writer}-{serial:06d}"
+        return f"ckpt-{epoch:06d}-{self._writer}-{serial:06d}"
+
+    def _begin(self, name: str) -> None:
+        with self._named(name):
+            self.store.write(f"{name}/{_BEGUN}", [])
+
+    def discard(self, name: str) -> None:
+        """Remove checkpoint ``name``, which failed, and all ``spares``: a retry needs the room."""
+        spares, self.spares = self.spares, ()
+        self._remove_rubbish(name)
+        with suppress(OSError):
+            for spare in spares:
+                self.store.delete(spare)
+
+    def _remove_unfinished(self, names: list[str]) -> None:
+        """Remove those of ``names`` that were begun and never ended.
+
+        A crash may bring back the empty file of one that was removed in part, as a newer one needs
+        its arrays: what any manifest names stays.
+        """
+        needed: set[str] = set()
+        unfinished = []
+        for name in names:
+            try:
+                needed |= self.read(name).manifest.files
+            except BrokenOff:
+                unfinished.append(name)
+            except (CheckpointIncomplete, Corrupted):
+                continue
+            except StoreFailed:
+                return
+        for name in unfinished:
+            self._remove_rubbish(name, needed)
+
+    def _remove_rubbish(self, name: str, needed: Iterable[str] = ()) -> None:
+        """Remove folder ``name``, but for files that are ``needed``."""
+        try:
+            with self._named(name):
+                self._remove(name, set(needed), spare=False)
+        except StoreFailed as error:
+            _LOG.warning("%s/%s is rubbish and stays for now: %s", self.store.url, name, error)
 
     def commit(self, name: str, manifest: Manifest) -> Found:
         """Write the manifest, which makes it one, and read it back, with the sizes of its files.
@@ -98,6 +157,8 @@ class Folder:
         self._check_not_fenced([_key(one) for one in self._names()])
         with self._named(name):
             self.store.write(f"{name}/{manifests.NAME}", [manifest.encode()])
+        with suppress(OSError):  # beside a manifest it says nothing
+            self.store.delete(f"{name}/{_BEGUN}")
         return self.read(name)
 
     def read(self, name: str) -> Found:
@@ -109,14 +170,21 @@ class Folder:
                 data = bytearray(self.store.size(file))
                 self.store.read(file, 0, memoryview(data))
             except FileNotFoundError:
-                raise BrokenOff(
-                    f"{self.store.url}/{name} has no {manifests.NAME}: writing it was broken off"
-                ) from None
+                raise self._without_manifest(name) from None
             except EOFError as error:
                 raise Corrupted(f"{where}: {error}; it is cut off") from None
             found = manifests.decode(bytes(data), where)
             self._check_sizes(found, where)
         return Found(name, found)
+
+    def _without_manifest(self, name: str) -> CheckpointIncomplete:
+        lacks = f"{self.store.url}/{name} has no {manifests.NAME}"
+        if _BEGUN in self.store.names(name):
+            return BrokenOff(
+                f"{lacks}: writing it was broken off, so this folder is rubbish; the next session "
+                "that writes a checkpoint here removes it"
+            )
+        return CheckpointIncomplete(f"{lacks}: it was removed after the checkpoint was written")
 
     def each(self) -> Iterator[Found | CheckpointIncomplete | Corrupted | StoreFailed]:
         """From the newest to the oldest: one that is whole, or what is wrong with it."""

@@ -23,6 +23,7 @@ from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
+from ps_backend.wire.errors import GoneBefore
 from ps_backend.wire.keyed import encode_copy
 from ps_backend.wire.pieces import decode_piece, encode_piece
 
@@ -153,7 +154,7 @@ def _write_new(
 def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:
     kept = session.store.pins.get(session.pin_name(client, name))
     if kept is None:
-        raise BufferLost(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
+        raise GoneBefore(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
     return kept
 
 
