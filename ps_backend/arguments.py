@@ -39,8 +39,8 @@ def extensions(plugins: object = (), kernels: bool = False) -> Extensions:
     return Extensions(tuple(plugins), bool(kernels))
 
 
-def server_count(servers: object) -> int:
-    """``servers`` as an int that one machine can bear. ``TypeError`` or ``ValueError`` if not."""
+def whole_count(servers: object) -> int:
+    """``servers`` as an int, 1 or more. ``TypeError`` or ``ValueError`` if it is none."""
     try:
         count = operator.index(servers)  # type: ignore[arg-type]
     except TypeError:
@@ -50,9 +50,14 @@ def server_count(servers: object) -> int:
         elif isinstance(servers, str | float) and re.fullmatch(r"\d+(\.0)?", str(servers).strip()):
             hint = f"; write servers={int(float(servers))}"
         raise TypeError(f"servers must be an integer, got {servers!r}{hint}") from None
-    most = max(64, 16 * (os.cpu_count() or 1))
     if count < 1:
         raise ValueError(f"servers must be 1 or more, got {count}")
+    return count
+
+
+def server_count(servers: object) -> int:
+    """The same, that one machine can bear."""
+    count, most = whole_count(servers), max(64, 16 * (os.cpu_count() or 1))
     if count > most:
         raise ValueError(f"servers must be {most} at most on this machine, got {count}")
     return count

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, SupportsFloat, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,10 @@ from distvec.losses.rows import Floats
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _MOST_CLASSES = 100_000
-_PAIRS = "allowed are {0, 1} or {-1, 1}; for other pairs say which is +1: positive_label=..."
+_PAIRS = (
+    "allowed are {0, 1} or {-1, 1}; for other pairs say which is +1: positive_label=...; for more "
+    "than two classes take the loss Softmax()"
+)
 
 
 class LabelRule(ABC):
@@ -166,7 +169,12 @@ def rule(kind: str, positive_label: float | None = None) -> LabelRule:
             f"positive_label={positive_label!r} goes with losses of two classes; this one takes "
             f"{kind!r} labels: leave it out"
         )
-    return Signs(positive_label)
+    if isinstance(positive_label, str) or not isinstance(positive_label, SupportsFloat):
+        raise TypeError(
+            f"positive_label={positive_label!r}; it is a number of the label column (for text see "
+            "pyspark.ml.feature.StringIndexer)"
+        )
+    return Signs(float(positive_label))
 
 
 def classes(rule: LabelRule, distinct: Iterable[float]) -> tuple[float, float] | None:

@@ -80,10 +80,20 @@ class Task:
         if takes_l1:
             told["l1"] = self._given([term.l1_weights() for term in self.terms])
         if self.boxes is not None:
-            told[_bounds_of(kind, known)] = self._given(boxes)
+            told[self._bounds_of(kind, known)] = self._given(boxes)
         if self.hessp is not None and "hessp" in known:
             told["hessp"] = self.hessp
         return told
+
+    def _bounds_of(self, kind: type[Solver], known: Sequence[str]) -> str:
+        """The field for a box."""
+        for name in ("bounds", "projection"):
+            if name in known:
+                return name
+        fits = "L-BFGS-B" if self.is_smooth else "proximal-gradient"
+        raise ValueError(
+            f"{kind.__name__} takes no bounds; leave method out, or give method={fits!r}"
+        )
 
     def _given(self, by_parameter: Sequence[Any]) -> Any:
         return as_given(by_parameter, self.parameters)
@@ -98,13 +108,3 @@ def _named(method: str) -> type[Solver]:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
-
-
-def _bounds_of(kind: type[Solver], known: Sequence[str]) -> str:
-    """The field for a box."""
-    for name in ("bounds", "projection"):
-        if name in known:
-            return name
-    raise ValueError(
-        f"{kind.__name__} takes no bounds; leave method out, or give method='L-BFGS-B'"
-    )

@@ -32,7 +32,7 @@ from distvec.spark.rounds.round import Shared, check_arrays, check_keyed, open_r
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
 from distvec.spark.weights import Fitted, HeldByPlans
-from ps_backend.arguments import extensions
+from ps_backend.arguments import check_seconds, extensions, whole_count
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
 
@@ -134,6 +134,9 @@ class PSContext(TaskSession):
         cannot be replaced any more, or do not answer at the ``addresses`` given, is discarded.
         """
         spark_context = context_of(spark)
+        check_seconds("timeout", timeout)
+        if servers is not None:
+            servers = whole_count(servers)
         wanted = _addresses(addresses)
         added = extensions(plugins or (), kernels)
         if wanted is not None and (plugins is not None or kernels):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -116,7 +117,19 @@ def test_resource_profiles_are_what_they_require(spark):
         options.refuse_others(None, None, profile_of(1))
 
 
+def test_numbers_that_are_none_are_refused_before_a_running_context_is_found(spark, ps):
+    for options, told in (
+        ({"servers": "2"}, "servers must be an integer, got '2'; write servers=2"),
+        ({"servers": 0}, "servers must be 1 or more, got 0"),
+        ({"timeout": -1}, "timeout must be 0 or more seconds"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+            PSContext.get_or_create(spark, **options)
+
+
 def test_something_without_a_spark_context():
+    with pytest.raises(TypeError, match=r"spark is None; .*SparkSession.builder.getOrCreate\(\)"):
+        PSContext.get_or_create(None)
     with pytest.raises(NotImplementedError, match="has no SparkContext"):
         PSContext.get_or_create(object())
 

@@ -76,7 +76,7 @@ def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:
 
 def weights_of(column: pa.Array) -> Floats:
     """Row weights: finite and not negative."""
-    _refuse_null(column, "the weight is null")
+    _refuse_null(column, "the weight is null; drop such rows, or give them one: data.fillna(1.0)")
     weights: Floats = column.to_numpy(zero_copy_only=False)
     _refuse_where(
         ~((weights >= 0.0) & np.isfinite(weights)),

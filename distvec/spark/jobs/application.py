@@ -34,6 +34,8 @@ def has_stopped(spark_context: SparkContext) -> bool:
 
 def context_of(spark: Any) -> SparkContext:
     """The running SparkContext of a session or of itself; errors that say what else is needed."""
+    if spark is None:
+        raise TypeError("spark is None; pass a session: SparkSession.builder.getOrCreate()")
     context = spark if isinstance(spark, SparkContext) else getattr(spark, "_sc", None)
     if not isinstance(context, SparkContext):
         raise NotImplementedError(

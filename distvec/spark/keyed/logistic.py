@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DoubleType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    UserDefinedType,
+)
 
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
@@ -123,7 +132,7 @@ class KeyedLogisticLoss:
         if output in data.columns:
             raise ValueError(f"output={output!r} is a column of the data; name another one")
         for name in self._reading.keys:
-            column_of(data, name, "features")
+            self._key_column(data, name)
         kept = StructType([*data.schema.fields, StructField(output, DoubleType())])
         return data.mapInArrow(Score(self._reading, self.weights, output), kept)
 
@@ -147,11 +156,27 @@ class KeyedLogisticLoss:
         self.ps.make_way()
         adopt(chosen)
         reading = self._reading
+        for key in reading.keys:
+            self._key_column(chosen, key)
         used = dict.fromkeys(reading.keys, "features") | {reading.label: "label"}
         for name, argument in ((reading.values, "values"), (reading.weight, "weight")):
             if name is not None:
                 used[name] = argument
         return chosen.select(*(column_of(chosen, *one)[0].alias(one[0]) for one in used.items()))
+
+    def _key_column(self, data: DataFrame, name: str) -> None:
+        """TypeError for a column that has no keys."""
+        _, kind = column_of(data, name, "features")
+        refused = isinstance(kind, UserDefinedType | StructType | MapType)
+        if isinstance(kind, ArrayType):
+            is_key = isinstance(kind.elementType, IntegralType | StringType)
+            refused = not is_key or len(self._reading.keys) > 1
+        if refused:
+            raise TypeError(
+                f"features={name!r} is a column of {kind.simpleString()}; with keys=True give one "
+                "column of lists of integers or texts, values= for their numbers, or columns with "
+                "one value a row; of vectors and arrays of numbers leave keys=True out"
+            )
 
     def __repr__(self) -> str:
         features = ", ".join(self._reading.keys)

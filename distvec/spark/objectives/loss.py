@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import distvec
 from distvec import DistArray
 from distvec.losses.binary import Logistic
 from distvec.spark.keyed.logistic import KeyedLogisticLoss
+from distvec.spark.objectives.arguments import check_options
 from distvec.spark.objectives.objective import Objective
 from optim import ElasticNet
 
@@ -42,6 +44,7 @@ class LogisticLoss(Objective):
         keys: bool = False,
         **options: Any,
     ) -> None:
+        check_options(options, _OPTIONS)
         self.l2 = _penalty_factor(l2, "l2")
         super().__init__(data, loss=Logistic(), penalty=_l2(l2), mode=mode, **options)
 
@@ -56,6 +59,13 @@ class LogisticLoss(Objective):
         l1 = _penalty_factor(l1, "l1")
         is_weight = self._is_penalised(self.loss.parameters[0])
         return l1 if is_weight is None else distvec.where(is_weight, l1, 0.0).persist()
+
+
+_OPTIONS = [
+    name
+    for name in inspect.signature(Objective.__init__).parameters
+    if name not in ("self", "data", "loss", "penalty")
+]
 
 
 def _l2(l2: float) -> ElasticNet | None:

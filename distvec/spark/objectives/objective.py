@@ -197,6 +197,8 @@ class Objective(ObjectiveBase):
         """
         if isinstance(self.loss, PhasedLoss):
             raise ValueError(f"{self.loss} needs all rows together: it has no minibatches")
+        if not isinstance(batch_size, int | np.integer):
+            raise TypeError(f"batch_size={batch_size!r}; it must be a whole number")
         if not 1 <= batch_size <= self.rows:
             raise ValueError(
                 f"batch_size={batch_size!r}: must be between 1 and {self.rows}, the rows"
@@ -349,7 +351,9 @@ class Objective(ObjectiveBase):
         if array.session is not self.ps:
             raise ValueError(f"{name} belongs to another session than this loss")
         if array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}, this loss needs {shape}")
+            is_more = self.intercept and shape[0] > self.features
+            last = ", the last of which is the intercept" if is_more else ""
+            raise ValueError(f"{name} has shape {array.shape}, this loss needs {shape}{last}")
         if array.dtype.name not in _DTYPES:
             raise TypeError(f"{name} has dtype {array.dtype}; allowed are float64 and float32")
 

@@ -239,6 +239,8 @@ def test_solvers_that_do_not_fit_are_refused() -> None:
         kinked.minimize(method="FTRL")  # whose l1 is another
     with pytest.raises(ValueError, match="takes no bounds"):
         groups.with_penalty(None).minimize(method="CG", bounds=Box(0.0, 1.0))
+    with pytest.raises(ValueError, match=r"takes no bounds.*method='proximal-gradient'$"):
+        kinked.minimize(method="OWL-QN", bounds=Box(0.0, 1.0))  # L-BFGS-B takes no l1 norm
     with pytest.raises(NotImplementedError, match=r"optim\.ADMM"):
         groups.minimize(bounds=Box(0.0, 1.0))
     with pytest.raises(ValueError, match="method='Newton' is not one of L-BFGS"):

@@ -141,6 +141,8 @@ def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
             "partition 1, row 1: feature 1 is nan",
         ),
         ([[(X, 0.0)], [(Vectors.dense([1.0]), 0.0)]], {}, "partition 1, row 0: it has 1 feat.* 2;"),
+        ([[(X, 0.0), (X, 3.0)]], {}, r"the label is 3; .* more than two classes .*Softmax\(\)"),
+        ([[(X, 0.0, None), (X, 0.0, 1.0)]], {"weight": "weight"}, "the weight is null; .*fillna"),
         ([[(X, 0.0, -1.0)]], {"weight": "weight"}, "partition 0, row 0: the weight is -1.0"),
         ([[(X, 0.0, 0.0)]], {"weight": "weight"}, "the weights sum to 0"),
         ([[(X, 1.0), (X, 2.0), (X, 3.0)]], {"positive_label": 2.0}, "row 2: .* a third value"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions
 
 import distvec as dv
 from distvec.spark import LogisticLoss
@@ -107,6 +108,11 @@ def test_refusals(spark, ps):
         LogisticLoss(frame, keys=True, positive_label=3).train()
     with pytest.raises(ValueError, match="goes with one column of lists"):
         LogisticLoss(frame, keys=True, features=["a", "b"], values="v")
+    wrong = frame.withColumn("features", functions.array(functions.lit(0.5)))
+    with pytest.raises(TypeError, match=r"features='features' is a column of array<.*>; with keys"):
+        LogisticLoss(wrong, keys=True).train()
+    with pytest.raises(ValueError, match=r"features='feature': .*did you mean 'features'"):
+        LogisticLoss(frame, keys=True, features="feature").train()
     with pytest.raises(TypeError, match="there are no rows"):
         LogisticLoss(keys=True).train()
     with pytest.raises(ValueError, match="name another one"):

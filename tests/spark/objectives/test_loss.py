@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyspark.sql import functions
 
 import distvec
+from distvec.losses import Hinge
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.data.build import Descriptor
+from optim import L1Norm
 from ps_backend.errors import PSError
 
 pytestmark = pytest.mark.spark
@@ -161,9 +164,40 @@ def test_a_loss_without_its_context_refuses_at_once(spark, problem):
     loss.close()
 
 
-def test_something_else_than_a_frame(ps):
-    with pytest.raises(TypeError, match="data is ndarray; it must be a Spark DataFrame"):
-        LogisticLoss(np.ones((3, 2)), ps=ps)
+def test_something_else_than_a_frame(ps, spark, problem):
+    for data, told in (
+        (np.ones((3, 2)), r"data is numpy.ndarray; .* distvec.losses.Objective\(\(X, y\), loss="),
+        ((problem.x, problem.y), r"data is tuple; .* distvec.losses.Objective\(\(X, y\), loss="),
+        (pd.DataFrame({"x": [1.0]}), r"data is pandas.DataFrame; .*spark.createDataFrame\(data\)"),
+        (problem.frame.rdd, r"data is pyspark.RDD; .*spark.createDataFrame\(data\)"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            LogisticLoss(data, ps=ps)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"regParam": 0.1}, r"LogisticLoss has no argument 'regParam': write l2="),
+        ({"featuresCol": "x"}, r"no argument 'featuresCol': write features="),
+        ({"penalty": L1Norm(0.1)}, r"'penalty'.* Objective\(data, loss=Logistic\(\), penalty="),
+        ({"loss": Hinge()}, r"'loss'.* Objective\(data, loss="),
+        ({"labels": "y"}, r"no argument 'labels'; did you mean 'label'"),
+        ({"positive_label": "yes"}, r"positive_label='yes'; it is a number.*StringIndexer"),
+        ({"positive_label": 5}, r"positive_label=5 does not occur; the labels are \[0.0, 1.0\]"),
+    ],
+)
+def test_words_of_others(ps, problem, options, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        LogisticLoss(problem.frame, ps=ps, **options)
+
+
+def test_minibatches_have_whole_sizes(ps, problem):
+    with LogisticLoss(problem.frame, ps=ps, intercept=True) as loss:
+        with pytest.raises(TypeError, match=r"batch_size=1.5; .*a whole number"):
+            loss.minibatches(1.5)
+        with pytest.raises(ValueError, match=r"needs \(3001,\), the last of which is the inter"):
+            loss(ps.zeros(3000))
 
 
 def test_a_job_that_fails_while_the_data_is_read(ps, problem):
