@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from distvec.spark.cluster.beside_driver import DriverServers
 from ps_backend.client import Client
-from ps_backend.errors import ServerLost
+from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.transport import OverGrpc, Unavailable
@@ -78,6 +79,32 @@ def test_a_task_whose_server_starts_hears_of_the_end(gate):
         threads[1].join(PATIENCE)
         assert not threads[1].is_alive()
     assert not errors
+
+
+def test_a_start_that_takes_too_long_tells_what_was_seen(gate):
+    told = r"1 servers answered in 0\.5 s; .*\. Seen: server 0: its process is starting"
+    with pytest.raises(PSError, match=told):
+        DriverServers(1, memory=1 << 26).start(0.5)
+
+
+def test_a_server_lost_before_the_session_is_open_is_waited_for(monkeypatch):
+    follow, first = Client.follow, []
+
+    def lost(registry, *args, **options):
+        monkeypatch.setattr(Client, "follow", follow)
+        first.extend(registry.pids)
+        os.kill(first[0], signal.SIGKILL)
+        assert has_ended(first[0])
+        return follow(registry, *args, **options | {"timeout": 0.0})
+
+    monkeypatch.setattr(Client, "follow", lost)
+    servers = DriverServers(1, memory=1 << 26)
+    try:
+        with servers.start(PATIENCE) as client:
+            assert [status.pid for status in client.status()] == [*servers.pids] != first
+        assert servers.registry.generations == (1,)
+    finally:
+        servers.stop()
 
 
 def test_a_stopped_server_is_killed_and_replaced(monkeypatch):
