@@ -70,8 +70,8 @@ def _in_types(rows: Rows) -> Rows:
     weights = None if rows.weights is None else _column("weights", rows.weights, count)
     if weights is not None and (weights.min() < 0.0 or not 0.0 < weights.sum() < math.inf):
         raise ValueError(
-            f"weights have the least {weights.min():g} and the sum {weights.sum():g}; none may be "
-            "negative, and not all may be 0"
+            "weights must be 0 or more, with a positive and finite sum; got the least "
+            f"{weights.min():g} and the sum {weights.sum():g}"
         )
     return Rows(
         matrix,
@@ -90,8 +90,19 @@ def matrix_for(given: Any) -> Matrix:
         raise ValueError(f"features have the shape {matrix.shape}; they are a matrix, (rows, n)")
     numbers = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if not (np.isfinite(numbers.sum()) or np.isfinite(numbers).all()):
-        raise ValueError("some features are infinite or NaN")
+        raise ValueError(_not_finite(matrix))
     return matrix
+
+
+def _not_finite(matrix: Matrix) -> str:
+    """What is said of features that are not all finite."""
+    numbers: Any = sp.coo_array(matrix)
+    bad = np.flatnonzero(~np.isfinite(numbers.data))
+    first = bad[np.lexsort((numbers.col[bad], numbers.row[bad]))[0]]
+    return (
+        f"{bad.size} features are infinite or NaN, the first in row {numbers.row[first]}, column "
+        f"{numbers.col[first]}: {numbers.data[first]}; leave such rows out, or fill them"
+    )
 
 
 def _csr(given: Any) -> sp.csr_array:

@@ -62,7 +62,10 @@ class SignedLines:
         signature, _, body = self._line(_MOST_BYTES).partition(b" ")
         self._received += 1
         if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, body)):
-            raise AuthenticationError("a message with a wrong signature came: another key?")
+            raise AuthenticationError(
+                "a message with a wrong signature came: its sender has another key, as servers and "
+                "tasks of another application have"
+            )
         self.known = True
         message = json.loads(body)
         if not isinstance(message, dict):

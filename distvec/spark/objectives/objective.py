@@ -349,7 +349,10 @@ class Objective(ObjectiveBase):
         if not isinstance(array, Handle):
             raise TypeError(f"{name} is {type(array).__name__}; make a DistArray: ps.array({name})")
         if array.session is not self.ps:
-            raise ValueError(f"{name} belongs to another session than this loss")
+            raise ValueError(
+                f"{name} was made by another session than the one of this {type(self).__name__}; "
+                f"copy it there: objective.ps.array({name}.numpy())"
+            )
         if array.shape != shape:
             is_more = self.intercept and shape[0] > self.features
             last = ", the last of which is the intercept" if is_more else ""

@@ -194,7 +194,10 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
             hint = "give the table, x.T" if table else "make one: ps.array(values)"
             raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
         if array.session is not ps:
-            raise ValueError("the array belongs to another session than this PSContext")
+            raise ValueError(
+                "the array was made by another session than this PSContext; copy it: "
+                "ps.array(x.numpy())"
+            )
         if array.ndim == 0:
             raise TypeError("tasks share vectors and tables; for a number use one of length 1")
     for array in arrays:
@@ -206,4 +209,7 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
 def check_keyed(ps: TaskSession, array: KeyedArray) -> None:
     """ValueError unless a keyed array is of ``ps``."""
     if array.space.session is not ps:
-        raise ValueError("the array belongs to another session than this PSContext")
+        raise ValueError(
+            "the keyed array was made by another session than this PSContext; make it by this one, "
+            "or save it there and load it here: dv.save, dv.load"
+        )

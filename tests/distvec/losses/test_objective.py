@@ -114,19 +114,28 @@ X = np.eye(2)
             TypeError,
             "complex128; they",
         ),
-        (lambda: Objective((X / 0, [1, 2]), loss=Squared()), ValueError, "infinite or NaN"),
+        (
+            lambda: Objective((X / 0, [1, 2]), loss=Squared()),
+            ValueError,
+            "infinite or NaN",
+        ),
+        (
+            lambda: Objective((sp.csr_array([[0, 1.0], [np.nan, 0]]), [1, 2]), loss=Squared()),
+            ValueError,
+            "1 features are infinite or NaN, the first in row 1, column 0: nan",
+        ),
         (lambda: Objective((X[:0], []), loss=Squared()), ValueError, "there are no rows"),
         (lambda: Objective((X, [1, -2]), loss=Poisson()), ValueError, "row 1: the label is -2"),
         (lambda: Objective((X, [1, 0]), loss=Gamma()), ValueError, "row 1: the label is 0"),
         (
             lambda: Objective(Rows(X, [1, 2], [2, -1]), loss=Squared()),
             ValueError,
-            "none may be",
+            "must be 0 or more",
         ),
         (
             lambda: Objective(Rows(X, [1, 2], [0, 0]), loss=Squared()),
             ValueError,
-            "not all may",
+            "a positive and finite sum",
         ),
         (
             lambda: Objective(Rows(X, [1, 2], groups=[0, 1]), loss=Squared()),
