@@ -123,6 +123,7 @@ class ObjectiveBase(ABC):
         """The mean loss and the smooth part of the penalty, and their gradient, in the form of
         ``x``. The penalty adds operators, and no message."""
         arrays = self._arrays(x)
+        self._remember(x)
         # Held while the mean is evaluated: what computes lazy ``x`` then computes this along.
         smooth = self._quadratic_value(arrays)
         value, gradients = self._mean(self._used(arrays))
@@ -221,7 +222,7 @@ class ObjectiveBase(ABC):
         """``x`` as a model, which knows its loss, intercept and features."""
 
     def _remember(self, x: Any) -> None:  # noqa: B027  # what is in memory need not
-        """Know ``x``, which a solver found, as parameters of this objective."""
+        """Know ``x`` as parameters of this objective."""
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

@@ -1,4 +1,4 @@
-"""What a context knows of weights: which lazy frames will pull them, and what fitted them."""
+"""What a context knows of weights: which lazy frames will pull them, what they are of."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class HeldByPlans:
 
 
 class Fitted:
-    """What arrays that a solver found are parameters of, while they are there; by identity."""
+    """What arrays that objectives have seen are parameters of, while they are there; by identity.
+
+    The last objective counts.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Handle], Callable[[Any], Any]]] = {}
@@ -59,6 +62,6 @@ class Fitted:
         known[number] = weakref.ref(array, lambda _: known.pop(number, None)), make
 
     def get(self, array: Handle) -> Callable[[Any], Any] | None:
-        """What makes a model of it, if a solver found it."""
+        """What makes a model of it, if an objective has seen it."""
         found = self._known.get(id(array))
         return found[1] if found is not None and found[0]() is array else None

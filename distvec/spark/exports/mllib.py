@@ -29,7 +29,7 @@ def mllib_model(
 
     ``Logistic``, the default, makes a ``LogisticRegressionModel``, ``Softmax`` one of several
     classes; hinges and other losses of two classes a ``LinearSVCModel``; losses of real labels a
-    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what ``objective.minimize`` found:
+    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what a solver found for an objective:
     then loss, intercept and compaction are known. Of other arrays, on the servers or NumPy's, over
     all features, ``loss`` and ``intercept`` (whether the last row is one) say what they are. MLlib
     keeps them on the driver. ValueError where they are known to be something else than is said;

@@ -95,11 +95,11 @@ def scores(
 ) -> DataFrame:
     """``df`` with a column ``output``: what the model ``weights`` says of each row.
 
-    ``weights`` is a ``Model``, or parameters on the servers. Of those that ``objective.minimize``
-    found, loss, intercept and compaction are known; of others, the margin ``<x, w>`` is said, or
-    what ``loss`` says, and with ``intercept`` the last row is added. ``Model.scores`` tells more.
-    ValueError where ``loss`` or ``intercept`` is another than they were fitted with, and for a
-    column that is there.
+    ``weights`` is a ``Model``, or parameters on the servers. Of those that a solver found, or an
+    objective was asked at, loss, intercept and compaction are known; of others, the margin
+    ``<x, w>`` is said, or what ``loss`` says, and with ``intercept`` the last row is added.
+    ``Model.scores`` tells more. ValueError where ``loss`` or ``intercept`` is another than is
+    known, and for a column that is there.
     """
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
@@ -115,10 +115,10 @@ def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
         bare = Logistic() if loss is None else loss
         known = _fitted(weights) or Model(weights, loss=bare, intercept=bool(intercept))
     if loss is not None and type(loss) is not type(known.loss):
-        raise ValueError(f"loss={loss}: the weights were fitted by {known.loss}; leave loss= out")
+        raise ValueError(f"loss={loss}: the weights are of {known.loss}; leave loss= out")
     if intercept is not None and bool(intercept) != known.has_intercept:
         raise ValueError(
-            f"intercept={intercept}: the weights were fitted "
+            f"intercept={intercept}: the weights are of a model "
             f"{'with' if known.has_intercept else 'without'} one; leave intercept= out"
         )
     return known if isinstance(known, Model) else as_spark(known)
@@ -132,7 +132,7 @@ def as_spark(model: models.Model) -> Model:
 
 
 def _fitted(weights: Any) -> Model | None:
-    """What ``Objective.minimize`` knows of parameters that it found."""
+    """What is known of parameters that an objective has seen."""
     some = weights
     if hasattr(weights, "values") and hasattr(weights, "keys"):
         some = next(iter(weights.values()), None)

@@ -12,7 +12,7 @@ from pyspark.sql import functions
 from distvec import losses
 from distvec.losses import FactorizationMachine, Huber, Logistic, Softmax
 from distvec.spark import LogisticLoss, Model, Objective, PSContext, mllib_model, scores
-from optim import SquaredL2Norm
+from optim import LBFGS, SquaredL2Norm
 
 pytestmark = pytest.mark.spark
 
@@ -170,10 +170,12 @@ def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
             assert made.numFeatures == 3000 and made.intercept == model.intercept
             np.testing.assert_allclose(made.coefficients.toArray(), whole.numpy()[:-1])
         for use in (scores, lambda frame, *args, **options: mllib_model(*args, **options)):
-            with pytest.raises(ValueError, match="fitted with one; leave intercept= out"):
+            with pytest.raises(ValueError, match="of a model with one; leave intercept= out"):
                 use(problem.frame, result.x, intercept=False)
-            with pytest.raises(ValueError, match=r"fitted by Logistic\(\); leave loss= out"):
+            with pytest.raises(ValueError, match=r"are of Logistic\(\); leave loss= out"):
                 use(problem.frame, result.x, loss=Huber())
+        found = LBFGS(max_iterations=3).minimize(loss, loss.start())
+        assert mllib_model(found.x).numFeatures == 3000
         again = loss.start(model)
         np.testing.assert_array_equal(again.numpy(), result.x.numpy())
     copy = result.x * 1.0
