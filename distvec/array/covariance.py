@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import reductions
+from distvec.array.checks import refuse_if
 from distvec.array.creation import reshape, squeeze
 from distvec.array.functions import apply
 from distvec.array.statistics import as_array
@@ -31,13 +32,9 @@ def cov(
     ``rowvar=False`` their columns; those of ``m`` come before those of ``y``. Lazy.
 
     Of k columns ``(k, k)`` numbers, which the client keeps. Of n rows a table ``(n, n)``, for which
-    all of ``m`` goes through the client. Source: ``numpy.cov``; accumulated in float64.
+    all of ``m`` goes through the client. Weights are looked at: implicit evaluations.
+    Source: ``numpy.cov``; accumulated in float64.
     """
-    if fweights is not None or aweights is not None:
-        raise NotImplementedError(
-            "cov: weights are not available on the servers; of a vector: "
-            "numpy.average((x - numpy.average(x, weights=w)) ** 2, weights=w)"
-        )
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     kind = _FLOAT if dtype is None else check_dtype(dtype)
@@ -47,8 +44,16 @@ def cov(
             f"leave dtype= out, and write .astype({kind.name!r})"
         )
     given = [_variables(one, rowvar) for one in (m, y) if one is not None]
+    taken = 1 - bool(bias) if ddof is None else int(ddof)
+    if fweights is not None or aweights is not None:
+        if len(given) > 1:
+            raise NotImplementedError(
+                "cov: weights of two arrays; put their columns together first, as in "
+                "numpy.cov(numpy.column_stack([x, y]), rowvar=False, aweights=w)"
+            )
+        return _weighted(given[0], fweights, aweights, taken).astype(kind)
     away = [_deviations(one) for one in given]
-    freedom = _freedom(given[0], 1 - bool(bias) if ddof is None else int(ddof))
+    freedom = _freedom(given[0], taken)
     if len(away) == 1:
         products = away[0] @ transpose(away[0])
         return squeeze(products / freedom).astype(kind)
@@ -86,6 +91,37 @@ def _deviations(x: Any) -> Any:
     if x.ndim == 1:
         return x - reductions.sum(x) / reductions.count_of(x)
     return x - reductions.sum(x, 1, keepdims=True) / x.shape[1]
+
+
+def _weighted(x: Any, fweights: Any, aweights: Any, ddof: int) -> Any:
+    """The covariances of observations that count so often, or weigh so much."""
+    like = x.table if isinstance(x, Transposed) else x
+    count = x.shape[-1]
+    often = _weights(like, fweights, "fweights", count)
+    heavy = _weights(like, aweights, "aweights", count)
+    if often is not None:
+        refuse_if(often != apply("round", often), TypeError, "fweights must be integer")
+    weights = often if heavy is None else heavy if often is None else often * heavy
+    total = reductions.sum(weights)
+    left = total - ddof
+    if heavy is not None and ddof:
+        left = total - ddof * reductions.sum(weights * heavy) / total
+    mean = np.average(x, axis=x.ndim - 1, weights=weights)
+    away = x - (reshape(mean, (-1, 1)) if x.ndim == 2 else mean)
+    return squeeze((away * weights) @ transpose(away) / apply("maximum", left, 0.0))
+
+
+def _weights(like: Any, given: Any, name: str, count: int) -> Any:
+    """Weights of ``count`` observations in a vector on the servers; errors as NumPy's."""
+    if given is None:
+        return None
+    weights = given if hasattr(given, "node") else like.session.array(np.asarray(given))
+    if weights.ndim > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if weights.shape != (count,):
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    refuse_if(weights < 0, ValueError, f"{name} cannot be negative")
+    return weights.astype(_FLOAT)
 
 
 def _freedom(x: Any, ddof: int) -> Any:

@@ -143,8 +143,14 @@ def test_covariance_of_a_selection(ps: dv.Session) -> None:
 
 def test_what_covariance_refuses(ps: dv.Session) -> None:
     x, rows = ps.array(np.arange(4.0)), ps.array(np.arange(12.0).reshape(3, 4))
-    with pytest.raises(NotImplementedError, match=r"numpy\.average"):
-        np.cov(x, aweights=x)
+    with pytest.raises(ValueError, match="aweights cannot be negative"):
+        np.cov(x, aweights=x - x.max() - 1)
+    with pytest.raises(TypeError, match="fweights must be integer"):
+        np.cov(x, fweights=x * 0 + 0.5)
+    with pytest.raises(RuntimeError, match="incompatible numbers of samples"):
+        np.cov(x, fweights=[1, 2])
+    with pytest.raises(NotImplementedError, match="put their columns together"):
+        np.cov(x, x, aweights=x * 0 + 1)
     with pytest.raises(NotImplementedError, match="rowvar=False"):
         np.cov(rows, x)
     with pytest.raises(ValueError, match="ddof must be integer"):
@@ -229,3 +235,25 @@ def test_comparisons_of_tables(ps: dv.Session) -> None:
     assert not np.array_equiv(table, ps.ones((4, 2)))
     np.testing.assert_array_equal(np.isclose(table.T, 3.0).numpy(), np.isclose(host.T, 3.0))
     np.testing.assert_array_equal(np.isin(table.T, [3, 5]).numpy(), np.isin(host.T, [3, 5]))
+
+
+@pytest.mark.parametrize("ddof", [None, 0, 2])
+@pytest.mark.parametrize("names", [["fweights"], ["aweights"], ["fweights", "aweights"]])
+def test_covariances_of_weighted_observations(
+    ps: dv.Session, names: list[str], ddof: int | None
+) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((40, 3))
+    known = {"fweights": rng.integers(1, 4, 40), "aweights": rng.random(40)}
+    weights = {name: known[name] for name in names}
+    there = {name: ps.array(value) for name, value in weights.items()}
+    for host, ours, rowvar in (
+        (x[:, 0], ps.array(x[:, 0]), True),
+        (x, ps.array(x), False),
+        (x.T, ps.array(x.T), True),
+        (x.T, ps.array(x).T, True),
+    ):
+        expected = np.cov(host, rowvar=rowvar, ddof=ddof, **weights)
+        for kind in (weights, there):
+            found = np.cov(ours, rowvar=rowvar, ddof=ddof, **kind)
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
