@@ -161,6 +161,8 @@ def _pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
 
 def _rows(x: Arithmetic, part: Any) -> Any:
     """Rows of a table, elements of a vector."""
+    if x.node.on_client:  # as a table without columns is
+        return pieces.on_the_client(x, (pieces.plain(part),))
     if isinstance(part, At):
         return pieces.row_at(x, part.index)
     if isinstance(part, Slice):

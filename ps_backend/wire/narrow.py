@@ -105,7 +105,7 @@ def widen(parts: Sequence[Array], type: ValueType, kind: str, rows: Array) -> No
         rows[...] = parts[0]
         return
     scales, integers = parts
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # of what stands for no number
         for group in range(scales.shape[1]):
             some = np.s_[:, group * _GROUP : (group + 1) * _GROUP]
             scale = scales[:, group : group + 1]
@@ -160,6 +160,9 @@ def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
         largest = np.maximum.reduceat(sizes, starts, axis=1)
         most[marked] = _MOST_BESIDE_OTHERS
     scales = np.minimum(largest / most, _LARGEST_32).astype(np.float32)
+    own = scales.astype(rows.dtype)
+    beyond = np.isinf(own * most.astype(rows.dtype))  # rounded up, where nothing is above
+    scales[beyond] = np.nextafter(own[beyond], rows.dtype.type(0))
     wide = _spread(scales, columns)
     ratios = np.divide(rows, wide, out=np.zeros_like(rows), where=wide > 0)
     if bits is None:

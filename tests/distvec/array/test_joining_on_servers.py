@@ -83,8 +83,8 @@ def test_put_together(
     first = data.draw(arrays())
     others = data.draw(st.lists(arrays((first.shape,)) | arrays(), min_size=1, max_size=2))
     if max(map(np.ndim, (first, *others))) == 2 and name in ("stack", "stack columns"):
-        others = [other[:, 0] if other.ndim == 2 else other for other in others]
-        first = first[:, 0] if first.ndim == 2 else first
+        others = [other[:, :1].ravel() if other.ndim == 2 else other for other in others]
+        first = first[:, :1].ravel() if first.ndim == 2 else first
     assert_alike(sessions[servers], lambda *a: FUNCTIONS[name](a), first, *others)
 
 

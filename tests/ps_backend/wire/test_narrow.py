@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -74,6 +74,7 @@ def any_rows(dtype, columns):
 @given(
     dtypes.flatmap(lambda one: any_rows(one, 3) | any_rows(one, 260)), st.sampled_from(KINDS), keys
 )
+@example(np.array([[np.finfo("float32").max, 1.0, 1.0]], np.float32), "int8", None)
 def test_each_number_travels_by_itself(rows, kind, key):
     """NaN and infinities arrive; what is too large becomes infinite; the others stay near."""
     type = ValueType(rows.dtype.name, rows.shape[1:])
