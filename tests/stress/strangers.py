@@ -192,7 +192,7 @@ class _Clients:
     @property
     def late(self) -> int:
         """Of the three kinds, those that were kept waiting."""
-        return sum(np.quantile(seconds, 0.99) > LATE_SECONDS for seconds in self.seconds.values())
+        return sum(bool(np.quantile(one, 0.99) > LATE_SECONDS) for one in self.seconds.values())
 
     def __str__(self) -> str:
         return ", ".join(
@@ -215,8 +215,8 @@ def _row(what: str, attacks: list[Attack], seconds: float) -> Row:
             (now,) = servers.pids
             grown = resident(pid) / before
     wrong = list(dict.fromkeys(beside.wrong))[:3]
-    failures = len(beside.wrong) + beside.late + (grown >= MOST_GROWTH) + (now != pid)
-    failures += min(connections) <= 0
+    failures = len(beside.wrong) + beside.late + int(grown >= MOST_GROWTH) + int(now != pid)
+    failures += int(min(connections) <= 0)
     detail = (
         f"{before >> 20} MiB before, {grown:.2f} of it after {seconds:.0f} s; clients "
         f"(median / 99 % / slowest) {beside}; without strangers {alone}"
