@@ -20,7 +20,7 @@ from ps_backend.server.socket_door import SILENT_SECONDS, SocketDoor, listen
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive, shut_down
 from ps_backend.transport.bulk_sockets import proofs_of
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
-from ps_backend.transport.streams import PlainStream, Stream, TlsStream
+from ps_backend.transport.streams import PlainStream, Silent, Stream, TlsStream
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import PayloadBroken
 
@@ -31,6 +31,12 @@ MOST_CONNECTIONS = 512
 
 MOST_STRANGERS = 64
 """Who have not shown yet who they are; of more the oldest is sent away."""
+
+_LOOK_SECONDS = 1.0
+"""What moves is noted so often, for clients that ask, who wait for longer."""
+
+_IDLE_SECONDS = 600.0
+"""A connection without requests for so long is ended: its client may have gone without a word."""
 
 _FIRST_BYTES = 1 << 16
 """Of a payload: so much comes before memory is taken for all of it."""
@@ -107,25 +113,27 @@ class BulkDoor(SocketDoor):
                 self._strangers.pop(connection, None)
                 room = len(self._connections) - len(self._strangers) <= MOST_CONNECTIONS
         if frames is not None and room:
-            self._converse(frames)
+            with self._numbered(frames) as number:
+                frames.give(self._own_proof + number, _patience(frames))
+                self._converse(frames)
 
     def _known(self, connection: socket.socket) -> BulkFrames | None:
         keep_alive(connection)
-        plain = PlainStream(connection, SILENT_SECONDS)
+        plain = PlainStream(connection, _LOOK_SECONDS)
         stream: Stream = plain
         if self._context is not None:
-            stream = TlsStream(plain, self._context(), _end_half_messages)
+            stream = TlsStream(plain, self._context(), _wait)
         frames = BulkFrames(connection, stream, MOST_REQUEST_BYTES)
         proof = bytearray(len(self._proof))
-        frames.take(memoryview(proof), _end_half_messages)
+        frames.take(memoryview(proof), _wait)
         return frames if hmac.compare_digest(proof, self._proof) else None
 
     def _converse(self, frames: BulkFrames) -> None:
         def is_there() -> bool:  # what is at work is answered, as far as it gets
             return self._ending.is_set() or frames.is_there()
 
-        frames.give(self._own_proof, _end_half_messages)
-        while (came := frames.receive(_end_half_messages)) is not None:
+        silent = _patience(frames)
+        while (came := frames.receive(silent)) is not None:
             message, size = came
             request = pb.Request.FromString(message)
             if request.payload != size:
@@ -134,7 +142,7 @@ class BulkDoor(SocketDoor):
             response = self._service.handle(request, payload)
             if not payload.leave_out_the_rest():
                 return
-            frames.send(response.reply.SerializeToString(), response.parts, _end_half_messages)
+            frames.send(response.reply.SerializeToString(), response.parts, silent)
             del response  # and what it keeps, while there is no other request
 
 
@@ -143,7 +151,7 @@ class _Arriving(Payload):
 
     def __init__(self, frames: BulkFrames, size: int, wanted: Callable[[], bool]) -> None:
         super().__init__(size, (), wanted)
-        self._frames, self._left = frames, size
+        self._frames, self._left, self._silent = frames, size, _patience(frames)
         self._first = memoryview(b"")
 
     def expect(self, size: int) -> None:
@@ -172,12 +180,21 @@ class _Arriving(Payload):
 
     def _take(self, into: memoryview) -> None:
         try:
-            self._frames.take(into, _end_half_messages)
+            self._frames.take(into, self._silent)
         except OSError:
             raise PayloadBroken("the sender left before all of its payload had come") from None
         self._left -= len(into)
 
 
-def _end_half_messages(begun: bool) -> None:
-    if begun:
-        raise TimeoutError(f"nothing of a message went on for {SILENT_SECONDS:g} s")
+def _wait(_: bool) -> None:
+    """Strangers are sent away in time."""
+
+
+def _patience(frames: BulkFrames) -> Silent:
+    """Ends a connection of which half a message has come, or on which there was none for long."""
+
+    def silent(begun: bool) -> None:
+        if frames.waits > (SILENT_SECONDS if begun else _IDLE_SECONDS):
+            raise TimeoutError(f"nothing went on for {frames.waits:.0f} s")
+
+    return silent

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -143,7 +144,7 @@ class _Handler:
     def table(self, token: str | None, pool: CountedPool) -> Door:
         """What gRPC calls for each method."""
         return Door(
-            {"Call": self._call, "Invite": self._invite},
+            {"Call": self._call, "Invite": self._invite, "Look": self._look},
             {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
             token,
             pool,
@@ -155,6 +156,12 @@ class _Handler:
     def _invite(self, _: Iterator[bytes], __: grpc.ServicerContext) -> bytes:
         invitation: bytes = self.bulk.invite().SerializeToString()
         return invitation
+
+    def _look(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        number = _parse(next(messages, b""), context, pb.Connection).number
+        waiting = pb.Waiting(seconds=min(self.local.waits(number), self.bulk.waits(number)))
+        data: bytes = waiting.SerializeToString()
+        return data
 
     def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         yield from self.pipes.serve(requests, context)
@@ -203,9 +210,9 @@ def _reply_frames(response: Response) -> Iterator[bytes]:
     yield from frames  # a generator: it holds `response`, and so the memory, until all is sent
 
 
-def _parse(data: bytes, context: grpc.ServicerContext) -> pb.Request:
+def _parse(data: bytes, context: grpc.ServicerContext, kind: Any = pb.Request) -> Any:
     try:
-        return pb.Request.FromString(data)
+        return kind.FromString(data)
     except DecodeError:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the message is not a request")
 

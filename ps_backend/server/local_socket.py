@@ -69,12 +69,12 @@ class LocalDoor(SocketDoor):
     def _speak(self, connection: socket.socket) -> None:
         limit_silence(connection, SILENT_SECONDS, SEND_SECONDS)
         if shows(connection, self._proof):
-            connection.sendall(ADMITTED)
-            self._converse(connection)
+            frames = Frames(connection, MOST_REQUEST_BYTES)
+            with self._numbered(frames) as number:
+                connection.sendall(ADMITTED + number)
+                self._converse(frames, connection)
 
-    def _converse(self, connection: socket.socket) -> None:
-        frames = Frames(connection, MOST_REQUEST_BYTES)
-
+    def _converse(self, frames: Frames, connection: socket.socket) -> None:
         def is_there() -> bool:
             if self._ending.is_set():  # what is at work is answered, as far as it gets
                 return True

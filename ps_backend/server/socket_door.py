@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import hmac
 import logging
+import math
+import secrets
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
 from ps_backend.transport.bulk_frames import shut_down
+from ps_backend.transport.liveness import NUMBER
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +31,14 @@ SEND_SECONDS = 30.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+class Waiter(Protocol):
+    """One side of a conversation."""
+
+    @property
+    def waits(self) -> float:
+        """Seconds for which nothing has moved, though this side is not at work."""
+
+
 class SocketDoor:
     """What the doors have in common. Thread-safe."""
 
@@ -35,8 +48,25 @@ class SocketDoor:
         self._listener: socket.socket | None = None
         self._connections: dict[socket.socket, None] = {}
         """Oldest first."""
+        self._numbered_frames: dict[int, Waiter] = {}
         self._ending = threading.Event()
         self._changed = threading.Condition()
+
+    @contextmanager
+    def _numbered(self, frames: Waiter) -> Iterator[bytes]:
+        """Gives a number, by which who speaks over ``frames`` asks ``waits``, as it is sent."""
+        number = secrets.randbits(8 * NUMBER.size)
+        self._numbered_frames[number] = frames
+        try:
+            yield NUMBER.pack(number)
+        finally:
+            del self._numbered_frames[number]
+
+    def waits(self, number: int) -> float:
+        """How long our end of a connection has waited for the other one to go on: seconds, 0 while
+        a request is at work, infinite if there is no such connection."""
+        found = self._numbered_frames.get(number)
+        return math.inf if found is None else found.waits
 
     def __len__(self) -> int:
         return len(self._connections)

@@ -14,6 +14,10 @@ class Unavailable(ConnectionError):
     """The server could not be reached, or went away before it answered. Repeating may help."""
 
 
+class Forgotten(Unavailable):
+    """The server runs, but what was sent over this connection does not arrive any more."""
+
+
 class Closed(PSError):
     """The connection was closed here, maybe by another thread."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -46,6 +47,9 @@ class BulkFrames:
         the data behind it."""
         self._connection, self._stream, self._most = connection, stream, most
         self._head = memoryview(bytearray(_HEAD.size))
+        self._waiting: float | None = time.monotonic()
+        self.number = 0
+        """The server's for the connection."""
         self.end: Callable[[], object] = connection.close
         """Closes the connection, which nobody uses."""
 
@@ -59,6 +63,12 @@ class BulkFrames:
         look.register(self._connection, _ENDED)
         return not look.poll(0)
 
+    @property
+    def waits(self) -> float:
+        """Seconds for which nothing has moved, though this side is not at work."""
+        began = self._waiting
+        return 0.0 if began is None else time.monotonic() - max(began, self._stream.moved)
+
     def give(self, proof: bytes, silent: Silent) -> None:
         """Send what is no message."""
         self._stream.give([memoryview(proof)], silent)
@@ -66,6 +76,7 @@ class BulkFrames:
     def send(self, message: bytes, parts: Parts, silent: Silent) -> None:
         """Send ``message`` and behind it the bytes of ``parts``."""
         head = _HEAD.pack(len(message), sum(map(len, parts))) + message
+        self._waiting = time.monotonic()
         self._stream.give([memoryview(head), *parts], silent)
 
     def receive(self, silent: Silent) -> tuple[bytes, int] | None:
@@ -78,7 +89,7 @@ class BulkFrames:
             raise ConnectionAbortedError(f"a message of {length} bytes: {self._most} at most")
         message = np.empty(length, np.uint8).data
         self.take(message, silent)
-        return bytes(message), size
+        return bytes(message), size  # from now on this side is at work
 
     def take(self, into: memoryview, silent: Silent) -> None:
         """The next bytes of the data."""
@@ -86,7 +97,7 @@ class BulkFrames:
 
     def _fill(self, into: memoryview, silent: Silent, begun: bool) -> bool:
         """False if the other side has ended before any of it, unless a message has ``begun``."""
-        here, end = 0, len(into)
+        here, end, self._waiting = 0, len(into), time.monotonic()
         while here < end:
             count = self._stream.take(into[here:], silent, begun or here > 0)
             if not count:
@@ -94,4 +105,5 @@ class BulkFrames:
                     raise ConnectionResetError("the other side ended in the middle of a message")
                 return False
             here += count
+        self._waiting = None
         return True

@@ -19,9 +19,15 @@ import time
 import weakref
 from collections.abc import Callable
 
-from ps_backend.transport.base import Answer, Unavailable
+from ps_backend.transport.base import Answer, Forgotten, Unavailable
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive
-from ps_backend.transport.liveness import PING_ANSWER_SECONDS, PING_SECONDS
+from ps_backend.transport.liveness import (
+    NUMBER,
+    PING_ANSWER_SECONDS,
+    PING_SECONDS,
+    Look,
+    check_silence,
+)
 from ps_backend.transport.streams import PlainStream, Stream, TlsStream
 from ps_backend.transport.tls import Tls, client_context
 from ps_backend.wire import ps_pb2 as pb
@@ -63,22 +69,23 @@ class BulkSockets:
         token: str | None,
         tls: Tls | None,
         invite: Callable[[], pb.Invitation],
-        runs: Callable[[float], bool],
+        look: Look,
         most: int,
     ) -> None:
         """``invite`` asks the server for its port, and raises ``Unavailable`` if it is silent.
 
-        ``runs``: whether its process gives a sign within so many seconds. ``most``: bytes of a
-        reply, without the data behind it.
+        ``most``: bytes of a reply, without the data behind it.
         """
         self._address, self._token, self._tls = address, token, tls
-        self._invite, self._runs, self._most = invite, runs, most
+        self._invite, self._look, self._most = invite, look, most
         self._lock = threading.Lock()
         self._idle: list[BulkFrames] = []
         self._busy: set[BulkFrames] = set()
         self._made = 0
         self._again, self._pause = 0.0, _FIRST_PAUSE
         self._closed, self._pid = False, os.getpid()
+        self._mistrusted = False
+        """Whether one went silent, and the server has not answered over gRPC since."""
         self.way = ""
         """How the last transfer went, or why it could not go this way; empty before the first."""
 
@@ -96,6 +103,9 @@ class BulkSockets:
             answer = self._exchange(frames, request, message, payload, into)
             done = True
             return answer
+        except Forgotten:
+            self._mistrust()
+            raise
         except OSError as error:
             if isinstance(error, Unavailable):
                 raise
@@ -109,6 +119,10 @@ class BulkSockets:
         if frames is not None:
             self._put_back(frames, frames)
         return self.way
+
+    def mend(self) -> None:
+        """Bulk data has come over gRPC: from now on this way is tried again."""
+        self._mistrusted = False
 
     def close(self) -> None:
         """End the connections, and whoever waits on one. Idempotent."""
@@ -130,8 +144,15 @@ class BulkSockets:
         payload: Parts,
         into: memoryview | None,
     ) -> Answer:
-        frames.send(message, payload, self._silent)
-        came = frames.receive(self._silent)
+        def silent(_: bool) -> None:
+            if self._closed:
+                raise Unavailable("the connection was closed")
+            check_silence(
+                self._look, frames.number, frames.waits, PING_SECONDS, PING_ANSWER_SECONDS
+            )
+
+        frames.send(message, payload, silent)
+        came = frames.receive(silent)
         if came is None:
             raise ConnectionResetError(f"{self._address} ended the connection without an answer")
         data, size = came
@@ -140,13 +161,13 @@ class BulkSockets:
         if size != expected:
             raise PayloadBroken(f"{size} bytes of payload came, {expected} were expected")
         if into is not None and size:
-            frames.take(into, self._silent)
+            frames.take(into, silent)
         return Answer(reply, len(message) + request.payload, len(data) + size)
 
     def _take(self) -> BulkFrames | None:
         """A connection that nobody uses; None if there is, or can be, none."""
         with self._lock:
-            if self._closed or os.getpid() != self._pid:
+            if self._closed or self._mistrusted or os.getpid() != self._pid:
                 return None
             while self._idle:
                 frames = self._idle.pop()
@@ -168,6 +189,15 @@ class BulkSockets:
                 else:
                     self._busy.add(made)
         return made
+
+    def _mistrust(self) -> None:
+        """One went silent, so those that idle will have, too."""
+        with self._lock:
+            self._mistrusted = True
+            idle, self._idle = self._idle, []
+            self._made -= len(idle)
+        for frames in idle:
+            frames.end()
 
     def _put_back(self, kept: BulkFrames | None, used: BulkFrames) -> None:
         with self._lock:
@@ -216,22 +246,16 @@ class BulkSockets:
             ours, theirs = proofs_of(self._token, invitation.admission)
             frames = BulkFrames(connection, stream, self._most)
             frames.give(ours, _too_slow)
-            proof = bytearray(len(theirs))
+            proof, number = bytearray(len(theirs)), bytearray(NUMBER.size)
             frames.take(memoryview(proof), _too_slow)
             if not hmac.compare_digest(proof, theirs):
                 raise ConnectionRefusedError("it is not the server that listens there")
+            frames.take(memoryview(number), _too_slow)
+            (frames.number,) = NUMBER.unpack(number)
             return frames
         except BaseException:
             connection.close()
             raise
-
-    def _silent(self, _: bool) -> None:
-        """Nothing went for ``PING_SECONDS``. A server at work gives a sign, one that was stopped
-        does not."""
-        if self._closed:
-            raise Unavailable("the connection was closed")
-        if not self._runs(PING_ANSWER_SECONDS):
-            raise Unavailable("the server gave no sign of life")
 
 
 def _too_slow(_: bool) -> None:

@@ -6,12 +6,21 @@ gone, does not answer: it is noticed after ``PING_SECONDS + PING_ANSWER_SECONDS`
 the request was. Then the request is repeated for ``REPEAT_SECONDS``, as it is harmless to repeat,
 and the error comes after the sum of both: ten seconds. Where several are silent at once, all others
 are given ten more, together.
+
+About what goes past gRPC, over sockets of our own, a client asks over gRPC (``check_silence``). So
+it notices that a connection brings nothing any more though the server runs, and repeats the request
+over gRPC, within the same ten seconds.
 """
 
 from __future__ import annotations
 
+import math
+import struct
+from collections.abc import Callable
+
 import grpc
 
+from ps_backend.transport.base import Forgotten
 from ps_backend.transport.tls import Tls, open_channel
 
 PING_SECONDS = 2.5
@@ -22,6 +31,29 @@ PING_ANSWER_SECONDS = 2.5
 
 REPEAT_SECONDS = 5.0
 """How long a request is repeated after its connection broke."""
+
+NUMBER = struct.Struct("<Q")
+"""By which a client asks about a connection past gRPC, and which it was told when it was let in."""
+
+Look = Callable[[int, float], float]
+"""How long the server's end of the connection of a number has waited for ours: seconds, 0 while it
+is at work, infinite if it is there no more, also 0 if that is not known. It takes so many seconds
+at most, and raises ``Unavailable`` if the server's process gives no sign in this time."""
+
+
+def check_silence(look: Look, number: int, waits: float, ping: float, answer: float) -> None:
+    """To be called where nothing has moved on a connection for ``ping`` seconds or more.
+
+    ``waits``: how long it is. A server at work is waited for. ``Forgotten`` where both ends wait
+    for each other for ``ping + answer`` seconds, as what is sent does not arrive: a wall between
+    them has forgotten the connection, or a proxy hangs. ``Unavailable`` if the server is stopped.
+    """
+    theirs = look(number, answer)
+    if theirs == math.inf or min(theirs, waits) >= ping + answer:
+        raise Forgotten(
+            f"the server is there, but the connection has been silent for {waits:.0f} s"
+        )
+
 
 SHORT_REQUESTS = frozenset(("open", "close", "status", "renew", "cancel"))
 """What no server ever works on for long, and so has a deadline of its own."""

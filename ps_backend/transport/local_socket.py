@@ -25,11 +25,18 @@ from contextlib import suppress
 from functools import cache
 
 from ps_backend.transport.base import Unavailable
-from ps_backend.transport.liveness import PING_ANSWER_SECONDS, PING_SECONDS
+from ps_backend.transport.liveness import (
+    NUMBER,
+    PING_ANSWER_SECONDS,
+    PING_SECONDS,
+    Look,
+    check_silence,
+)
 from ps_backend.wire import ps_pb2 as pb
 
 ADMITTED = b"\1"
-"""What the server says to a proof that is right; it ends the connection if it is not."""
+"""What the server says to a proof that is right, and behind it the connection's number; it ends the
+connection if it is not."""
 
 _USUAL_BYTES = 1 << 16
 """A buffer of this size stays; larger messages get one of their own."""
@@ -92,9 +99,19 @@ class Frames:
         self._usual = memoryview(bytearray(_USUAL_BYTES))
         self._waited = math.inf
         """Seconds until the last message came."""
+        self._waiting: float | None = time.perf_counter()  # since the last message was sent
+        self.number = 0
+        """The server's for the connection."""
+
+    @property
+    def waits(self) -> float:
+        """Seconds for which nothing has moved, though this side is not at work."""
+        began = self._waiting
+        return 0.0 if began is None else time.perf_counter() - began
 
     def send(self, data: bytes) -> None:
         """Send one. Raises ``OSError``."""
+        self._waiting = time.perf_counter()
         self.connection.sendall(_LENGTH.pack(len(data)) + data)
 
     def receive(self, silent: Callable[[bool], None], at_work: int = 1) -> bytes | None:
@@ -126,6 +143,7 @@ class Frames:
             here += self._more(view[here:], silent)
         if here > end:  # each waits for the answer to the one before
             raise ConnectionAbortedError("more than one message came at once")
+        self._waiting = None
         return bytes(view[_LENGTH.size : end])
 
     def _at_once(self, began: float) -> int:
@@ -156,6 +174,7 @@ class Frames:
         count = self._some(view, silent, True)
         if not count:
             raise ConnectionResetError("the other side ended in the middle of a message")
+        self._waiting = time.perf_counter()
         return count
 
 
@@ -167,12 +186,9 @@ class LocalSocket:
     Thread-safe.
     """
 
-    def __init__(self, token: str | None, runs: Callable[[float], bool], most: int) -> None:
-        """``runs``: whether the server's process gives a sign within so many seconds.
-
-        ``most``: bytes of a reply.
-        """
-        self._token, self._runs, self._most = token, runs, most
+    def __init__(self, token: str | None, look: Look, most: int) -> None:
+        """``most``: bytes of a reply."""
+        self._token, self._look, self._most = token, look, most
         self._free = threading.Lock()
         self._invitation: tuple[str, bytes] | None = None
         self._frames: Frames | None = None
@@ -253,8 +269,10 @@ class LocalSocket:
             connection.connect(name_of(name))
             if is_same_user(connection):
                 connection.sendall(proof_of(self._token, key))
-                if connection.recv(len(ADMITTED)) == ADMITTED:
+                told = connection.recv(len(ADMITTED) + NUMBER.size, socket.MSG_WAITALL)
+                if told.startswith(ADMITTED) and len(told) == len(ADMITTED) + NUMBER.size:
                     self._frames = Frames(connection, self._most)
+                    (self._frames.number,) = NUMBER.unpack_from(told, len(ADMITTED))
                     # Also where nobody closes the client, as quietly as a channel of gRPC ends.
                     self._end = weakref.finalize(self, connection.close)
                     return self._frames
@@ -271,12 +289,13 @@ class LocalSocket:
         return None
 
     def _silent(self, begun: bool) -> None:
-        """Nothing came for ``PING_SECONDS``. A server at work gives a sign, one that was stopped
-        does not."""
+        """Nothing came for ``PING_SECONDS``."""
         if self._until is not None and time.monotonic() >= self._until:
             raise Unavailable("the server did not answer in time")
-        if not self._runs(PING_ANSWER_SECONDS):
-            raise Unavailable("the server gave no sign of life")
+        if (frames := self._frames) is not None:
+            check_silence(
+                self._look, frames.number, frames.waits, PING_SECONDS, PING_ANSWER_SECONDS
+            )
 
     def _give_up(self) -> None:
         self._broken = True

@@ -120,10 +120,13 @@ class OverGrpc:
         open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
-        runs = partial(answers, address, token=token, tls=tls)
+        self._runs = partial(answers, address, token=token, tls=tls)
+        self._look: Any = self._channel.unary_unary(f"{methods}Look", None, None)
         self._invite: Any = self._channel.unary_unary(f"{methods}Invite", None, None)
-        self._sockets = BulkSockets(address, token, tls, self._invitation, runs, MOST_REPLY_BYTES)
-        self._local = LocalSocket(token, runs, MOST_REPLY_BYTES) if near else None
+        self._sockets = BulkSockets(
+            address, token, tls, self._invitation, self._waits, MOST_REPLY_BYTES
+        )
+        self._local = LocalSocket(token, self._waits, MOST_REPLY_BYTES) if near else None
 
     def begin_anew(self, generation: int) -> bool:
         """No: nobody else has its place."""
@@ -298,7 +301,32 @@ class OverGrpc:
         self, request: pb.Request, payload: Parts, into: memoryview | None
     ) -> Answer:
         answer = self._sockets.transfer(request, payload, into, MOST_REQUEST_BYTES)
-        return self._in_chunks(request, payload, into) if answer is None else answer
+        if answer is None:
+            answer = self._in_chunks(request, payload, into)
+            self._sockets.mend()
+        return answer
+
+    def _waits(self, number: int, seconds: float) -> float:
+        """As ``Look``. The server's Python may be busy, and then gives no answer, but gRPC does."""
+        data = pb.Connection(number=number).SerializeToString()
+        soon = seconds / 8
+        try:
+            call = self._look.future(data, metadata=self._metadata, timeout=seconds)
+        except ValueError:
+            raise Unavailable("the connection was closed") from None
+        try:
+            told: bytes = call.result(soon)
+        except grpc.FutureTimeoutError:
+            if not self._runs(seconds - soon):
+                raise Unavailable("the server gave no sign of life") from None
+            told = call.result() if call.done() and call.code() == grpc.StatusCode.OK else b""
+        except (grpc.RpcError, grpc.FutureCancelledError):
+            if not self._runs(seconds):
+                raise Unavailable("the server gave no sign of life") from None
+            return 0.0
+        finally:
+            call.cancel()
+        return float(pb.Waiting.FromString(told).seconds)
 
     def _invitation(self) -> pb.Invitation:
         """How bulk data may come past gRPC, which the server says at once."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import ssl
+import struct
+import termios
+import time
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -18,6 +22,8 @@ is under way; raises if that is too long."""
 _MOST_VECTORS = min(64, os.sysconf("SC_IOV_MAX"))
 """Pieces of memory in one call."""
 
+_INT = struct.Struct("i")
+
 _TLS_BYTES = 1 << 18
 """So much is encrypted, and then sent with one call. A call for each record of 16 KiB, as sockets
 of ``ssl`` have it, sends packets of that size: 4 MiB took three times as long between hosts."""
@@ -25,6 +31,10 @@ of ``ssl`` have it, sends packets of that size: 4 MiB took three times as long b
 
 class Stream(Protocol):
     """Who raises ``OSError`` has lost the connection."""
+
+    @property
+    def moved(self) -> float:
+        """When bytes went or came last, by ``time.monotonic``."""
 
     def give(self, parts: Parts, silent: Silent) -> None:
         """Send all bytes of ``parts``."""
@@ -38,19 +48,27 @@ class PlainStream:
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         """``seconds`` until silence is told of."""
-        self._connection = connection
+        self._connection, self.moved = connection, time.monotonic()
         connection.settimeout(None)  # the system waits, and not ``poll`` before each call
         limit_silence(connection, seconds, seconds)
 
     def give(self, parts: Parts, silent: Silent) -> None:
         """As ``Stream``."""
-        rest = [part for part in parts if len(part)]
+        rest, given = [part for part in parts if len(part)], 0
+        arrived = -self._unsent()
         while rest:
             try:
                 count = self._connection.sendmsg(rest[:_MOST_VECTORS])
             except BlockingIOError:
+                count = 0
+            given += count
+            # A system takes more once a good part of what it has is gone: on a slow link that takes
+            # long. And what it takes need not arrive.
+            before, arrived = arrived, given - self._unsent()
+            if arrived > before:
+                self.moved = time.monotonic()
+            elif not count:
                 silent(True)
-                continue
             while rest and count >= len(rest[0]):
                 count -= len(rest.pop(0))
             if count:
@@ -62,9 +80,17 @@ class PlainStream:
         """As ``Stream``; all of them unless that takes long."""
         while True:
             try:
-                return self._connection.recv_into(into, 0, flags)
+                count = self._connection.recv_into(into, 0, flags)
             except BlockingIOError:
                 silent(begun)
+            else:
+                self.moved = time.monotonic()
+                return count
+
+    def _unsent(self) -> int:
+        """Bytes that have not arrived at the other side's system."""
+        told = fcntl.ioctl(self._connection, termios.TIOCOUTQ, bytes(_INT.size))
+        return int(_INT.unpack(told)[0])
 
 
 class TlsStream:
@@ -101,6 +127,11 @@ class TlsStream:
             else:
                 self._flush(silent)
                 return
+
+    @property
+    def moved(self) -> float:
+        """As ``Stream``."""
+        return self._plain.moved
 
     def give(self, parts: Parts, silent: Silent) -> None:
         """As ``Stream``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of the messages; a client and a server of different versions refuse to talk."""
 
 CLIENT_BITS = 20

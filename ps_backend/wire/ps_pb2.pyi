@@ -14,6 +14,18 @@ class Invitation(_message.Message):
     admission: bytes
     def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
 
+class Connection(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("seconds",)
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    def __init__(self, seconds: _Optional[float] = ...) -> None: ...
+
 class Request(_message.Message):
     __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -16,6 +16,7 @@ import numpy as np
 from ps_backend.server.bulk_door import BulkDoor
 from ps_backend.transport.bulk_frames import _HEAD, BulkFrames
 from ps_backend.transport.bulk_sockets import proofs_of
+from ps_backend.transport.liveness import NUMBER
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.transport.streams import PlainStream
 from ps_backend.wire import ps_pb2 as pb
@@ -121,9 +122,9 @@ def known(door: BulkDoor) -> BulkFrames:
     _, frames = connected(door)
     ours, theirs = proofs_of(TOKEN, door.invite().admission)
     frames.give(ours, leave)
-    proof = bytearray(len(theirs))
-    frames.take(memoryview(proof), leave)
-    if proof != theirs:
+    told = bytearray(len(theirs) + NUMBER.size)
+    frames.take(memoryview(told), leave)
+    if told[: len(theirs)] != theirs:
         raise ConnectionRefusedError("another proof")
     return frames
 

@@ -259,7 +259,7 @@ def connection_to(server: Server, *, admitted: bool = False) -> Iterator[socket.
         made.settimeout(PATIENCE)
         if admitted:
             made.sendall(local.proof_of(TOKEN, server.local._admission))
-            assert made.recv(1) == local.ADMITTED
+            assert made.recv(9, socket.MSG_WAITALL)[:1] == local.ADMITTED
         yield made
 
 
