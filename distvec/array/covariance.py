@@ -38,6 +38,8 @@ def cov(
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     kind = _FLOAT if dtype is None else check_dtype(dtype)
+    if rowvar and np.ndim(m) == 2 and not len(m):
+        kind = _FLOAT  # of no variables, as NumPy, whatever dtype= says
     if kind.kind != "f":
         raise TypeError(
             f"cov: deviations are floats, which are not cast to {kind} by the rule 'same_kind'; "
@@ -52,6 +54,11 @@ def cov(
                 "numpy.cov(numpy.column_stack([x, y]), rowvar=False, aweights=w)"
             )
         return _weighted(given[0], fweights, aweights, taken).astype(kind)
+    if given[0].shape[-1] != given[-1].shape[-1]:
+        raise ValueError(
+            f"cov: {given[0].shape[-1]} observations of the one array and {given[-1].shape[-1]} of "
+            f"the other; give as many of both"
+        )
     away = [_deviations(one) for one in given]
     freedom = _freedom(given[0], taken)
     if len(away) == 1:

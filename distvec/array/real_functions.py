@@ -33,6 +33,11 @@ def nan_to_num(
     result = elementwise(x, "where", _equals(x, np.inf), greatest, x)
     result = elementwise(x, "where", _equals(x, -np.inf), least, result)
     result = elementwise(x, "where", elementwise(x, "isnan", x), nan, result).astype(x.dtype)
+    if result.shape != x.shape:
+        raise ValueError(
+            f"nan_to_num: could not broadcast numbers of {result.shape} into {x.shape}; "
+            f"give nan=, posinf= and neginf= that fit into it"
+        )
     return result if copy else x.assign(result, "nan_to_num")
 
 
