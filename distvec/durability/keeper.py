@@ -62,6 +62,8 @@ class SessionKeeper:
             if wait or isinstance(error, ServerLost | BufferLost):
                 raise
             self._warn(str(error))
+        finally:
+            trouble = None  # its traceback has this frame, and so ``arrays``
 
     def load(self) -> tuple[int, dict[str, DistArray], dict[str, Any]] | None:
         """As ``Keeper.load``; None as well where the first one was broken off.

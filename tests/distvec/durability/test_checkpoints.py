@@ -349,7 +349,14 @@ def test_a_directory_that_becomes_read_only_says_what_is_rubbish(tmp_path, caplo
     assert re.search(r"/ckpt-\S+ is rubbish and stays for now: .*read-only", caplog.text)
 
 
-def test_a_checkpoint_that_failed_keeps_no_arrays(tmp_path):
+WRITERS = {
+    "session": lambda ps, folder, x: ps.checkpoint(folder, x=x),
+    "solver": lambda ps, folder, x: ps.namespace.keeper(folder).save(0, {"x": x}, {}, wait=True),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_a_checkpoint_that_failed_keeps_no_arrays(tmp_path, write):
     """Else the next one would write them, too."""
     with with_full("part-", {"full": True}) as ps:
         x = ps.ones(N).persist()
@@ -357,7 +364,7 @@ def test_a_checkpoint_that_failed_keeps_no_arrays(tmp_path):
         gc.disable()
         try:
             with suppress(StoreFailed):
-                ps.checkpoint(tmp_path, x=x)
+                write(ps, tmp_path, x)
             del x
             assert kept() is None
         finally:
