@@ -84,13 +84,17 @@ class Folder:
             keys = [_key(name) for name in names]
             epoch = 1 + max((key.epoch for key in keys), default=0)
             mine = self._next(epoch, keys)
-            try:
-                self._begin(mine)
-            except StoreFailed:  # without room even for an empty file
-                self._remove_unfinished(names)
-                self._begin(mine)
             self._epoch = epoch
-            self._remove_unfinished(names)
+            try:
+                try:
+                    self._begin(mine)
+                except StoreFailed:  # without room even for an empty file
+                    self._remove_left(names)
+                    self._begin(mine)
+            except BaseException:
+                self._epoch = 0
+                raise
+            self._remove_left(names)
 
     def new(self) -> str:
         """Begin a checkpoint: its name, which is later than all that are there."""
@@ -121,25 +125,30 @@ class Folder:
             for spare in spares:
                 self.store.delete(spare)
 
-    def _remove_unfinished(self, names: list[str]) -> None:
-        """Remove those of ``names`` that were begun and never ended.
+    def _remove_left(self, names: list[str]) -> None:
+        """Remove from ``names`` what earlier writers left, if they were killed.
 
-        A crash may bring back the empty file of one that was removed in part, as a newer one needs
-        its arrays: what any manifest names stays.
+        Those that were begun and never ended, spare files, and all that the newest two do not need.
+        What any manifest names stays. If one is damaged, it is not known what that names: then all
+        stays until a newer one is written.
         """
         needed: set[str] = set()
         unfinished = []
-        for name in names:
-            try:
-                needed |= self.read(name).manifest.files
-            except BrokenOff:
-                unfinished.append(name)
-            except (CheckpointIncomplete, Corrupted):
-                continue
-            except StoreFailed:
-                return
-        for name in unfinished:
-            self._remove_rubbish(name, needed)
+        try:
+            for name in names:
+                try:
+                    needed |= self.read(name).manifest.files
+                except (CheckpointIncomplete, Corrupted):
+                    with self._named(name):
+                        inside = self.store.names(name)
+                    if manifests.NAME in inside and _BEGUN not in inside:
+                        return
+                    unfinished.append(name)
+            for name in unfinished:
+                self._remove_rubbish(name, needed)
+            self.collect()
+        except StoreFailed as error:
+            _LOG.warning("what earlier sessions left in %s stays: %s", self.store.url, error)
 
     def _remove_rubbish(self, name: str, needed: Iterable[str] = ()) -> None:
         """Remove folder ``name``, but for files that are ``needed``."""

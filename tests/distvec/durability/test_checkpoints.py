@@ -335,6 +335,24 @@ def test_what_a_killed_driver_had_begun_is_removed_by_the_next_one(tmp_path):
         assert not begun.exists() and Path(kept.path).exists()
 
 
+def test_what_a_killed_driver_would_have_written_over_is_removed_by_the_next_one(tmp_path):
+    """Else a disk with room for three checkpoints would be full for the next driver."""
+    with dv.local(2, in_process=True) as ps:
+        for number in range(4):
+            kept = ps.checkpoint(tmp_path / "run", x=ps.full(N, number).persist())
+        assert len(list((tmp_path / "run").rglob("part-*"))) == 6, "of one of them they are spare"
+        shutil.copytree(tmp_path / "run", tmp_path / "killed")
+    with dv.local(2, in_process=True) as ps:
+        writing = Checkpoints(
+            ps, str(tmp_path / "killed"), open_store=lambda url: Full(url, "manifest")
+        )
+        with pytest.raises(StoreFailed, match="no space left"):
+            writing.begin(0, {"x": ps.ones(N)}).result()
+        assert len(list((tmp_path / "killed").rglob("part-*"))) == 4
+        found = ps.restore(tmp_path / "killed")
+        assert Path(found.path).name == Path(kept.path).name and found["x"].numpy()[0] == 3
+
+
 def test_a_directory_that_becomes_read_only_says_what_is_rubbish(tmp_path, caplog):
     class ReadOnly(Full):
         def delete(self, name):
