@@ -102,7 +102,10 @@ def lost_before_its_session(registry, *args, follow=Client.follow, **options):
 
 Client.follow, pids = lost_before_its_session, []
 ps = PSContext.get_or_create(spark, servers=2, memory="256m", timeout=120.0)
-say([pids, ps.generations])
+say([pids, ps.server_pids, ps.generations])
+ps.stop()
+
+ps = PSContext.get_or_create(spark, servers=2, memory="256m")
 say([ps.server_pids, dot(ps)])
 x = ps.arange(N, dtype=np.float64)
 y = (2.0 * x).persist()
@@ -201,11 +204,11 @@ def executor_of(pid):
 
 def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home, driver):
     process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
-    before, lives = said(process)
+    before, after, lives = said(process)
     assert lives == [0, 1], "a server that was lost while all began was waited for"
+    assert after[0] == before[0] and after[1] != before[1]
     pids, right = said(process)
     assert right
-    assert pids[0] == before[0] and pids[1] != before[1]
     assert len(set(pids)) == 2
     assert said(process) == [0.0, 49_999.0] * 2
     x, y = said(process)
