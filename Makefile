@@ -22,6 +22,8 @@ CLASSES  := $(VENV)/spark-classes.jsa
 export PYSPARK_PYTHON        := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export SPARK_LOCAL_IP        ?= 127.0.0.1
+# Tests start some hundred Pythons: without it each compiles our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env java demo test gate cluster array-api stress lint bench pages proto clean
 
