@@ -21,8 +21,9 @@ def test_arrays_have_numpys_bits_whatever_dies(first):
 
 
 def _threads():
-    """Those of now, but for the one of all the process that compiles what has proved hot."""
-    return {one for one in threading.enumerate() if one.name != "distvec-compile"}
+    """Those of now, but for those of all the process: of kernels, and what compiles hot ones."""
+    shared = ("distvec-compile", "distvec-kernel")
+    return {one for one in threading.enumerate() if not one.name.startswith(shared)}
 
 
 @pytest.mark.parametrize(
