@@ -109,10 +109,10 @@ MOMENTS = ("before", "in the middle")
 
 
 def trial(way: str, directions: tuple[str, ...], moment: str) -> tuple[str, float]:
-    """What went wrong, and the seconds that the request took which met the silence."""
+    """What went wrong, and the seconds of the slower of the requests that met the silence."""
     make, large, kind = WAYS[way]
     with served(2) as servers, make(servers, large) as (step, proxies):
-        if not step():
+        if not (step() and step()):
             return "wrong before anything was forgotten", 0.0
         if not all(proxy.passed["to the client"] for proxy in proxies):
             return "nothing goes over the proxies", 0.0
@@ -134,15 +134,17 @@ def trial(way: str, directions: tuple[str, ...], moment: str) -> tuple[str, floa
             forget()
         else:
             servers[1].service.handle = forget_and_handle
-        began = time.monotonic()
-        try:
-            went = step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
-            return f"{type(error).__name__}: {error}", time.monotonic() - began
-        seconds = time.monotonic() - began
+        seconds, went = 0.0, True
+        for _ in range(2):  # the second one may go to a server that the first did not wait for
+            began = time.monotonic()
+            try:
+                went = step() and went
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+                return f"{type(error).__name__}: {error}", time.monotonic() - began
+            seconds = max(seconds, time.monotonic() - began)
         if left:
             return "nothing was forgotten", seconds
-        return ("" if went and step() else "wrong values"), seconds
+        return ("" if went and step() and step() else "wrong values"), seconds
 
 
 def run(scale: float) -> Iterator[Row]:
@@ -164,22 +166,26 @@ def run(scale: float) -> Iterator[Row]:
 
 @contextmanager
 def _changing(transports: list[OverGrpc], large: bool) -> Iterator[Step]:
-    """Adds to an array what is read of it again, so that what counts twice shows."""
+    """Adds to an array, and reads it, in turn, so that what counts twice shows."""
     space = DenseSpace(_LARGE if large else _SMALL)
     floats, where = array_type(space, float), np.arange(space.length)
     with Client(transports) as client:
-        x, count = put(client, space, np.zeros(space.length)), itertools.count(1)
+        x, count = put(client, space, np.zeros(space.length)), 0
 
         def step() -> bool:
-            nonlocal x
+            nonlocal x, count
+            count += 1
+            if count % 2 == 0:
+                expected = np.zeros(space.length)
+                expected[: space.length if large else 100] = count // 2
+                return bool((client.read(x, floats) == expected).all())
             y, added = client.new_id(), np.ones(space.length)
             if large:
                 client.scatter_add(x, y, floats, where, added, donate=True)
             else:
                 client.scatter_add(x, y, floats, where[:100], added[:100], donate=True)
-            x, expected = y, np.zeros(space.length)
-            expected[: space.length if large else 100] = next(count)
-            return bool((client.read(x, floats) == expected).all())
+            x = y
+            return True
 
         yield step
 
