@@ -48,6 +48,9 @@ class Objective(ObjectiveBase):
         self.library, self.loss = library, Quadratic(row)
         self._set_penalty(penalty, standardization=standard)
 
+    def model(self, x: Any) -> Any:
+        raise NotImplementedError
+
     def _mean(self, arrays: Any) -> Any:
         far = self.scale * (arrays[0] - self.centre)
         return 0.5 * vdot(far, far), (self.scale * far,)
