@@ -176,7 +176,7 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
         assert len(runs) == (3 if when == "before the request" else 6)
         client.status()  # over gRPC, after which the socket is tried again
         client.status()
-        assert len(server.local) == 1
+        wait_for(lambda: len(server.local) == 1)
         assert not local._expected, "what was lost on the way is waited for no more"
 
 
@@ -306,7 +306,7 @@ def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
                 assert ends(known)
         client.status()  # idle for longer than that, and still there
         assert transport.remote == 0
-        assert len(server.local) == 1
+        wait_for(lambda: len(server.local) == 1)
 
 
 @pytest.mark.parametrize(
