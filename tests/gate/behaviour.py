@@ -51,7 +51,8 @@ def lines() -> Iterator[str]:
 def public_names(name: str) -> Iterator[str]:
     """What users find in a module, and in the classes that it exports."""
     module = importlib.import_module(name)
-    for own, value in vars(module).items():
+    for own in {*vars(module), *getattr(module, "__all__", ())}:  # some are imported when asked for
+        value = getattr(module, own)
         if own.startswith("_") or isinstance(value, ModuleType):
             continue
         if getattr(value, "__module__", name) in ("typing", "__future__"):
