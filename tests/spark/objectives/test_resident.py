@@ -20,7 +20,7 @@ from distvec.spark.objectives.resident_task import Orders, serve
 from optim import LBFGS
 from ps_backend.errors import BufferLost
 from tests.spark.test_faults import said, script
-from tests.waiting import PATIENCE, join_all
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -173,8 +173,7 @@ def test_the_tasks_end_with_the_context(spark, problem):
         loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
         loss(ps.ones(loss.dimension))
         job = loss._evaluator.residents._job
-    join_all(job._job)
-    assert not job.is_alive
+    wait_for(lambda: not job.is_alive)
     assert free_slots(spark.sparkContext) == 2
     loss.close()
 
