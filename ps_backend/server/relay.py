@@ -29,7 +29,8 @@ _BUFFER_BYTES = 1 << 18
 _MOST_ACCEPTED = 32
 """In a row, before those are heard that are there."""
 
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Of ``accept``: another connection cannot be opened now."""
 
 _COME_IN = b"HTTP/1.1 200 OK\r\n\r\n"
 _NO_PROOF = b"HTTP/1.1 407 The token is missing or wrong\r\nContent-Length: 0\r\n\r\n"
@@ -130,7 +131,7 @@ class Relay:
             try:
                 connection, (address, *_rest) = self._listener.accept()
             except OSError as error:
-                if error.errno in _NO_ROOM:
+                if error.errno in NO_ROOM:
                     self._turn_one_away()
                 return
             if len(self._strangers) >= self._most_strangers:
@@ -288,6 +289,8 @@ class Relay:
         side.watched = wanted
 
     def _part(self, side: _Side) -> None:
+        if side.closed:  # what was to be sent after that has nowhere to go
+            return
         for one in (side, side.other):
             if one.watched:
                 self._selector.unregister(one.connection)

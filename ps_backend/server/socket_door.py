@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hmac
 import logging
 import math
@@ -16,6 +15,7 @@ from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
+from ps_backend.server.relay import NO_ROOM
 from ps_backend.transport.bulk_frames import shut_down
 from ps_backend.transport.liveness import NUMBER
 
@@ -27,8 +27,6 @@ idle connection is looked at."""
 
 SEND_SECONDS = 30.0
 """So long a client may leave a reply where it is."""
-
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Waiter(Protocol):
@@ -112,7 +110,7 @@ class SocketDoor:
             except OSError as error:
                 if self._ending.is_set():
                     return
-                if error.errno in _NO_ROOM:
+                if error.errno in NO_ROOM:
                     self._ending.wait(0.1)
                 continue
             if self._takes(connection):

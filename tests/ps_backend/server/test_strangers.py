@@ -2,8 +2,10 @@
 
 import os
 import resource
+import select
 import signal
 import socket
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,6 +24,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server import door, front_door
 from ps_backend.server import grpc_server as server_module
+from ps_backend.server.relay import Relay
 from ps_backend.transport import Busy, over_grpc
 from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel, proof_of_token
@@ -310,6 +313,33 @@ def test_no_more_connections_than_a_server_has_room_for(monkeypatch):
                 server_status([server.address], token=TOKEN, timeout=0.0)
             assert client.status()[0].sessions == 1
         assert server_status([server.address], token=TOKEN)[0].sessions == 1
+
+
+def test_who_leaves_while_it_is_let_in_counts_once(tmp_path):
+    """What it sent behind the proof can go nowhere then, either."""
+    path = str(tmp_path / "grpc")
+    ours, its = socket.socketpair()
+    with ExitStack() as stack:
+        inner = stack.enter_context(socket.socket(socket.AF_UNIX))
+        inner.bind(path)
+        inner.listen()
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        stack.enter_context(ours)
+        stack.enter_context(its)
+        bounds = {"strangers": 4, "seconds": PATIENCE, "connections": 1}
+        relay = Relay(listener, path, its, proof=b"", **bounds)
+        stack.callback(relay._selector.close)
+        stack.callback(os.close, relay._spare)
+        listener.setblocking(False)
+        leaving = socket.create_connection(listener.getsockname(), PATIENCE)
+        relay._accept(0)
+        (stranger,) = relay._strangers
+        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        leaving.close()
+        wait_for(lambda: select.select([stranger.connection], [], [], PATIENCE)[0])
+        stranger.came = b"CONNECT distvec HTTP/1.1\r\n\r\nPRI * HTTP/2.0"
+        relay._answer(stranger)
+        assert relay._sides == 0
 
 
 def test_a_server_may_have_as_many_connections_as_it_lets_in():
