@@ -195,7 +195,8 @@ class Handle:
 
 def check_order(order: Any) -> None:
     """``ValueError`` for what is no order of elements in memory. Here they stay as they are."""
-    if order is not None and (not isinstance(order, str) or order.upper() not in "CFAK"):
+    known = isinstance(order, str) and order.upper() in {"C", "F", "A", "K"}
+    if order is not None and not known:
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 

@@ -89,7 +89,7 @@ class Random:
         self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
     ) -> Any:
         """Normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
-        _check_positive("normal", scale=scale)
+        _check_not_negative("normal", scale=scale)
         shape, loc, scale = self._given(size, loc, scale)
         return loc + scale * self._normal(shape, seed)
 
@@ -143,14 +143,14 @@ class Random:
 
     def exponential(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
         """Exponential numbers of mean ``scale``."""
-        _check_positive("exponential", scale=scale)
+        _check_not_negative("exponential", scale=scale)
         return self._inverse(_exponential, size, seed, scale)
 
     def lognormal(
         self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, *, seed: int | None = None
     ) -> Any:
         """Numbers whose logarithm is normal."""
-        _check_positive("lognormal", sigma=sigma)
+        _check_not_negative("lognormal", sigma=sigma)
         shape, mean, sigma = self._given(size, mean, sigma)
         return np.exp(mean + sigma * self._normal(shape, seed))
 
@@ -158,41 +158,41 @@ class Random:
         self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
     ) -> Any:
         """Numbers of the Laplace, or double exponential, distribution."""
-        _check_positive("laplace", scale=scale)
+        _check_not_negative("laplace", scale=scale)
         return self._inverse(_laplace, size, seed, loc, scale)
 
     def logistic(
         self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
     ) -> Any:
         """Numbers of the logistic distribution."""
-        _check_positive("logistic", scale=scale)
+        _check_not_negative("logistic", scale=scale)
         return self._inverse(_logistic, size, seed, loc, scale)
 
     def gumbel(
         self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
     ) -> Any:
         """Numbers of the Gumbel distribution."""
-        _check_positive("gumbel", scale=scale)
+        _check_not_negative("gumbel", scale=scale)
         return self._inverse(_gumbel, size, seed, loc, scale)
 
     def rayleigh(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
         """Numbers of the Rayleigh distribution."""
-        _check_positive("rayleigh", scale=scale)
+        _check_not_negative("rayleigh", scale=scale)
         return self._inverse(_rayleigh, size, seed, scale)
 
     def weibull(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
         """Numbers of the Weibull distribution of shape ``a``."""
-        _check_positive("weibull", a=a)
-        return self._inverse(lambda u, a: _exponential(u, 1.0) ** (1 / a), size, seed, a)
+        _check_not_negative("weibull", a=a)
+        return self._inverse(_weibull, size, seed, a)
 
     def pareto(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
         """Numbers of the Lomax, or Pareto II, distribution of shape ``a``."""
-        _check_positive("pareto", a=a)
+        _check_positive("pareto", a)
         return self._inverse(lambda u, a: np.expm1(_exponential(u, 1 / a)), size, seed, a)
 
     def power(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
         """Numbers in ``[0, 1]`` of density ``a * x ** (a - 1)``."""
-        _check_positive("power", a=a)
+        _check_positive("power", a)
         return self._inverse(lambda u, a: u ** (1 / a), size, seed, a)
 
     def standard_cauchy(self, size: Any = None, *, seed: int | None = None) -> Any:
@@ -367,11 +367,17 @@ def _as_floats(unit: Any, dtype: Any) -> Any:
     return (np.floor(unit * 2.0**24) * 2.0**-24).astype(np.float32)
 
 
-def _check_positive(function: str, **parameters: Any) -> None:
+def _check_not_negative(function: str, **parameters: Any) -> None:
     """``ValueError``, as NumPy's, for a number below 0."""
     for name, value in parameters.items():
         if _is_number(value) and not value >= 0:
             raise ValueError(f"{function}: {name} < 0: {name} must be 0 or more, got {value}")
+
+
+def _check_positive(function: str, a: Any) -> None:
+    """``ValueError``, as NumPy's, for a shape that is not above 0."""
+    if _is_number(a) and not a > 0:
+        raise ValueError(f"{function}: a <= 0: a must be greater than 0, got {a}")
 
 
 def _check_range(low: int, high: int, kind: np.dtype[Any]) -> None:
@@ -388,6 +394,10 @@ def _check_range(low: int, high: int, kind: np.dtype[Any]) -> None:
 
 def _exponential(unit: Any, scale: Any) -> Any:
     return -np.log1p(-unit) * scale
+
+
+def _weibull(unit: Any, a: Any) -> Any:
+    return 0.0 * unit if _is_number(a) and a == 0 else _exponential(unit, 1.0) ** (1 / a)
 
 
 def _laplace(unit: Any, loc: Any, scale: Any) -> Any:

@@ -299,6 +299,8 @@ OF_TABLES_REFUSED: dict[str, Callable[[Any], Any]] = {
     "zeros_like in no order": lambda T: np.zeros_like(T, order="Q"),
     "zeros in no order": lambda T: np.zeros(3, order="Q", like=T),
     "copy in no order": lambda T: np.copy(T, order="Q"),
+    "copy in two orders": lambda T: np.copy(T, order="CF"),
+    "copy in an order without a name": lambda T: T.copy(order=""),
     "copy of a transpose in no order": lambda T: T.T.copy("Q"),
     "astype in no order": lambda T: T.astype("f4", order="Q"),
     "astype by a rule": lambda T: T.T.astype("i4", casting="safe"),

@@ -146,6 +146,17 @@ def test_arguments_are_those_of_numpys_generator(ps: dv.Session, name: str) -> N
     assert seed[0] == "seed"
 
 
+@pytest.mark.parametrize("name", ["pareto", "power", "weibull", "exponential", "lognormal"])
+def test_parameters_of_0_are_as_numpys(ps: dv.Session, name: str) -> None:
+    given = (1.0, 0.0) if name == "lognormal" else (0,)
+    if name in ("pareto", "power"):
+        with pytest.raises(ValueError, match=f"{name}: a <= 0: a must be greater than 0, got 0"):
+            getattr(ps.random, name)(*given, 3)
+    else:
+        expected = getattr(np.random.default_rng(0), name)(*given, 3)
+        np.testing.assert_array_equal(getattr(ps.random, name)(*given, 3).numpy(), expected)
+
+
 def test_parameters_may_be_arrays(ps: dv.Session) -> None:
     means = ps.arange(3000.0)
     drawn = ps.random.normal(means, 0.0, seed=1)
