@@ -11,20 +11,20 @@ They run unchanged on NumPy arrays, on other array API arrays and on lazy distri
 An objective must not modify the vector it is given, nor later the gradient it returned.
 """
 
-from optim.core.checkpoints.errors import Corrupted as Corrupted
-from optim.core.checkpoints.errors import NotDurable as NotDurable
-from optim.core.outcome import Outcome as Outcome
+from optim.core.checkpoints.keeper import Corrupted as Corrupted
+from optim.core.checkpoints.keeper import NotDurable as NotDurable
 from optim.core.problem import Problem as Problem
+from optim.core.result import Outcome as Outcome
 from optim.core.result import Record as Record
 from optim.core.result import Result as Result
+from optim.core.result import State as State
 from optim.core.solver import Solver as Solver
-from optim.core.state import State as State
 from optim.gradient.conjugate_gradient import ConjugateGradient as ConjugateGradient
 from optim.gradient.gradient_descent import GradientDescent as GradientDescent
-from optim.gradient.spectral import StepBounds as StepBounds
 from optim.gradient.spectral_projected_gradient import (
     SpectralProjectedGradient as SpectralProjectedGradient,
 )
+from optim.gradient.spectral_projected_gradient import StepBounds as StepBounds
 from optim.line_search import Backtracking as Backtracking
 from optim.line_search import HagerZhang as HagerZhang
 from optim.line_search import HighestOf as HighestOf
@@ -35,16 +35,16 @@ from optim.newton.linear_systems import LinearOutcome as LinearOutcome
 from optim.newton.linear_systems import LinearResult as LinearResult
 from optim.newton.linear_systems import conjugate_gradient as conjugate_gradient
 from optim.newton.truncated_newton import TruncatedNewton as TruncatedNewton
-from optim.objectives.differences import hessian_product as hessian_product
-from optim.objectives.gradient_check import GradientCheck as GradientCheck
-from optim.objectives.gradient_check import check_gradient as check_gradient
+from optim.objectives.derivatives import GradientCheck as GradientCheck
+from optim.objectives.derivatives import check_gradient as check_gradient
+from optim.objectives.derivatives import hessian_product as hessian_product
 from optim.objectives.wrappers import Cached as Cached
 from optim.objectives.wrappers import Counted as Counted
 from optim.objectives.wrappers import with_l1 as with_l1
 from optim.objectives.wrappers import with_l2 as with_l2
 from optim.proximal.admm import ADMM as ADMM
-from optim.proximal.groups import GroupLasso as GroupLasso
 from optim.proximal.operators import ElasticNet as ElasticNet
+from optim.proximal.operators import GroupLasso as GroupLasso
 from optim.proximal.operators import Huber as Huber
 from optim.proximal.operators import L1Norm as L1Norm
 from optim.proximal.operators import L2Norm as L2Norm
@@ -65,16 +65,15 @@ from optim.quasi_newton.lbfgsb import LBFGSB as LBFGSB
 from optim.quasi_newton.owlqn import OWLQN as OWLQN
 from optim.quasi_newton.projected_quasi_newton import ProjectedQuasiNewton as ProjectedQuasiNewton
 from optim.scipy_interface.minimize import minimize as minimize
-from optim.stochastic.adadelta import AdaDelta as AdaDelta
-from optim.stochastic.adagrad import AdaGrad as AdaGrad
-from optim.stochastic.adam import Adam as Adam
-from optim.stochastic.adam import AdamW as AdamW
+from optim.stochastic.adaptive import AdaDelta as AdaDelta
+from optim.stochastic.adaptive import AdaGrad as AdaGrad
+from optim.stochastic.adaptive import Adam as Adam
+from optim.stochastic.adaptive import AdamW as AdamW
+from optim.stochastic.adaptive import RMSProp as RMSProp
 from optim.stochastic.base import StochasticSolver as StochasticSolver
 from optim.stochastic.ftrl import FTRL as FTRL
 from optim.stochastic.minibatches import FiniteSum as FiniteSum
 from optim.stochastic.minibatches import Minibatches as Minibatches
-from optim.stochastic.rmsprop import RMSProp as RMSProp
-from optim.stochastic.sag import SAG as SAG
 from optim.stochastic.schedules import Constant as Constant
 from optim.stochastic.schedules import Cosine as Cosine
 from optim.stochastic.schedules import Exponential as Exponential
@@ -83,4 +82,5 @@ from optim.stochastic.schedules import InverseTime as InverseTime
 from optim.stochastic.schedules import StepDecay as StepDecay
 from optim.stochastic.schedules import Warmup as Warmup
 from optim.stochastic.sgd import SGD as SGD
-from optim.stochastic.svrg import SVRG as SVRG
+from optim.stochastic.variance_reduced import SAG as SAG
+from optim.stochastic.variance_reduced import SVRG as SVRG

@@ -12,7 +12,7 @@ from distvec.losses.scales import Scales
 from optim import Box, NonNegative
 from optim.core.arrays import Array, namespace
 from optim.core.trees import Tree
-from optim.quasi_newton.bounds import box_like
+from optim.quasi_newton.lbfgsb import box_like
 
 
 def box_of(bounds: Any, like: Array, mask: Array | None) -> Box:

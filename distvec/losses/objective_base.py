@@ -20,10 +20,9 @@ from distvec.losses.scales import Scales, Standardized
 from distvec.losses.solver_choice import Task
 from optim import Box, Outcome, Result, Solver, State
 from optim.core.arrays import Array, Scalar
-from optim.core.boundary import as_start
 from optim.core.checkpoints.policy import Place
 from optim.core.solver import ToleranceSolver
-from optim.core.trees import arranged
+from optim.core.trees import arranged, as_start
 
 Arrays = tuple[Array, ...]
 

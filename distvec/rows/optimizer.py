@@ -21,7 +21,7 @@ from distvec.rows.traced import Traced, trace
 from distvec.rows.tracing import Tracer
 from optim import Box
 from optim.core.checkpoints.encode import Decoder, Encoder
-from optim.stochastic.adam import decayed
+from optim.stochastic.adaptive import decayed
 from optim.stochastic.base import StochasticSolver
 from optim.stochastic.ftrl import FTRL
 from ps_backend.program.types import FLOATS, Row

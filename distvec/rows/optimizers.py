@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from distvec.rows.optimizer import RowOptimizer
 from optim import FTRL, SGD, AdaDelta, AdaGrad, Adam, RMSProp
-from optim.stochastic.rowwise import GroupFTRL, RowwiseAdaGrad
+from optim.stochastic.ftrl import GroupFTRL, RowwiseAdaGrad
 from optim.stochastic.schedules import Schedule
 
 StepSize = float | Schedule
@@ -58,7 +58,7 @@ def rowwise_adagrad(
 ) -> RowOptimizer:
     """One step size for each row, by the mean of its squared gradients: one number of state.
 
-    Formula and sources: ``optim.stochastic.rowwise.RowwiseAdaGrad``.
+    Formula and sources: ``optim.stochastic.ftrl.RowwiseAdaGrad``.
     """
     solver = RowwiseAdaGrad(step_size=step_size, epsilon=epsilon, accumulator=accumulator)
     return RowOptimizer(solver, bound, weight_decay)
@@ -104,7 +104,7 @@ def group_ftrl(
 ) -> RowOptimizer:
     """FTRL whose rows are exactly 0 as a whole below ``l21 * sqrt(k)``.
 
-    Formula and source: ``optim.stochastic.rowwise.GroupFTRL``.
+    Formula and source: ``optim.stochastic.ftrl.GroupFTRL``.
     """
     return RowOptimizer(GroupFTRL(step_size=step_size, beta=beta, l1=l1, l2=l2, l21=l21), bound)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, vdot
-from optim.core.outcome import Outcome
-from optim.core.plateau import rounding_of
 from optim.core.problem import Point, Problem
-from optim.core.state import State
+from optim.core.progress import rounding_of
+from optim.core.result import Outcome, State
 from optim.line_search import Ray, Sample, Trial
 from optim.quasi_newton.history import CurvaturePair
 

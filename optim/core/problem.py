@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
-from optim.core.boundary import lifted, like
-from optim.core.trees import arranged, named_leaves
+from optim.core.trees import arranged, lifted, like, named_leaves
 
 _HOW_TO_GIVE_A_GRADIENT = (
     "return (value, gradient) from fun with jac=True, or give the gradient's function as jac"

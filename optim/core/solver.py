@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from optim.core import driver as _driver
+from optim.core import run as _driver
 from optim.core.arrays import Array, machine_epsilon
-from optim.core.boundary import as_start
 from optim.core.checkpoints.policy import Checkpoints, Place, opened
-from optim.core.outcome import Outcome
 from optim.core.problem import Problem
-from optim.core.result import Result
-from optim.core.state import State
-from optim.core.structure import is_structure
-from optim.core.trees import as_tree
+from optim.core.result import Outcome, Result, State
+from optim.core.trees import as_start, as_tree, is_structure
 
 
 @dataclass(frozen=True, kw_only=True)

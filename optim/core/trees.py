@@ -1,22 +1,132 @@
-"""Several arrays as one: what solvers see of parameters in dicts, tuples or lists.
+"""Parameters in several arrays: a dict, tuple or list of arrays as one vector.
 
-A `Tree` is an array to a solver: operators and functions are applied array by array, reductions go
-over all of them. What users write and get is the structure that they gave at the start.
+Users write such structures; solvers see one array, a `Tree`: operators and functions are applied
+array by array, reductions go over all of them. A result has the structure of the start.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import islice
+from functools import cached_property, partial, reduce
+from itertools import islice, repeat
 from typing import Any, ClassVar
 
 import numpy as np
 
-from optim.core.arrays import Array, Namespace, Scalar, namespace, size, vdot
-from optim.core.structure import Structure, is_structure
+from optim.core import arrays
+from optim.core.arrays import Array, Namespace, Scalar, namespace, own, size, vdot
+
+
+def is_structure(value: Any) -> bool:
+    """Whether `value` is arrays in a structure: a dict, or a tuple or list that holds an array.
+
+    What holds such a structure is one as well. Numbers in lists, nested or not, are one array.
+    """
+    if isinstance(value, Mapping):
+        return True
+    return isinstance(value, (tuple, list)) and any(
+        is_structure(part) or len(getattr(part, "shape", ())) > 0 for part in value
+    )
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A dict, tuple or list of parts, each a structure again; or an array, which is of no kind.
+
+    kind    dict, tuple, list, or the class of a named tuple; None for an array
+    keys    by which the parts are found
+    """
+
+    kind: type | None = None
+    keys: tuple[Any, ...] = ()
+    parts: tuple[Structure, ...] = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Structure:
+        """That of `value`."""
+        if not is_structure(value):
+            return cls()
+        items = dict(value) if isinstance(value, Mapping) else dict(enumerate(value))
+        kind = dict if isinstance(value, Mapping) else type(value)
+        return cls(kind, tuple(items), tuple(cls.of(part) for part in items.values()))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What the arrays are called behind the name of the whole: "['w']", "[0][1]", ".bias"."""
+        if self.kind is None:
+            return ("",)
+        pairs = zip(self.keys, self.parts, strict=True)
+        return tuple(self.place(key) + name for key, part in pairs for name in part.names)
+
+    def place(self, key: Any) -> str:
+        """How the part of that key is written in Python."""
+        fields = getattr(self.kind, "_fields", None)
+        return f".{fields[key]}" if fields else f"[{key!r}]"
+
+    def arranged(self, arrays: Iterator[Any]) -> Any:
+        """The next of `arrays`, in this structure."""
+        if self.kind is None:
+            return next(arrays)
+        parts = [part.arranged(arrays) for part in self.parts]
+        if self.kind is dict:
+            return dict(zip(self.keys, parts, strict=True))
+        return self.kind(*parts) if hasattr(self.kind, "_fields") else self.kind(parts)
+
+    def arrays(self, value: Any, name: str, *, numbers: bool = False) -> Iterator[Any]:
+        """The arrays of `value`, which must be arranged in the same way; errors call it `name`.
+
+        numbers     one number, or None, may stand for all arrays of a part
+        """
+        if self.kind is None:
+            if is_structure(value):
+                raise TypeError(f"{name} must be one array, but is a {type(value).__name__}")
+            yield value
+        elif numbers and _is_number(value):
+            yield from repeat(value, len(self.names))
+        else:
+            own = zip(self.keys, self.parts, self.values(value, name), strict=True)
+            for key, part, inner in own:
+                yield from part.arrays(inner, name + self.place(key), numbers=numbers)
+
+    def values(self, value: Any, name: str) -> list[Any]:
+        """What `value`, arranged as this at least at the top, holds by each key."""
+        self._check(value, name)
+        return [value[key] for key in self.keys]
+
+    def _check(self, value: Any, name: str) -> None:
+        if self.kind is dict:
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be {self}, but is {_kind_of(value)}")
+            if set(value) != set(self.keys):
+                raise ValueError(f"{name} must be {self}, but has {_listed(value)}")
+        elif not isinstance(value, (tuple, list)):
+            raise TypeError(f"{name} must be {self}, but is {_kind_of(value)}")
+        elif len(value) != len(self.keys):
+            raise ValueError(f"{name} must be {self}, but has {len(value)} parts")
+
+    def __str__(self) -> str:
+        if self.kind is None:
+            return "one array"
+        if self.kind is dict:
+            return f"a dict with the keys {_listed(self.keys)}"
+        return f"a {self.kind.__name__} of {len(self.keys)} parts"
+
+
+def _listed(keys: Any) -> str:
+    return ", ".join(map(repr, keys)) or "no keys"
+
+
+def _kind_of(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    kind = type(value).__name__
+    return f"a {kind}" if shape is None else f"a {kind} of shape {tuple(shape)}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (hasattr(value, "__float__") and getattr(value, "shape", ()) == ())
+
 
 # Functions of the array API that give each element its own result, whatever the others are.
 _ELEMENTWISE = frozenset(
@@ -229,3 +339,69 @@ def arranged(x: Array) -> Any:
 
 def _size(leaf: Any) -> int:
     return size(leaf) if hasattr(leaf, "shape") else 1
+
+
+def as_start(x0: Any, name: str = "x0") -> Array:
+    """`x0` as floating arrays that no caller's later write can change; a structure as a tree."""
+    if isinstance(x0, Tree):
+        return x0
+    if not is_structure(x0):
+        return arrays.as_start(x0, name)
+    structure = Structure.of(x0)
+    if not structure.names:
+        raise ValueError(f"{name} must hold at least one array, but is {x0!r}")
+    named = zip(structure.names, structure.arrays(x0, name), strict=True)
+    leaves = [arrays.as_start(leaf, name + place) for place, leaf in named]
+    libraries = {getattr(namespace(leaf), "__name__", "") for leaf in leaves}
+    if len(libraries) > 1:
+        raise TypeError(f"{name} must hold arrays of one library, but has {sorted(libraries)}")
+    return Tree(structure, tuple(leaves))
+
+
+def like(given: Any, x: Array, name: str) -> Array:
+    """`given`, a function's result, checked to be arranged and shaped as `x`; no one else's."""
+    if not isinstance(x, Tree):
+        return own(given, x, f"the {name}")
+    if isinstance(given, Tree):
+        return given
+    mine = zip(x.structure.names, x.structure.arrays(given, name), x.leaves, strict=True)
+    return Tree(
+        x.structure,
+        tuple(own(leaf, its, f"{name}{place}", f"x{place}") for place, leaf, its in mine),
+    )
+
+
+def array_of(elements: np.ndarray, x: Array) -> Array:
+    """The vector `elements`, one for each of `x`, as an array of its library, shape and dtype."""
+    if not isinstance(x, Tree):
+        xp = namespace(x)
+        return xp.astype(xp.asarray(elements.reshape(x.shape)), x.dtype)
+    ends = np.cumsum([size(leaf) for leaf in x.leaves])[:-1]
+    return Tree(x.structure, tuple(map(array_of, np.split(elements, ends), x.leaves)))
+
+
+def coordinate(x: Array, i: int) -> str:
+    """The index of element `i` of all of `x`, as Python writes it: "[3]", "['V'][3, 2]"."""
+    for name, leaf in named_leaves(x):
+        if i < size(leaf):
+            return f"{name}[{', '.join(map(str, np.unravel_index(i, tuple(leaf.shape))))}]"
+        i -= size(leaf)
+    raise IndexError(f"x has no element {i}")
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A user's `function(x, ...)`, whose result is like x, as a function of trees as well."""
+
+    function: Callable[..., Any]
+    name: str
+
+    def __call__(self, x: Array, *others: Any) -> Array:
+        if not isinstance(x, Tree):
+            return self.function(x, *others)
+        return like(self.function(*map(arranged, (x, *others))), x, self.name)
+
+
+def lifted(function: Callable[..., Any], name: str) -> Lifted:
+    """`function`, called `name` in errors, made to take trees."""
+    return function if isinstance(function, Lifted) else Lifted(function, name)

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced, straight_ray
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau
 from optim.core.problem import Problem
+from optim.core.progress import Plateau
+from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.state import State
 from optim.line_search import Ray, Search, StrongWolfe, Trial
 
 # The bound of beta from below: this part of the last direction's share in the steepest descent.

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau
 from optim.core.problem import Point, Problem
-from optim.core.state import State
-from optim.gradient.spectral import PATIENCE, SpectralSolver, measured_ray
+from optim.core.progress import Plateau
+from optim.core.result import Outcome, State
+from optim.gradient.spectral_projected_gradient import PATIENCE, SpectralSolver, measured_ray
 from optim.line_search import Reference
 
 

@@ -4,11 +4,11 @@ A search sees numbers only, through `Ray`; the vectors stay where they are, insi
 """
 
 from optim.line_search.backtracking import Backtracking as Backtracking
+from optim.line_search.backtracking import HighestOf as HighestOf
+from optim.line_search.backtracking import MeanOf as MeanOf
+from optim.line_search.backtracking import NonMonotone as NonMonotone
+from optim.line_search.backtracking import Reference as Reference
 from optim.line_search.hager_zhang import HagerZhang as HagerZhang
-from optim.line_search.non_monotone import HighestOf as HighestOf
-from optim.line_search.non_monotone import MeanOf as MeanOf
-from optim.line_search.non_monotone import NonMonotone as NonMonotone
-from optim.line_search.non_monotone import Reference as Reference
 from optim.line_search.ray import Ray as Ray
 from optim.line_search.ray import Sample as Sample
 from optim.line_search.ray import Search as Search

@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from optim.core.arrays import Array, fetch, quiet, size, vdot
-from optim.core.boundary import as_start, lifted, like
-from optim.core.structure import is_structure
-from optim.core.trees import arranged
+from optim.core.trees import arranged, as_start, is_structure, lifted, like
 
 Matvec = Callable[[Array], Array]
 

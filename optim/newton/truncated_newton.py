@@ -12,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, quiet, vdot
-from optim.core.boundary import lifted
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
+from optim.core.progress import Plateau, rounding_of
+from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.state import State
+from optim.core.trees import lifted
 from optim.newton.linear_systems import LinearOutcome, LinearResult, conjugate_gradient
-from optim.objectives.differences import difference_hessian
+from optim.objectives.derivatives import difference_hessian
 
 HessianProduct = Callable[[Array, Array], Array]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from optim.core.arrays import Array, Scalar, vdot
-from optim.core.structure import is_structure
-from optim.core.trees import arranged, as_tree, named_leaves
-from optim.quasi_newton.l1 import L1
+from optim.core.trees import arranged, as_tree, is_structure, named_leaves
+from optim.quasi_newton.owlqn import L1
 
 Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
 

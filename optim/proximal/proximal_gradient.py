@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, vdot
-from optim.core.far_out import residual_is_hidden
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau, rounding_of
 from optim.core.problem import Point, Problem
+from optim.core.progress import Plateau, residual_is_hidden, rounding_of
+from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.state import State
 from optim.proximal.operators import Proximal
 from optim.proximal.separable import adopt_proximal
 

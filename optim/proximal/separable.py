@@ -13,8 +13,7 @@ from functools import reduce
 from typing import Any
 
 from optim.core.arrays import Array, Scalar
-from optim.core.boundary import lifted
-from optim.core.trees import Tree
+from optim.core.trees import Tree, lifted
 from optim.proximal.operators import Proximal, check_proximal
 from optim.proximal.projections import ConvexSet
 

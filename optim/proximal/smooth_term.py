@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from optim.core.arrays import Array, Scalar, vdot
 from optim.core.problem import Problem
+from optim.core.result import State
 from optim.core.solver import Solver
-from optim.core.state import State
 from optim.core.trees import Tree
 from optim.proximal.operators import Proximal
 from optim.quasi_newton.lbfgs import LBFGS

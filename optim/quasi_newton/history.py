@@ -1,14 +1,17 @@
-"""Limited-memory BFGS: the pairs and the two-loop recursion.
+"""Limited-memory BFGS: the curvature pairs, the two-loop recursion, and the matrix B itself.
 
-J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 7.4, equation 7.20.
+J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 7.4, equation 7.20;
+B, not its inverse, as a sum of products of vectors: section 7.2, "Unrolling the update".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from optim.core.arrays import Array, fetch, vdot
+from optim.core.arrays import Array, Scalar, fetch, persist, vdot
+from optim.core.progress import Plateau
 
 
 @dataclass(frozen=True)
@@ -80,3 +83,68 @@ class History:
             beta = vdot(pair.y, r) / pair.sy
             r = r + (alpha - beta) * pair.s
         return r
+
+
+@dataclass(frozen=True)
+class CurvatureMemory:
+    """The pairs, and how long nothing has improved."""
+
+    history: History
+    plateau: Plateau
+
+
+def attempts(history: History) -> tuple[History, ...]:
+    """The histories to make a direction of: if the pairs mislead the search, none of them."""
+    return (history, History(history.capacity)) if history else (history,)
+
+
+# Iterations without progress that end a run: where the values are flat the pairs take some thirty
+# to be renewed, and then gradients may get smaller again.
+PATIENCE = 40
+# Where a step has met no positive curvature, the next may be longer by this factor.
+GROWTH = 4.0
+
+
+def first_step(slope: float, history: History, known: History, last: float) -> float:
+    """The step size to try first: 1 where the pairs scale the direction.
+
+    Without pairs, steepest descent: by the scale of the pairs that were just dropped (`known`), or
+    by the `last` step size where none gave a pair, or at the very first by a vector of norm 1.
+    """
+    if history:
+        return 1.0
+    if known:
+        return known.scale
+    if last > 0.0:
+        return GROWTH * last
+    return 1.0 / math.sqrt(-slope) if slope < 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class BFGSMatrix:
+    """B v = scale * v + sum over the pairs of (y.v / s.y) y - (a.v) a, where a = B s / sqrt(s.B s).
+
+    The B of each a is the one of the pairs before it. Positive definite, as all s.y are.
+    """
+
+    scale: Scalar
+    pairs: tuple[CurvaturePair, ...] = ()
+    images: tuple[Array, ...] = ()
+
+    @classmethod
+    def of(cls, history: History, scale: Scalar) -> BFGSMatrix:
+        """From the pairs; `scale` is for no pairs. Costs history^2 products, and one message."""
+        matrix = cls(1.0 / history.scale if history else scale)
+        for pair in history.pairs:
+            image = matrix @ pair.s
+            a = image / vdot(pair.s, image) ** 0.5
+            matrix = cls(matrix.scale, (*matrix.pairs, pair), (*matrix.images, a))
+        if history:
+            persist(*matrix.images, *history.newest)
+        return matrix
+
+    def __matmul__(self, v: Array) -> Array:
+        product = self.scale * v
+        for pair, a in zip(self.pairs, self.images, strict=True):
+            product = product + (vdot(pair.y, v) / pair.sy) * pair.y - vdot(a, v) * a
+        return product

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced, straight_ray
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau
 from optim.core.problem import Problem
+from optim.core.progress import Plateau
+from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.state import State
 from optim.line_search import Search, StrongWolfe
-from optim.quasi_newton.curvature import PATIENCE, CurvatureMemory, attempts, first_step
-from optim.quasi_newton.history import History
+from optim.quasi_newton.history import PATIENCE, CurvatureMemory, History, attempts, first_step
 
 
 @dataclass(frozen=True, kw_only=True)

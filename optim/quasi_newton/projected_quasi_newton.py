@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet, vdot
 from optim.core.descent import Direction, advanced
-from optim.core.outcome import Outcome
-from optim.core.plateau import Plateau
 from optim.core.problem import Point, Problem
+from optim.core.progress import Plateau
+from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.state import State
-from optim.gradient.spectral import measured_ray
-from optim.gradient.spectral_projected_gradient import Projection, SpectralProjectedGradient
+from optim.gradient.spectral_projected_gradient import (
+    Projection,
+    SpectralProjectedGradient,
+    measured_ray,
+)
 from optim.line_search import Backtracking, Search
 from optim.proximal.separable import adopt_projection
-from optim.quasi_newton.bfgs_matrix import BFGSMatrix
-from optim.quasi_newton.curvature import GROWTH, CurvatureMemory, attempts
-from optim.quasi_newton.history import History
+from optim.quasi_newton.history import GROWTH, BFGSMatrix, CurvatureMemory, History, attempts
 
 
 @dataclass(frozen=True, kw_only=True)

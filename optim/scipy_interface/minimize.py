@@ -11,24 +11,21 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from optim.core.arrays import Array
-from optim.core.boundary import as_start
 from optim.core.checkpoints.policy import Place
-from optim.core.driver import Callback, Progress
+from optim.core.run import Callback, Progress
 from optim.core.solver import Solver
-from optim.core.structure import is_structure
-from optim.core.trees import arranged, as_tree
+from optim.core.trees import arranged, as_start, as_tree, is_structure
 from optim.gradient.conjugate_gradient import ConjugateGradient
 from optim.gradient.gradient_descent import GradientDescent
 from optim.gradient.spectral_projected_gradient import SpectralProjectedGradient
 from optim.newton.truncated_newton import TruncatedNewton
+from optim.objectives.derivatives import DIFFERENCES
 from optim.proximal.admm import ADMM
 from optim.proximal.proximal_gradient import ProximalGradient
-from optim.quasi_newton.bounds import box_like
 from optim.quasi_newton.lbfgs import LBFGS
-from optim.quasi_newton.lbfgsb import LBFGSB
+from optim.quasi_newton.lbfgsb import LBFGSB, box_like
 from optim.quasi_newton.owlqn import OWLQN
 from optim.quasi_newton.projected_quasi_newton import ProjectedQuasiNewton
-from optim.scipy_interface.differences import DIFFERENCES
 from optim.scipy_interface.results import (
     NEAREST,
     NumPyObjective,
@@ -36,15 +33,11 @@ from optim.scipy_interface.results import (
     hessian_products,
     own_options,
 )
-from optim.stochastic.adadelta import AdaDelta
-from optim.stochastic.adagrad import AdaGrad
-from optim.stochastic.adam import Adam, AdamW
+from optim.stochastic.adaptive import AdaDelta, AdaGrad, Adam, AdamW, RMSProp
 from optim.stochastic.ftrl import FTRL
 from optim.stochastic.minibatches import is_sampled
-from optim.stochastic.rmsprop import RMSProp
-from optim.stochastic.sag import SAG
 from optim.stochastic.sgd import SGD
-from optim.stochastic.svrg import SVRG
+from optim.stochastic.variance_reduced import SAG, SVRG
 
 METHODS: dict[str, type[Solver]] = {
     "L-BFGS": LBFGS,

@@ -10,12 +10,11 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from optim.core.arrays import Array
-from optim.core.driver import Callback
-from optim.core.state import State
-from optim.core.structure import Structure, is_structure
-from optim.core.trees import Tree
+from optim.core.result import State
+from optim.core.run import Callback
+from optim.core.trees import Structure, Tree, is_structure
+from optim.objectives.derivatives import differences
 from optim.proximal.projections import Box
-from optim.scipy_interface.differences import differences
 
 # SciPy's names of options, in ours; the rest are the same or unknown.
 OPTIONS = {

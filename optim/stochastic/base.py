@@ -1,4 +1,4 @@
-"""What all stochastic solvers share: a step is an update and one look at the objective."""
+"""What a stochastic solver says of tables whose rows take steps one by one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,31 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet, zeros_like
-from optim.core.outcome import Outcome
 from optim.core.problem import Point, Problem
+from optim.core.progress import Watch
+from optim.core.result import Outcome, State
 from optim.core.solver import Solver
-from optim.core.state import State
-from optim.core.watch import Watch
 from optim.proximal.operators import ElasticNet
-from optim.quasi_newton.l1 import L1
-from optim.stochastic.batches import Batches
-from optim.stochastic.minibatches import Evaluation, is_eager
-from optim.stochastic.per_row import PerRow
+from optim.quasi_newton.owlqn import L1
+from optim.stochastic.minibatches import Batches, Evaluation, is_eager
 from optim.stochastic.schedules import Constant, Schedule
+
+
+class PerRow:
+    """Of most formulas nothing need be said: what is elementwise is also of rows."""
+
+    of_rows: ClassVar[frozenset[str]] = frozenset()
+    """Those of the slots that hold one number for each row of a table, of shape (n, 1)."""
+    needs_table: ClassVar[bool] = False
+    """Whether its formula goes along the rows of a table."""
+
+    def started(self, memory: Any, x: Array) -> Any:
+        """`memory`, where elements that saw no gradient yet are as `init_memory` has them at `x`.
+
+        For elements that start one by one, as the rows of a growing table do.
+        """
+        return memory
+
 
 Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the order of its slots
 

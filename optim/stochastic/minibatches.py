@@ -1,9 +1,4 @@
-"""Objectives that are means over many items, and can be seen one batch at a time.
-
-Which batch evaluation k sees is a function of the seed and k alone: a run that is repeated, or
-resumed at iteration k, sees the same batches. Called as a function, such an objective is the whole
-mean, so that any solver takes it; the stochastic ones ask for `batch(k)` instead.
-"""
+"""The batches of a problem, for objectives that have any."""
 
 from __future__ import annotations
 
@@ -15,7 +10,43 @@ import numpy as np
 import numpy.typing as npt
 
 from optim.core.arrays import Array, Scalar
+from optim.core.problem import Problem
 from optim.core.trees import arranged, as_tree
+
+
+@dataclass(frozen=True)
+class Batches:
+    """One batch at a time of `problem`'s objective, where calling the problem sees the whole.
+
+    A batch counts as one evaluation, however many items it has.
+    """
+
+    problem: Problem
+    objective: Sampled
+
+    @classmethod
+    def of(cls, problem: Problem) -> Batches | None:
+        """The batches of `problem`; None if its objective has none."""
+        objective = problem.fun
+        if not is_sampled(objective):
+            return None
+        if problem.jac is not True:
+            raise ValueError(
+                f"jac={problem.jac!r}: the batches of {type(objective).__name__} give the "
+                "gradient themselves; leave jac out and return (value, gradient)"
+            )
+        return cls(problem, objective)
+
+    @property
+    def per_epoch(self) -> int:
+        """After how many batches each item was seen once."""
+        return self.objective.batches_per_epoch
+
+    def evaluate(self, x: Array, k: int) -> Evaluation:
+        """Value (perhaps a lazy rank-0 array) and gradient of batch k at `x`."""
+        self.problem.evaluations += 1
+        return self.problem.part(self.objective.batch(k))(x)
+
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Evaluation: TypeAlias = tuple[Scalar, Array]  # value and gradient

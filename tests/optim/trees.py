@@ -10,8 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from optim.core.arrays import namespace
-from optim.core.structure import Structure
-from optim.core.trees import arranged, as_tree
+from optim.core.trees import Structure, arranged, as_tree
 from tests.optim.registry import START
 
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import Array
-from optim.core.checkpoints.errors import Corrupted
+from optim.core.checkpoints.keeper import Corrupted
 
 Node = Any  # of a document: what JSON can hold
 

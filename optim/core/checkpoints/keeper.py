@@ -1,4 +1,4 @@
-"""Where checkpoints of a run are kept: what the loop asks of whoever keeps them."""
+"""What keeps the checkpoints of a run, and what may be wrong with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from optim.core.arrays import Array
+
+
+class Corrupted(ValueError):
+    """A checkpoint that is torn, damaged, or not of a run. Names the file and what is wrong."""
+
+
+class NotDurable(RuntimeWarning):
+    """A checkpoint could not be kept, or an older one was taken. The run itself goes on."""
 
 
 class Keeper(Protocol):

@@ -1,26 +1,161 @@
-"""Checkpoints of NumPy arrays: a directory of `.npz` files, written in the background.
+"""Checkpoints of arrays in main memory: a directory of `.npz` files, written in the background.
 
     run1/ckpt-00040.npz  ckpt-00060.npz
 
-Each gets its name once it is on the disk as a whole, so what has the name is complete unless it was
-damaged afterwards, which `npz_file.py` notices.
+A file gets its name once it is on the disk as a whole. It is a zip, not compressed, of
+`document.json` and the arrays as `.npy`: `numpy.load` reads it. Its comment, the end of the file,
+is the CRC-32 of all of it, taken with the comment of `_EMPTY`: no flipped bit and no missing byte
+goes unnoticed. Arrays of other libraries come by way of NumPy.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import threading
 import warnings
 import weakref
+import zipfile
+import zlib
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
-from optim.core.arrays import Array
-from optim.core.checkpoints.errors import Corrupted, NotDurable
-from optim.core.checkpoints.npz_file import read, read_back, write
+import numpy as np
+import numpy.typing as npt
+
+from optim.core.arrays import Array, namespace
+from optim.core.checkpoints.keeper import Corrupted, NotDurable
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Axes from the slowest to the fastest, and the shape, along which elements may be repeated."""
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: npt.NDArray[Any]) -> Layout:
+        """That of `x`."""
+        strides = [
+            0 if length == 1 else abs(s) for s, length in zip(x.strides, x.shape, strict=True)
+        ]
+        if x.flags.c_contiguous:
+            return cls(tuple(range(x.ndim)), x.shape)
+        return cls(tuple(sorted(range(x.ndim), key=lambda axis: -strides[axis])), x.shape)
+
+    def packed(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The elements of `x`, each once, in C order; no copy where they lie so."""
+        lengths = zip(x.strides, x.shape, strict=True)
+        once = tuple(slice(0, 1) if s == 0 and n > 1 else slice(None) for s, n in lengths)
+        return np.asarray(x[(*once, ...)].transpose(self.axes), order="C")
+
+    def unpacked(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array again. Raises ValueError if that cannot be."""
+        x = elements.transpose(np.argsort(self.axes))
+        return x if x.shape == self.shape else np.broadcast_to(x, self.shape)
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+_DOCUMENT = "document.json"
+_COMMENT = "crc32={:08x}"
+_EMPTY = _COMMENT.format(0).encode()
+_CHUNK = 1 << 20
+_PIECE = 1 << 18
+
+
+def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
+    """Write a checkpoint to the new `file`; how that ends. Raises OSError."""
+    stream = _Stream(file)
+    layouts = {name: Layout.of(x) for name, x in arrays.items()}
+    whole = {
+        "document": document,
+        "layouts": {name: layout.document() for name, layout in layouts.items()},
+    }
+    with zipfile.ZipFile(cast(BinaryIO, stream), "w") as archive:
+        archive.comment = _EMPTY
+        archive.writestr(_DOCUMENT, json.dumps(whole, allow_nan=False))
+        for name, x in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write(member, layouts[name].packed(x))
+    end = _COMMENT.format(stream.crc).encode()
+    file.seek(-len(end), os.SEEK_END)
+    file.write(end)
+    return end
+
+
+def _write(member: IO[bytes], x: Array) -> None:
+    """`x`, in C order, as .npy; piece by piece, so that a piece stays in the cache, and no copy."""
+    np.lib.format.write_array_header_2_0(member, np.lib.format.header_data_from_array_1_0(x))
+    content = memoryview(x.reshape(-1).view(np.uint8))
+    for low in range(0, len(content), _PIECE):
+        member.write(content[low : low + _PIECE])
+
+
+class _Stream:
+    """A file as zip writes one that it cannot seek in, with the CRC-32 of what it wrote."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.crc = 0
+
+    def write(self, content: Any) -> int:
+        """Append `content`."""
+        self.crc = zlib.crc32(content, self.crc)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        """Pass on what was written."""
+        self._file.flush()
+
+
+def read_back(path: Path, size: int, end: bytes) -> None:
+    """Whether the file is there as it was written. Raises `Corrupted`, or OSError."""
+    with path.open("rb") as file:
+        found_size = file.seek(-len(end), os.SEEK_END) + len(end)
+        found = file.read()
+    if (found_size, found) != (size, end):
+        raise Corrupted(f"{path} was read back as {found_size} bytes, of {size}, ending {found!r}")
+
+
+def check(path: Path) -> None:
+    """Read all of the file. Raises `Corrupted` unless it is whole, OSError if it cannot be read."""
+    rest, crc = path.stat().st_size - len(_EMPTY), 0
+    with path.open("rb") as file:
+        while chunk := file.read(max(min(_CHUNK, rest), 0)):
+            crc = zlib.crc32(chunk, crc)
+            rest -= len(chunk)
+        found, expected = file.read(), _COMMENT.format(zlib.crc32(_EMPTY, crc)).encode()
+    if rest or found != expected:
+        raise Corrupted(
+            f"{path} is torn or damaged: it ends with {found!r:.30}, expected {expected!r}"
+        )
+
+
+def read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays and document of a checkpoint. Raises `Corrupted`, or OSError."""
+    check(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            whole = json.loads(archive.read(_DOCUMENT))
+            arrays = {name: _read(archive, name, own) for name, own in whole["layouts"].items()}
+        return arrays, whole["document"]
+    except (zipfile.BadZipFile, LookupError, TypeError, ValueError) as error:
+        raise Corrupted(f"{path} is a whole file, but no checkpoint: {error!r}") from error
+
+
+def _read(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) -> Array:
+    with archive.open(f"{name}.npy") as member:
+        elements = np.lib.format.read_array(member, allow_pickle=False)
+    return Layout(tuple(layout["axes"]), tuple(layout["shape"])).unpacked(elements)
+
 
 _NAME = re.compile(r"ckpt-(\d{5,})\.npz")
 _LOCK = "ckpt.lock"
@@ -184,3 +319,57 @@ def _locked(directory: Path) -> int:
 
 def _warn_of(text: str) -> None:
     warnings.warn(text, NotDurable, stacklevel=6)
+
+
+@dataclass(frozen=True)
+class ThroughNumPy:
+    """A keeper for arrays like `x`, which share their memory with NumPy's by DLPack.
+
+    Raises NotImplementedError for what is not in main memory, or of a dtype that NumPy lacks.
+    """
+
+    keeper: NpzKeeper
+    x: Array
+
+    def save(
+        self,
+        number: int,
+        arrays: Mapping[str, Array],
+        document: Mapping[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """See `Keeper`."""
+        self.keeper.save(
+            number, {name: _seen(x) for name, x in arrays.items()}, document, wait=wait
+        )
+
+    def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
+        """See `Keeper`."""
+        found = self.keeper.load()
+        if found is None:
+            return None
+        number, arrays, document = found
+        xp = namespace(self.x)
+        return number, {name: xp.from_dlpack(x) for name, x in arrays.items()}, document
+
+    def recovers(self, error: Exception) -> bool:
+        """No."""
+        return self.keeper.recovers(error)
+
+    def close(self) -> None:
+        """See `Keeper`."""
+        self.keeper.close()
+
+
+def _seen(x: Array) -> Array:
+    """`x` as a NumPy array, without a copy."""
+    plain = x.detach() if hasattr(x, "detach") else x
+    try:
+        return np.from_dlpack(plain)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise NotImplementedError(
+            f"checkpoint=...: NumPy cannot read a {type(x).__name__} of {x.dtype} on "
+            f"{getattr(x, 'device', 'its device')}; minimise on arrays in main memory, or keep "
+            "states by yourself, by iterations(...) and resume=state"
+        ) from error

@@ -1,11 +1,12 @@
-"""What is kept of a run, when, and how it is found again."""
+"""Checkpoints of a run: what they hold, when one is kept, and whether a run may go on from it."""
 
 from __future__ import annotations
 
 import os
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,15 +14,55 @@ import numpy.typing as npt
 
 from optim.core.arrays import Array, namespace, persist
 from optim.core.checkpoints.encode import Decoder, Encoder, structure_name
-from optim.core.checkpoints.errors import Corrupted
-from optim.core.checkpoints.keeper import Keeper
-from optim.core.checkpoints.npz import NpzKeeper
-from optim.core.checkpoints.parameters import parameters
-from optim.core.checkpoints.through_numpy import ThroughNumPy
-from optim.core.result import Record, Records
-from optim.core.state import State
-from optim.core.structure import Structure
-from optim.core.trees import Tree, named_leaves
+from optim.core.checkpoints.keeper import Corrupted, Keeper
+from optim.core.checkpoints.npz import NpzKeeper, ThroughNumPy
+from optim.core.result import Record, Records, State
+from optim.core.trees import Structure, Tree, named_leaves
+
+_LONG = 200
+
+
+def parameters(solver: Any) -> dict[str, str]:
+    """The parameters of `solver` by name, without those that only say when to stop.
+
+    Functions are "a function", whatever they do; arrays on servers are known by shape and dtype.
+    """
+    names = (own.name for own in fields(solver) if own.name not in solver.stops)
+    return {name: _text(getattr(solver, name)) for name in names}
+
+
+def _text(value: Any) -> str:
+    text = _described(value)
+    if len(text) <= _LONG:
+        return text
+    return f"{text[: _LONG // 2]}... (CRC-32 {zlib.crc32(text.encode()):08x})"
+
+
+def _described(value: Any) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        return f"{type(value).__name__}({_listed(own)})"
+    if isinstance(value, (np.ndarray, np.generic)):
+        crc = zlib.crc32(value.tobytes())
+        return f"array(shape={value.shape}, dtype={value.dtype}, CRC-32 {crc:08x})"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"array(shape={tuple(value.shape)}, dtype={value.dtype})"
+    if isinstance(value, Mapping):
+        return f"{{{_listed({repr(key): one for key, one in value.items()})}}}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_described, value))}]"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if callable(value):
+        return "a function"
+    if hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds
+        return _described({"lb": value.lb, "ub": value.ub})
+    return f"a {type(value).__name__}"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_described(value)}" for name, value in values.items())
+
 
 Place: TypeAlias = str | os.PathLike[str] | Literal[False] | None
 """Where checkpoints are kept: a directory; None: where the session of x says; False: nowhere."""
@@ -150,11 +191,11 @@ class Checkpoints:
 
     def _check_arrays(self, x: Array) -> None:
         """That the start has the structure, shapes and dtypes of the checkpoint's x."""
-        kept, given = list(_described(x)), list(_described(self.x))
+        kept, given = list(_types_of(x)), list(_types_of(self.x))
         if kept != given:
             raise ValueError(
-                f"resume: in the checkpoint in {self.place} x is {_listed(kept)}, but x0 is "
-                f"{_listed(given)}; give an x0 like it, or begin anew in another directory"
+                f"resume: in the checkpoint in {self.place} x is {_list_types(kept)}, but x0 is "
+                f"{_list_types(given)}; give an x0 like it, or begin anew in another directory"
             )
 
 
@@ -220,13 +261,13 @@ def _kinds(x: Array) -> Iterator[tuple[str, type]]:
             yield structure_name(structure.kind), structure.kind
 
 
-def _described(x: Array) -> Iterator[str]:
+def _types_of(x: Array) -> Iterator[str]:
     for name, leaf in named_leaves(x):
         kind = f"{type(leaf).__module__.partition('.')[0]}.{type(leaf).__name__}"
         yield f"x{name}: {kind}, shape {tuple(leaf.shape)}, {leaf.dtype}"
 
 
-def _listed(described: list[str]) -> str:
+def _list_types(described: list[str]) -> str:
     return "; ".join(described)
 
 

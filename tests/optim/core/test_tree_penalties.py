@@ -41,7 +41,7 @@ from optim import (
     with_l1,
     with_l2,
 )
-from optim.core.boundary import as_start
+from optim.core.trees import as_start
 from tests.optim.registry import START, ill_conditioned
 from tests.optim.trees import Cut, cosh_of, joined
 

@@ -24,9 +24,7 @@ from optim import (
     with_l2,
 )
 from optim.core.arrays import fetch, max_norm, namespace, vdot
-from optim.core.boundary import as_start
-from optim.core.structure import Structure, is_structure
-from optim.core.trees import Tree, as_tree
+from optim.core.trees import Structure, Tree, as_start, as_tree, is_structure
 from tests.optim.registry import START, Case, cases, ill_conditioned
 from tests.optim.trees import STRUCTURES, Cut, Model, cosh_of, cuts, joined
 

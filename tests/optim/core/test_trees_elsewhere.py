@@ -21,7 +21,7 @@ from optim import (
     check_gradient,
 )
 from optim.core.arrays import fetch, max_norm, vdot
-from optim.core.boundary import as_start
+from optim.core.trees import as_start
 from tests.optim.registry import START, Case, cases, ill_conditioned
 from tests.optim.trees import Cut, arrays_in, cosh_of, joined
 

@@ -23,7 +23,7 @@ from optim import (
     StepBounds,
     StrongWolfe,
 )
-from optim.gradient.spectral import NextStep
+from optim.gradient.spectral_projected_gradient import NextStep
 from optim.line_search import Ray, Sample, Trial
 from optim.quasi_newton.history import CurvaturePair
 from tests.optim.lazy_array import LazyNamespace

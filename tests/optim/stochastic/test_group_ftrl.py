@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from optim.stochastic.rowwise import GroupFTRL
+from optim.stochastic.ftrl import GroupFTRL
 
 Array = npt.NDArray[np.float64]
 
