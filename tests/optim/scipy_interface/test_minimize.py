@@ -163,4 +163,3 @@ def test_optim_imports_only_the_standard_library_numpy_and_the_result_type():
                 names = [name.name for name in node.names]
                 scipy = (node.module, names) == ("scipy.optimize", ["OptimizeResult"])
                 assert scipy or node.module.split(".")[0] in allowed, path
-        assert len(text.splitlines()) < 250, path
