@@ -81,7 +81,7 @@ class Model(models.Model):
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
         if not isinstance(data, DataFrame):
             return self._says(what, data)
-        return _scored(self, what, data, output, features or self.columns)
+        return _scored(self, what, data, output, features)
 
 
 def scores(
@@ -104,7 +104,7 @@ def scores(
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
-    return _scored(model, SCORES, df, output, features or model.columns)
+    return _scored(model, SCORES, df, output, features)
 
 
 def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
@@ -144,8 +144,13 @@ def _fitted(weights: Any) -> Model | None:
 
 
 def _scored(
-    model: models.Model, what: str, df: DataFrame, output: str, names: str | Sequence[str]
+    model: models.Model,
+    what: str,
+    df: DataFrame,
+    output: str,
+    names: str | Sequence[str] | None,
 ) -> DataFrame:
+    names = model.columns if names is None else names
     if output.lower() in map(str.lower, df.columns):
         raise ValueError(
             f"output={output!r} is a column of the data; name another one, output=..., or drop it: "

@@ -64,6 +64,8 @@ def test_refusals(ps, problem):
         scores(problem.frame, ps.zeros(3000, dtype=bool))
     with pytest.raises(ValueError, match="features='nothing': the data has no such column"):
         scores(problem.frame, ps.zeros(3000), features="nothing")
+    with pytest.raises(ValueError, match=r"features=\[\] names no column"):
+        scores(problem.frame, ps.zeros(3000), features=[])
     with pytest.raises(Exception, match=r"have 3000 features, the weights 7; .*objective\.model"):
         scores(problem.frame, ps.zeros(7)).collect()
     with pytest.raises(ValueError, match=r"output='Label' is a column .*data\.drop\('Label'\)"):
