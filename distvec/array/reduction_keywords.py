@@ -91,7 +91,7 @@ def as_element(x: A, initial: Any, dtype: np.dtype[Any]) -> Any:
         return dtype.type(initial)
 
 
-def accumulated_in(out: Any, x: Any) -> np.dtype[Any]:
+def accumulation_dtype(out: Any, x: Any) -> np.dtype[Any]:
     """The dtype in which ``x`` is accumulated into ``out=``, as NumPy has it: one for both."""
     return np.result_type(out.dtype, x.dtype)
 

@@ -18,7 +18,7 @@ from distvec.array.handle import check_cast
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import (
     UNSAID,
-    accumulated_in,
+    accumulation_dtype,
     as_element,
     is_everywhere,
     is_said,
@@ -138,7 +138,7 @@ def _given(
     axis_of(x, name, None)
     row = REDUCERS[name]
     if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
-        dtype = accumulated_in(out, x)
+        dtype = accumulation_dtype(out, x)
     if dtype is not None:
         x = x.astype(dtype)
     element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)

@@ -21,7 +21,7 @@ from distvec.durability.save import SAVED
 from distvec.graph.expr import Buffer
 from ps_backend.client.kept_arrays import Source
 from ps_backend.durability import manifest as manifests
-from ps_backend.durability.files import Stored, read_file, summed
+from ps_backend.durability.files import Stored, read_file, with_checksums
 from ps_backend.durability.folder import names_checkpoint
 from ps_backend.durability.parts import bytes_of, read_rows
 from ps_backend.durability.stores import Store
@@ -188,7 +188,7 @@ def _on_servers(
         session.client.check_room([buffer.type for buffer in rest.values()], f"loading {place}")
     seen = True
     for unread in _groups([arrays[name] for name in rest]):
-        group = [summed(place.store, one) for one in unread]
+        group = [with_checksums(place.store, one) for one in unread]
         if seen:
             try:
                 _by_servers(place, session, group, rest)

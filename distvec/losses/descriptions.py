@@ -14,7 +14,7 @@ from distvec.losses.loss import Loss, check_loss
 _PUBLIC = "distvec.losses"
 
 
-def described(loss: Loss) -> dict[str, Any]:
+def description_of(loss: Loss) -> dict[str, Any]:
     """Its public name and parameters; of one that somebody wrote, the name alone."""
     kind = type(loss)
     if getattr(import_module(_PUBLIC), kind.__name__, None) is not kind:
@@ -25,16 +25,16 @@ def described(loss: Loss) -> dict[str, Any]:
 
 def _plain(one: Any) -> Any:
     if isinstance(one, Loss):
-        return described(one)
+        return description_of(one)
     return one.item() if isinstance(one, np.generic) else one
 
 
-def made(description: Mapping[str, Any], given: Loss | None, path: str) -> Loss:
+def loss_of(description: Mapping[str, Any], given: Loss | None, path: str) -> Loss:
     """The loss that was described, or the one that is ``given``. ValueError where they differ."""
     if given is None:
-        return _made(description, path)
+        return _loss_of(description, path)
     check_loss(given)
-    found = described(given)
+    found = description_of(given)
     if found != description:
         raise ValueError(
             f"loss={given}: {path} holds a model of {_shown(description)}; give that loss, or "
@@ -43,7 +43,7 @@ def made(description: Mapping[str, Any], given: Loss | None, path: str) -> Loss:
     return given
 
 
-def _made(description: Mapping[str, Any], path: str) -> Loss:
+def _loss_of(description: Mapping[str, Any], path: str) -> Loss:
     if "own" in description:
         raise ValueError(
             f"{path} holds a model of {description['own']}, a loss that is none of {_PUBLIC}; type "
@@ -56,7 +56,7 @@ def _made(description: Mapping[str, Any], path: str) -> Loss:
             "not know; load it with the version that wrote it, or a later one"
         )
     parameters = {
-        name: _made(one, path) if isinstance(one, Mapping) else one
+        name: _loss_of(one, path) if isinstance(one, Mapping) else one
         for name, one in description["parameters"].items()
     }
     loss: Loss = kind(**parameters)

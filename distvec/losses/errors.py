@@ -46,7 +46,7 @@ class NotFinite(LossError, ArithmeticError):
     """
 
 
-def failed(loss: str, place: str, error: Exception) -> LossError:
+def loss_error(loss: str, place: str, error: Exception) -> LossError:
     """What a loss raised, as a ``LossError``."""
     kind = NotFinite if isinstance(error, ArithmeticError) else LossError
     return kind(loss, place, raised(error))

@@ -238,7 +238,7 @@ def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
     return tuple(np.zeros(shape_of(one, features, intercept=intercept)) for one in loss.parameters)
 
 
-def told(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
+def answer(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
     """``what`` a model of ``loss`` says of rows that have these scores."""
     if what == SCORES:
         return scores

@@ -21,12 +21,12 @@ from distvec.losses.loss import (
     SCORES,
     Loss,
     Parameter,
+    answer,
     as_arrays,
     as_given,
     check_intercept,
     check_loss,
     shape_of,
-    told,
 )
 from distvec.losses.rows import Floats, Rows
 from optim import Result
@@ -223,7 +223,7 @@ class Model:
             matrix = matrix[:, self.coordinates]
         rows = Rows(matrix, np.zeros(matrix.shape[0]))
         found = self.loss.scores(rows, self.arrays, intercept=self.has_intercept)
-        return told(what, self.loss, self.classes, found)
+        return answer(what, self.loss, self.classes, found)
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Model:
             arrays[_COORDINATES] = self.coordinates
         document = {
             "format": _FORMAT,
-            "loss": descriptions.described(self.loss),
+            "loss": descriptions.description_of(self.loss),
             "intercept": self.has_intercept,
             "num_features": self.num_features,
             "classes": self.classes,
@@ -277,7 +277,7 @@ class Model:
         document: Mapping[str, Any] = json.loads(text)
         if document["format"] > _FORMAT:
             raise ValueError(f"{path} was written by a newer distvec: format {document['format']}")
-        known = descriptions.made(document["loss"], loss, str(path))
+        known = descriptions.loss_of(document["loss"], loss, str(path))
         arrays = [found[name] for name in cls._names(known)]
         return cls(
             as_given(arrays, known.parameters),

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from distvec.losses.binary import Logistic
-from distvec.losses.errors import failed
+from distvec.losses.errors import loss_error
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.one_margin import RowLoss, total
 from distvec.losses.pairs import PairBlock, Pairs
@@ -118,7 +118,7 @@ class PairwiseRanking(Loss):
             try:
                 found = function(differences, np.ones(differences.size))
             except Exception as error:
-                raise failed(str(self), f"pair block {number}", error) from error
+                raise loss_error(str(self), f"pair block {number}", error) from error
             yield block, pairs.weights(block), found
 
 

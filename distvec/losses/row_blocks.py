@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distvec.losses.errors import LossError, NotFinite, failed, row_block
+from distvec.losses.errors import LossError, NotFinite, loss_error, row_block
 from distvec.losses.rows import Floats, Rows, blocks, read_only
 
 RowFunction: TypeAlias = Callable[[Floats, Floats], tuple[Any, ...]]
@@ -27,7 +27,7 @@ def evaluate(
         try:
             given = function(*arguments)
         except Exception as error:
-            raise failed(loss, row_block(number, part), error) from error
+            raise loss_error(loss, row_block(number, part), error) from error
         wrong = _why_not(given, names, *arguments)
         if wrong:
             raise LossError(loss, row_block(number, part), wrong)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from distvec.losses.errors import LossError, NotFinite, failed, row_block
+from distvec.losses.errors import LossError, NotFinite, loss_error, row_block
 from distvec.losses.labels import rule
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, as_arrays, as_given
 from distvec.losses.rows import Floats, Rows, read_only
@@ -48,7 +48,7 @@ class UserBlockLoss(Loss):
             with np.errstate(all="ignore"):
                 given = self.function(matrix, read_only(rows.labels), read_only(weights), seen)
         except Exception as error:
-            raise failed(str(self), place, error) from error
+            raise loss_error(str(self), place, error) from error
         try:
             value, gradients = self._checked(given, arrays)
         except (TypeError, ValueError) as error:

@@ -36,7 +36,7 @@ class Stored:
     by_columns: bool = False
     """Whether what lies there is the transpose: its rows are the columns."""
     unsummed: tuple[str, int] | None = None
-    """File and offset of an array whose file has no checksums: ``summed`` makes its pieces."""
+    """File and offset of an array whose file has no checksums: see ``with_checksums``."""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -179,7 +179,7 @@ def _placed(one: Stored, pieces: Sequence[Piece], file: str, offset: int) -> Sto
     )
 
 
-def summed(store: Store, one: Stored) -> Stored:
+def with_checksums(store: Store, one: Stored) -> Stored:
     """``one`` with the checksums of what lies there now, so that all who read it read the same."""
     if one.unsummed is None:
         return one

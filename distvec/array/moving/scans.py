@@ -26,7 +26,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.creation import filled, reshape
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.reduction_keywords import accumulated_in, stored, target_of
+from distvec.array.reduction_keywords import accumulation_dtype, stored, target_of
 from distvec.array.shaping.joining import concatenate
 from distvec.array.signatures import as_arrays
 from distvec.graph import build
@@ -132,7 +132,7 @@ def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
     """Running results, in ``out=`` if that was given, whatever its dtype loses."""
     if out is None:
         return _running(x, scan, axis, dtype)
-    kind = accumulated_in(target_of(out, scan.name), x) if dtype is None else dtype
+    kind = accumulation_dtype(target_of(out, scan.name), x) if dtype is None else dtype
     return stored(out, _running(x, scan, axis, kind), scan.name)
 
 

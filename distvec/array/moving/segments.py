@@ -17,7 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.moving.core import move
 from distvec.array.moving.scans import cast_to, dtype_of, scan_of
 from distvec.array.operators import Arithmetic
-from distvec.array.reduction_keywords import accumulated_in, stored, target_of
+from distvec.array.reduction_keywords import accumulation_dtype, stored, target_of
 from distvec.array.signatures import as_arrays
 from distvec.graph.client_values import MOST_ELEMENTS
 from distvec.graph.shapes import on_client
@@ -36,7 +36,7 @@ def reduceat(
     scan = scan_of(ufunc, "reduceat")
     (array,) = as_arrays((x,))
     if out is not None:
-        kind = accumulated_in(target_of(out, "reduceat"), array) if dtype is None else dtype
+        kind = accumulation_dtype(target_of(out, "reduceat"), array) if dtype is None else dtype
         return stored(out, reduceat(ufunc, array, indices, axis, kind), scan.name)
     if array.ndim == 0:
         raise TypeError("cannot reduceat on a scalar")

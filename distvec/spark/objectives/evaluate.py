@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from pyspark import TaskContext
 
-from distvec.losses.errors import LossError, failed
+from distvec.losses.errors import LossError, loss_error
 from distvec.losses.loss import Arrays, Loss, PhasedLoss
 from distvec.spark.access import Access, join
 from distvec.spark.data.build import Descriptor
@@ -181,7 +181,7 @@ class _Task:
         except (LossError, PSError):
             raise
         except Exception as error:
-            raise failed(str(loss), f"its {len(rows):,} rows", error) from error
+            raise loss_error(str(loss), f"its {len(rows):,} rows", error) from error
         return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
 
     def _run_phase(

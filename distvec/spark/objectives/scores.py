@@ -11,7 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import Broadcast
 
-from distvec.losses.loss import Loss, Parameter, told, zeros
+from distvec.losses.loss import Loss, Parameter, answer, zeros
 from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.access import Access, join
 from distvec.spark.data.blocks import local_columns
@@ -55,7 +55,7 @@ def nothing_of(request: Request) -> Floats:
     loss, intercept = request.loss, request.intercept
     nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
     found = loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
-    return told(request.what, loss, request.classes, found)
+    return answer(request.what, loss, request.classes, found)
 
 
 def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -95,7 +95,7 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
     )
     unlabelled = Rows(matrix, np.zeros(len(batch)))
     found = request.loss.scores(unlabelled, pulled, intercept=request.intercept)
-    return told(request.what, request.loss, request.classes, found)
+    return answer(request.what, request.loss, request.classes, found)
 
 
 def _places(
