@@ -189,25 +189,68 @@ class Model:
     # --- what it says of rows ---------------------------------------------------------------------
 
     def scores(self, data: Any) -> Floats:
-        """Margins ``<x, w> + intercept`` of rows, ``(rows,)``; of k classes ``(rows, k)``.
+        """Margins ``<x, w> + intercept`` of rows. Offsets are not added.
 
-        ``data`` is a SciPy sparse matrix or an array, ``(rows, num_features)``. Offsets are
-        none. ValueError for other features; TypeError for a model on the servers.
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows,) or (rows, k)
+            Of k classes, a score for each.
+
+        Raises
+        ------
+        ValueError
+            If the rows have another number of features, or some are not finite.
+        TypeError
+            If the model is on the servers.
         """
         return self._says(SCORES, data)
 
     def probabilities(self, data: Any) -> Floats:
-        """Of each class in each row, ``(rows, k)``; of two, the negative one comes first.
+        """The probability of each class in each row.
 
-        NotImplementedError for losses that tell none: ``Logistic`` and ``Softmax`` do.
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows, k)
+            Of two classes, the negative one comes first.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no probabilities; ``Logistic`` and ``Softmax`` have.
+        ValueError, TypeError
+            As ``scores``.
         """
         return self._says(PROBABILITIES, data)
 
     def predict(self, data: Any) -> Floats:
-        """The label that the model expects in each row: a class, by ``classes``, or a mean.
+        """The label that the model expects in each row.
 
-        NotImplementedError for losses that order rows, and for those of your own whose labels say
-        too little.
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows,)
+            One of ``classes``, the number of a class, or a mean.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss orders rows, or is one of ``block_loss``.
+        ValueError, TypeError
+            As ``scores``.
         """
         return self._says(PREDICTIONS, data)
 
@@ -230,9 +273,22 @@ class Model:
     def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write arrays and description; ``Model.load(path)`` reads them, on any machine.
 
-        ``path`` as for ``distvec.save``: one file, ``"model.safetensors"``, or a folder, into which
-        servers write their own parts; or a URL. A loss of your own is saved by its name, and has to
-        be given to ``load``.
+        Parameters
+        ----------
+        path : str or path
+            As for ``distvec.save``: one file, ``"model.safetensors"``, or a folder, into which
+            servers write their own parts; or a URL.
+        progress : bool, default False
+            Whether to show a bar.
+
+        Raises
+        ------
+        ValueError
+            If the name ends in ``.npy`` or ``.npz``.
+
+        Notes
+        -----
+        A loss of your own is saved by its name, and has to be given to ``load``.
         """
         if str(path).endswith(".npy"):
             raise ValueError(
@@ -262,10 +318,30 @@ class Model:
         loss: Loss | None = None,
         progress: bool = False,
     ) -> Self:
-        """The model that ``save`` wrote: on the servers of ``session``, by default NumPy's arrays.
+        """The model that ``save`` wrote.
 
-        ``loss`` where it is one of your own: the same function. ValueError without it, for another
-        one, and for files that ``distvec.save`` wrote; what ``distvec.load`` raises.
+        Parameters
+        ----------
+        path : str or path
+            As for ``save``.
+        session : Session, optional
+            Its servers get the arrays. By default they are NumPy's.
+        loss : Loss, optional
+            If it is one of your own: the same function.
+        progress : bool, default False
+            Whether to show a bar.
+
+        Returns
+        -------
+        Model
+            With the loss, intercept, features and classes that it was saved with.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no model, or a model of another loss than ``loss``.
+        OSError, Corrupted, CheckpointIncomplete
+            As ``distvec.load``.
         """
         found = load(path, session, progress=progress)
         text = found.metadata.get(_DOCUMENT)

@@ -206,9 +206,27 @@ class ObjectiveBase(ABC):
         return found
 
     def fit(self, x0: Any = None, method: str | None = None, **options: Any) -> Model:
-        """The model of the minimum: ``model(result.x)`` of what ``minimize`` finds, whose arguments
-        it takes. ``.result`` of it has what the solver says; where that found no minimum, a
-        RuntimeWarning tells why."""
+        """``minimize``, and the model of the parameters that it finds.
+
+        Parameters
+        ----------
+        x0 : array or dict of arrays, optional
+            The start, by default ``start()``.
+        method : str, optional
+            The solver, by default one that suits loss and penalty.
+        **options
+            The other arguments of ``minimize``.
+
+        Returns
+        -------
+        Model
+            ``model.result`` has what the solver says.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the solver found no minimum, with the reason.
+        """
         found = self.minimize(x0, method, **options)
         if not found.success:
             warnings.warn(f"fit: {found.message}", RuntimeWarning, stacklevel=2)

@@ -32,10 +32,8 @@ class Model(models.Model):
         Model.load("model", ps), Model.load("model")  # on the servers; with NumPy's arrays
         model.to_mllib().save("hdfs:///models/clicks")
 
-    What ``distvec.losses.Model`` is, which reads the same files without Spark; its parameters are
-    the arguments. Of a DataFrame the methods take the column ``features``, or several, by default
-    what the model was fitted to, and give the frame with a column ``output``, which it may not
-    have.
+    It is a ``distvec.losses.Model``, takes the same arguments, and reads the same files.
+    ``scores``, ``probabilities`` and ``predict`` also take a DataFrame.
 
     Notes
     -----
@@ -48,7 +46,31 @@ class Model(models.Model):
     def scores(
         self, data: Any, *, output: str = "score", features: str | Sequence[str] | None = None
     ) -> Any:
-        """Margins, ``(rows,)`` or a double; of k classes k of them. Offsets are not added."""
+        """Margins of rows, of k classes k of them. Offsets are not added.
+
+        Parameters
+        ----------
+        data : DataFrame, array or SciPy sparse matrix
+            The rows.
+        output : str, default "score"
+            Of a DataFrame: the name of the new column.
+        features : str or list of str, optional
+            Of a DataFrame: the column of features, or several of numbers. By default those that
+            the model was fitted to.
+
+        Returns
+        -------
+        DataFrame or array
+            ``data`` with the column ``output``, lazy; of rows in memory an array.
+
+        Raises
+        ------
+        ValueError
+            If there is a column ``output``, or none that ``features`` names.
+        TypeError
+            If ``features`` names columns of other types; if rows in memory are given to a model on
+            the servers.
+        """
         return self._of(SCORES, data, output, features)
 
     def probabilities(
@@ -58,7 +80,10 @@ class Model(models.Model):
         output: str = "probability",
         features: str | Sequence[str] | None = None,
     ) -> Any:
-        """Of each class; of two, the negative one comes first. As ``distvec.losses.Model``."""
+        """The probability of each class; of two, the negative one comes first.
+
+        Takes and returns the same as ``scores``. ``NotImplementedError`` if the loss has none.
+        """
         return self._of(PROBABILITIES, data, output, features)
 
     def predict(
@@ -68,7 +93,10 @@ class Model(models.Model):
         output: str = "prediction",
         features: str | Sequence[str] | None = None,
     ) -> Any:
-        """The label that the model expects: a class, or a mean. As ``distvec.losses.Model``."""
+        """The label that the model expects: a class, or a mean.
+
+        Takes and returns the same as ``scores``. ``NotImplementedError`` if the loss has no labels.
+        """
         return self._of(PREDICTIONS, data, output, features)
 
     def to_mllib(self) -> Any:
