@@ -47,7 +47,7 @@ class NotFinite(LossError, ArithmeticError):
 
 
 def loss_error(loss: str, place: str, error: Exception) -> LossError:
-    """What a loss raised, as a ``LossError``."""
+    """A ``LossError`` for an exception that a loss raised."""
     kind = NotFinite if isinstance(error, ArithmeticError) else LossError
     return kind(loss, place, raised(error))
 

@@ -16,7 +16,7 @@ Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 
 SCORES, PROBABILITIES, PREDICTIONS = "scores", "probabilities", "predictions"
-"""What a model says of rows."""
+"""Questions to a model about rows."""
 
 
 class Parameter(NamedTuple):
@@ -239,7 +239,7 @@ def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
 
 
 def answer(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
-    """``what`` a model of ``loss`` says of rows that have these scores."""
+    """The answer of a model of ``loss`` to ``what``, one of the above, for rows of these scores."""
     if what == SCORES:
         return scores
     if what == PROBABILITIES:

@@ -75,7 +75,7 @@ class UserBlockLoss(Loss):
         return value, gradients
 
     def predictions(self, scores: Floats) -> Floats:
-        """What the function means by its parameters is not known."""
+        """There are none: the meaning of the parameters is known to the function alone."""
         raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
 
     def __str__(self) -> str:

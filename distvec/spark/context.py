@@ -70,7 +70,7 @@ class PSContext(TaskSession):
         self.scored = HeldByPlans()
         """Weights of models that lazy frames will pull."""
         self.fitted = Fitted()
-        """What weights are of."""
+        """The models that weights are of."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""
         self._options = Options() if options is None else options

@@ -1,4 +1,4 @@
-"""What a context knows of weights: which lazy frames will pull them, what they are of."""
+"""Weights in a context: those that lazy frames will pull, and the models that they are of."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HeldByPlans:
 
 
 class Fitted:
-    """What arrays that objectives have seen are parameters of, while they are there; by identity.
+    """The models of arrays that objectives have seen, while those are there; by identity.
 
     The last objective counts.
     """
@@ -62,6 +62,6 @@ class Fitted:
         known[number] = weakref.ref(array, lambda _: known.pop(number, None)), make
 
     def get(self, array: Handle) -> Callable[[Any], Any] | None:
-        """What makes a model of it, if an objective has seen it."""
+        """The function that makes a model of it; None if no objective has seen it."""
         found = self._known.get(id(array))
         return found[1] if found is not None and found[0]() is array else None

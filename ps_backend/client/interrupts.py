@@ -34,7 +34,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class uninterrupted:
-    """Hold handlers of signals back until the block is done; a third Ctrl-C passes at once.
+    """Hold handlers of signals back until the block is done; a third Ctrl-C passes immediately.
 
     What takes long in it says how Ctrl-C can end it: see ``ended_by_ctrl_c``. As in the system, a
     signal that comes several times meanwhile is handled once.

@@ -5,8 +5,8 @@ open; when the parent ends, however it dies, the system closes the pipe. A serve
 certificate first asks the parent for it, the same way. What the parent writes later are moments,
 each in a line: until then the server may answer clients, by the clock ``time.monotonic``. A byte
 is the answer: a sign that the process is neither stopped nor wedged. A descriptor of the parent's
-process tells that it has ended also where another process inherited the pipe: then there is nobody
-to answer, and the server ends at that moment. (PR_SET_PDEATHSIG would fire when the parent's
+process tells that it has ended also where another process inherited the pipe: then the server ends
+at that moment. (PR_SET_PDEATHSIG would fire when the parent's
 *thread* that started the server ends.)
 """
 

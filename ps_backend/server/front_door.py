@@ -53,7 +53,7 @@ class FrontDoor:
         self._ending, self._lock = False, threading.Lock()
 
     def bind(self, bind: Callable[[str], int]) -> None:
-        """Let gRPC ``bind`` an address that nobody else can reach, also not on this host.
+        """Let gRPC ``bind`` an address that other users and hosts cannot reach.
 
         It is that of a socket whose file is gone when this returns, where the system has a way
         to it all the same; so nothing is left of it either, however the process ends.

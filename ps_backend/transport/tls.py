@@ -56,7 +56,7 @@ def tls_of(
 
 
 def proof_of_token(token: str) -> str:
-    """What shows that who connects has the token, which it does not tell."""
+    """The proof that a client has the token. The token cannot be computed from it."""
     return hmac.new(token.encode(), b"distvec gRPC", hashlib.sha256).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a user's function raised in a task, on its way to the driver, which raises it again."""
+"""Exceptions of users' functions in tasks, on their way to the driver, which raises them again."""
 
 from __future__ import annotations
 
