@@ -6,7 +6,8 @@ certificate first asks the parent for it, the same way. What the parent writes l
 each in a line: until then the server may answer clients, by the clock ``time.monotonic``. A byte
 is the answer: a sign that the process is neither stopped nor wedged. A descriptor of the parent's
 process tells that it has ended also where another process inherited the pipe: then the server ends
-at that moment. (PR_SET_PDEATHSIG would fire when the parent's
+at that moment. Where the system has no such descriptors, as Linux before 5.3, the server looks once
+a second whether its parent is still the same. (PR_SET_PDEATHSIG would fire when the parent's
 *thread* that started the server ends.)
 """
 
@@ -17,12 +18,14 @@ import os
 import select
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ps_backend.server.identity import Identity
 from ps_backend.server.life import Life
 
+_CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0
 """For requests that are running when a parent that lives asks the server to end."""
 
@@ -94,11 +97,12 @@ def _hear(otherwise: str) -> dict[str, Any]:
 
 def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
     rest = b""
-    try:
-        handle = os.pidfd_open(parent)
-        if os.getppid() != parent:
-            os._exit(0)  # it was another process's number already
-        while handle not in (ready := select.select([0, handle], [], [])[0]):
+    with suppress(ProcessLookupError, BrokenPipeError):  # the parent is gone
+        ends = _ends_of(parent)
+        while os.getppid() == parent:
+            ready = select.select([0, *ends], [], [], None if ends else _CHECK_SECONDS)[0]
+            if 0 not in ready:  # it has ended, or it is time to look whether it has
+                continue
             said = os.read(0, 4096)
             if not said:
                 break
@@ -106,9 +110,16 @@ def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
             if moments:
                 life.until = float(moments[-1])
                 os.write(signs, b".")
-        if handle not in ready:
-            stop.set()
-            select.select([handle], [], [], _LAST_SECONDS)
-    except (ProcessLookupError, BrokenPipeError):
-        pass  # the parent is gone
+        stop.set()
+        select.select(ends, [], [], _LAST_SECONDS)
     os._exit(0)  # a request that is still running must not keep the process
+
+
+def _ends_of(process: int) -> list[int]:
+    """A file that is readable when the process has ended; none where the system has no such."""
+    try:
+        return [os.pidfd_open(process)]
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return []

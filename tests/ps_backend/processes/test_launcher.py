@@ -115,6 +115,26 @@ def test_a_server_ends_with_its_parent_whatever_it_is_doing(ending):
         assert has_ended(pid)
 
 
+WITHOUT_DESCRIPTORS = """
+import os
+
+def refuse(*_):
+    raise OSError("Function not implemented")
+
+os.pidfd_open, parent_watch._LAST_SECONDS = refuse, 0.0
+"""
+
+
+def test_a_server_ends_with_its_parent_on_systems_without_descriptors_of_processes():
+    """As Linux before 5.3, and some containers."""
+    before = "parent_watch._LAST_SECONDS = 3600.0"
+    with python("-c", SLOW_TO_STOP.replace(before, WITHOUT_DESCRIPTORS)) as parent:
+        pid = int(parent.stdout.readline())
+        assert not has_ended(pid, 0)
+        parent.kill()
+        assert has_ended(pid)
+
+
 def test_ctrl_c_in_the_terminal_leaves_the_servers_to_their_parent():
     ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     with python("-c", ignore + PARENT, "alone", process_group=0) as parent:
