@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ps_backend.processes.process import ends_of
 from ps_backend.server.identity import Identity
 from ps_backend.server.life import Life
 
@@ -98,7 +99,7 @@ def _hear(otherwise: str) -> dict[str, Any]:
 def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
     rest = b""
     with suppress(ProcessLookupError, BrokenPipeError):  # the parent is gone
-        ends = _ends_of(parent)
+        ends = ends_of(parent)
         while os.getppid() == parent:
             ready = select.select([0, *ends], [], [], None if ends else _CHECK_SECONDS)[0]
             if 0 not in ready:  # it has ended, or it is time to look whether it has
@@ -113,13 +114,3 @@ def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
         stop.set()
         select.select(ends, [], [], _LAST_SECONDS)
     os._exit(0)  # a request that is still running must not keep the process
-
-
-def _ends_of(process: int) -> list[int]:
-    """A file that is readable when the process has ended; none where the system has no such."""
-    try:
-        return [os.pidfd_open(process)]
-    except ProcessLookupError:
-        raise
-    except OSError:
-        return []

@@ -164,13 +164,14 @@ class ServerProcess:
     def wait_for_death(self, seconds: float, *, unless: int) -> None:
         """Wait until it ends, so many seconds at most, or the file ``unless`` is readable."""
         try:
-            handle = os.pidfd_open(self.pid)
+            ends = ends_of(self.pid)
         except ProcessLookupError:
             return
         try:
-            select.select([handle, unless], [], [], seconds)
+            select.select([*ends, unless], [], [], seconds)
         finally:
-            os.close(handle)
+            for end in ends:
+                os.close(end)
 
     def answers(self, until: float = math.inf) -> bool:
         """Ask it for a sign; False while that asked for before has not come. Never waits.
@@ -218,3 +219,16 @@ def _environment(threads: int, extensions: Extensions) -> dict[str, str]:
     here = [one or os.getcwd() for one in sys.path] if extensions.plugins else []
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"), *here)))
     return os.environ | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": path}
+
+
+def ends_of(process: int) -> list[int]:
+    """A file that is readable when the process has ended; none where the system has no such.
+
+    Raises ``ProcessLookupError``.
+    """
+    try:
+        return [os.pidfd_open(process)]
+    except ProcessLookupError:
+        raise
+    except OSError:  # as on Linux before 5.3, or where a container forbids the call
+        return []

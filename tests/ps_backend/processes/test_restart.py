@@ -79,6 +79,17 @@ def test_a_server_that_dies_is_followed_by_another_one():
         servers.locate(0)
 
 
+def test_a_dead_server_is_noticed_on_systems_without_descriptors_of_processes(monkeypatch):
+    def refuse(*_):
+        raise OSError("Function not implemented")
+
+    with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+        (pid,) = servers.pids
+        os.kill(pid, signal.SIGKILL)
+        assert client.status()[0].pid != pid
+
+
 def test_a_stopped_server_is_killed_and_followed_by_another_one(monkeypatch):
     monkeypatch.setattr("ps_backend.processes.launcher._LOOK_SECONDS", 0.2)
     with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
