@@ -101,13 +101,15 @@ class Model:
         self.arrays = tuple(map(_as_array, as_arrays(x, loss.parameters)))
         self.coordinates: Any = None if coordinates is None else _as_array(coordinates)
         """The features that there are rows for; None: all."""
-        self.classes = (0.0, 1.0) if classes is None else (float(classes[0]), float(classes[1]))
+        self.classes = (0.0, 1.0) if classes is None else _two(classes)
         first = loss.parameters[0]
         extra = intercept and first.takes_intercept
         rows = self.arrays[0].shape[0] - extra if self.arrays[0].ndim else -1
         self.num_features = rows if num_features is None else int(num_features)
         """How many features rows have."""
         self._check(self.num_features if coordinates is None else len(coordinates))
+        if isinstance(self.coordinates, np.ndarray):
+            _check_coordinates(self.coordinates, self.num_features)
 
     def _check(self, kept: int) -> None:
         for parameter, array in zip(self.loss.parameters, self.arrays, strict=True):
@@ -392,6 +394,26 @@ class Model:
 
 
 _CALLED = {SCORES: "scores", PROBABILITIES: "probabilities", PREDICTIONS: "predict"}
+
+
+def _two(classes: Sequence[float]) -> tuple[float, float]:
+    try:
+        negative, positive = map(float, classes)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"classes={classes!r}: give two labels, that of the negative class and that of the "
+            "positive one; of 0 and 1 leave classes= out"
+        ) from None
+    return negative, positive
+
+
+def _check_coordinates(coordinates: npt.NDArray[Any], features: int) -> None:
+    inside = coordinates.size == 0 or (coordinates[0] >= 0 and coordinates[-1] < features)
+    if not (inside and (np.diff(coordinates) > 0).all()):
+        raise ValueError(
+            f"coordinates must ascend, from 0 to {features - 1} at most: they are the features "
+            f"that x has rows for; got {coordinates}"
+        )
 
 
 def _as_array(given: Any) -> Any:

@@ -271,3 +271,19 @@ def test_a_parameter_without_an_intercept_row():
     model = Model({"a": np.arange(4.0), "B": np.ones((3, 2))}, loss=loss, intercept=True)
     assert model.intercept == 3.0 and model.num_features == 3
     assert {name: one.shape for name, one in model.coefficients.items()} == {"a": (3,), "B": (3, 2)}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"classes": (1.0,)}, r"classes=\(1\.0,\): give two labels, .* leave classes= out"),
+        ({"classes": "ab"}, "classes='ab': give two labels"),
+        ({"coordinates": [5, 2, 0, 1]}, "coordinates must ascend, from 0 to 8 at most"),
+        ({"coordinates": [0, 1, 2, 9]}, "coordinates must ascend, from 0 to 8 at most"),
+        ({"coordinates": [-1, 1, 2, 3]}, "coordinates must ascend, from 0 to 8 at most"),
+    ],
+)
+def test_classes_and_coordinates_that_cannot_be(given, said) -> None:
+    options = {"coordinates": [0, 2, 5, 7]} | given
+    with pytest.raises(ValueError, match=said):
+        Model(np.ones(4), loss=Logistic(), num_features=9, **options)
