@@ -23,10 +23,9 @@ from distvec.spark.loops.run import run
 
 if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
-    from distvec.spark.exports.mllib import mllib_model
     from distvec.spark.exports.nonzeros import load_nonzeros, save_nonzeros
     from distvec.spark.objectives.loss import LogisticLoss
-    from distvec.spark.objectives.model import Model, scores
+    from distvec.spark.objectives.model import Model, mllib_model, scores
     from distvec.spark.objectives.objective import Objective
 
 __all__ = [
@@ -50,7 +49,7 @@ _OF_DRIVERS = {
     "Objective": "distvec.spark.objectives.objective",
     "block_loss": "distvec.losses",
     "load_nonzeros": "distvec.spark.exports.nonzeros",
-    "mllib_model": "distvec.spark.exports.mllib",
+    "mllib_model": "distvec.spark.objectives.model",
     "row_loss": "distvec.losses",
     "save_nonzeros": "distvec.spark.exports.nonzeros",
     "scores": "distvec.spark.objectives.model",

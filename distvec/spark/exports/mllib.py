@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark import SparkContext
-from pyspark.ml.classification import LinearSVCModel, LogisticRegressionModel
-from pyspark.ml.common import _py2java
-from pyspark.ml.linalg import DenseMatrix, DenseVector
-from pyspark.ml.regression import LinearRegressionModel
-from pyspark.ml.util import JavaMLWritable
 from pyspark.sql import SparkSession
 
-from distvec.losses import Logistic, Loss, RowLoss, Softmax
-from distvec.spark.objectives.model import model_of
+from distvec.losses import Logistic, Loss, Model, RowLoss, Softmax
+
+if TYPE_CHECKING:
+    from pyspark.ml.classification import LogisticRegressionModel
+    from pyspark.ml.util import JavaMLWritable
 
 _CLASSIFICATION = "org.apache.spark.ml.classification"
 _REGRESSION = "org.apache.spark.ml.regression"
 
 
-def mllib_model(
-    weights: Any, *, loss: Loss | None = None, intercept: bool | None = None
-) -> JavaMLWritable:
-    """The model of MLlib that says what ``weights`` say; ``model.save(path)`` writes its layout.
+def model_in_mllib(model: Model) -> JavaMLWritable:
+    """The model of MLlib that says what ``model`` says, its parameters on the driver.
 
-        mllib_model(objective.model(result.x)).save("model")
-
-    ``Logistic``, the default, makes a ``LogisticRegressionModel``, ``Softmax`` one of several
-    classes; hinges and other losses of two classes a ``LinearSVCModel``; losses of real labels a
-    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what a solver found for an objective:
-    then loss, intercept and compaction are known. Of other arrays, on the servers or NumPy's, over
-    all features, ``loss`` and ``intercept`` (whether the last row is one) say what they are. MLlib
-    keeps them on the driver. ValueError where they are known to be something else than is said;
-    ``NotImplementedError`` for losses of which MLlib has no model; ``RuntimeError`` without a
-    SparkSession.
+    ``NotImplementedError`` as ``check_loss``; ``RuntimeError`` without a SparkSession.
     """
-    if loss is not None:
-        _check_loss(loss)
-    model = model_of(weights, loss, intercept)
+    from pyspark.ml.classification import LinearSVCModel, LogisticRegressionModel
+    from pyspark.ml.regression import LinearRegressionModel
+
     loss = model.loss
-    _check_loss(loss)
+    check_loss(loss)
     local = model.whole().numpy()
     coefficients = np.asarray(local.coefficients, np.float64)
     rest = np.asarray(local.intercept, np.float64)
@@ -56,13 +43,10 @@ def mllib_model(
     return LinearRegressionModel._from_java(made)
 
 
-def _has_model(loss: Loss) -> bool:
+def check_loss(loss: Loss) -> None:
+    """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
-    return known or isinstance(loss, Softmax)
-
-
-def _check_loss(loss: Loss) -> None:
-    if not _has_model(loss):
+    if not known and not isinstance(loss, Softmax):
         raise NotImplementedError(
             f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
             "labels can be made; any other is saved by model.save(path), or distvec.save"
@@ -70,6 +54,10 @@ def _check_loss(loss: Loss) -> None:
 
 
 def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionModel:
+    from pyspark.ml.classification import LogisticRegressionModel
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import DenseMatrix, DenseVector
+
     classes = table.shape[1]
     matrix = DenseMatrix(classes, len(table), np.ascontiguousarray(table).ravel())
     context = _context()
@@ -79,6 +67,9 @@ def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionMod
 
 
 def _java(name: str, coefficients: np.ndarray, intercept: Any) -> Any:
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import DenseVector
+
     vector = _py2java(_context(), DenseVector(coefficients))
     return _class(name)(_uid(name.rpartition(".")[2]), vector, float(intercept))
 

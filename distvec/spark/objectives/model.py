@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import Broadcast, SparkContext
@@ -17,10 +17,14 @@ from distvec.losses.binary import Logistic
 from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
+from distvec.spark.exports import mllib
 from distvec.spark.interpreter import adopt
 from distvec.spark.objectives.scores import Arrays, Request, nothing_of, score_batches
 from ps_backend.client import StoredArray
 from ps_backend.program.types import FLOATS
+
+if TYPE_CHECKING:
+    from pyspark.ml.util import JavaMLWritable
 
 
 class Model(models.Model):
@@ -102,9 +106,7 @@ class Model(models.Model):
     def to_mllib(self) -> Any:
         """The model of MLlib that says the same, but for classes, which are 0 and 1 there:
         ``distvec.spark.mllib_model``."""
-        from distvec.spark.exports.mllib import mllib_model
-
-        return mllib_model(self)
+        return mllib.model_in_mllib(self)
 
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
         if not isinstance(data, DataFrame):
@@ -133,6 +135,27 @@ def scores(
     if not isinstance(weights, models.Model) and model.is_local:
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
     return _scored(model, SCORES, df, output, features)
+
+
+def mllib_model(
+    weights: Any, *, loss: Loss | None = None, intercept: bool | None = None
+) -> JavaMLWritable:
+    """The model of MLlib that says what ``weights`` say; ``model.save(path)`` writes its layout.
+
+        mllib_model(objective.model(result.x)).save("model")
+
+    ``Logistic``, the default, makes a ``LogisticRegressionModel``, ``Softmax`` one of several
+    classes; hinges and other losses of two classes a ``LinearSVCModel``; losses of real labels a
+    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what a solver found for an objective:
+    then loss, intercept and compaction are known. Of other arrays, on the servers or NumPy's, over
+    all features, ``loss`` and ``intercept`` (whether the last row is one) say what they are. MLlib
+    keeps them on the driver. ValueError where they are known to be something else than is said;
+    ``NotImplementedError`` for losses of which MLlib has no model; ``RuntimeError`` without a
+    SparkSession.
+    """
+    if loss is not None:
+        mllib.check_loss(loss)
+    return mllib.model_in_mllib(model_of(weights, loss, intercept))
 
 
 def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:

@@ -205,7 +205,8 @@ def executor_of(pid):
 def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home, driver):
     process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
     before, after, lives = said(process)
-    assert lives == [0, 1], "a server that was lost while all began was waited for"
+    # More than one life where Spark gave a replacement to the executor that was dying.
+    assert lives[0] == 0 < lives[1], "a server that was lost while all began was not waited for"
     assert after[0] == before[0] and after[1] != before[1]
     pids, right = said(process)
     assert right
