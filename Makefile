@@ -68,8 +68,8 @@ java:
 demo: env java  ## Train the example on Spark with two parameter servers
 	$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by three processes (without Java, those that need it are skipped)
-	$(PY) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
+test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by four processes (without Java, those that need it are skipped)
+	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
 
 cluster: env java $(CLASSES)  ## Tests over hosts made of network namespaces (Linux, as root; else skipped)
 	$(PY) -m pytest -m 'cluster or not cluster' tests/cluster $(PYTEST)
