@@ -23,7 +23,7 @@ from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.repeated import combine
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.initial import Constant
-from ps_backend.wire.keys import decode, encode
+from ps_backend.wire.keyed import decode, encode
 
 BATCH, COLUMNS, REPEAT = 100_000, 16, 9
 _PAGE = 4096

@@ -28,7 +28,7 @@ from distvec.durability.spaces import HeldSpace, KeptSpaces
 from distvec.graph.expr import Buffer
 from distvec.keyed.array import KeyedArray
 from ps_backend.client import holding
-from ps_backend.client.kept_arrays import Source
+from ps_backend.client.files import Source
 from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Store, open_store

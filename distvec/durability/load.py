@@ -19,7 +19,7 @@ from distvec.durability.places import DIRECTORY, Place, place_of
 from distvec.durability.progress import bar_of
 from distvec.durability.save import SAVED
 from distvec.graph.expr import Buffer
-from ps_backend.client.kept_arrays import Source
+from ps_backend.client.files import Source
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.files import Stored, read_file, with_checksums
 from ps_backend.durability.folder import names_checkpoint

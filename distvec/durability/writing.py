@@ -8,7 +8,7 @@ from typing import Any
 
 from distvec.array.handle import Home
 from distvec.durability.items import Origin, Slot
-from ps_backend.client.kept_arrays import Target
+from ps_backend.client.files import Target
 from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import StoreUnseen
 

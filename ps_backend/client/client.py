@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.files import PublishedArrays
 from ps_backend.client.keyed import KeySpace
 from ps_backend.client.loop import Loop
 from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
-from ps_backend.client.publications import PublishedArrays
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.program.keys import HASHED, Partition
 from ps_backend.program.sweep import Program
@@ -29,7 +29,7 @@ from ps_backend.transport import (
     tls_of,
 )
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.membership import titled_secret
+from ps_backend.wire.protocol import titled_secret
 
 
 class Client(PublishedArrays):

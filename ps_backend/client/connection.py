@@ -24,14 +24,14 @@ from ps_backend.client.takeover import take_over
 from ps_backend.errors import PSError
 from ps_backend.transport import Transport
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.membership import (
+from ps_backend.wire.protocol import (
+    COUNTER_BITS,
     join_by,
     new_key,
     new_secret,
     session_name,
     split_secret,
 )
-from ps_backend.wire.protocol import COUNTER_BITS
 
 _NUMBER_BITS = 63 - COUNTER_BITS
 

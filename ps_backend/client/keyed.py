@@ -1,46 +1,182 @@
-"""A keyed space of the session (``server/state/keyed``) as a client sees it."""
+"""A keyed space of the session as a client sees it: keys in batches, and row programs on them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.arrays import StoredArray
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies
-from ps_backend.client.kept_arrays import Source, saved_on
-from ps_backend.client.key_batch import KeyBatch
-from ps_backend.client.lent_memory import Room, fresh
-from ps_backend.client.requests import Messages, Requests
-from ps_backend.client.row_call import KeyView, RowCall
+from ps_backend.client.files import Source, saved_on
+from ps_backend.client.lent_memory import Room, fresh, lent
+from ps_backend.client.requests import Messages, Requests, Selection, StoredArray
+from ps_backend.client.server_link import Message
 from ps_backend.errors import OutOfBudget, PSError
+from ps_backend.kernels.keyed import repeated
 from ps_backend.program.initial import Fill
-from ps_backend.program.keys import Partition
+from ps_backend.program.keys import Partition, check_keys
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.barriers import Key
+from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_type
 from ps_backend.wire.keyed import (
     SpaceState,
+    add_structure,
     decode_state,
     encode_fill,
     encode_keys,
     encode_row_program,
     encode_state,
+    padded,
     unknown_plugin,
 )
-from ps_backend.wire.narrow import narrowed, travelling
-from ps_backend.wire.rounds import Key
+from ps_backend.wire.quantize import narrowed, travelling, widened
+
+Keys = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KeyBatch:
+    """The different ones of some keys. ``keys[inverse]`` are those that were given."""
+
+    keys: Keys
+    inverse: npt.NDArray[np.int64] | None
+    """None where the given ones are ``keys`` themselves."""
+    count: int
+    """How many were given."""
+
+    @classmethod
+    def of(cls, given: npt.ArrayLike) -> KeyBatch:
+        """Of integers of shape ``(n,)``; ``TypeError``, ``ValueError`` for what are no keys."""
+        keys = check_keys(given)
+        if np.all(keys[1:] > keys[:-1]):
+            return cls(keys, None, len(keys))
+        different, inverse = repeated.distinct(keys)
+        return cls(different, inverse, len(keys))
+
+    def combined(self, rows: npt.NDArray[np.generic], op: str) -> npt.NDArray[np.generic]:
+        """A row for each different key: those of a repeated one are joined, in their order.
+
+        ``rows``: one for each key as it was given. Of ``"replace"`` the last one stays.
+        """
+        if self.inverse is None:
+            return rows
+        return repeated.combined(self.inverse, len(self.keys), rows, op)
+
+    def expanded(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """A row for each key as it was given, of those for the different ones."""
+        if self.inverse is None:
+            return rows
+        out: npt.NDArray[np.generic] = lent((self.count, *rows.shape[1:]), rows.dtype)
+        return np.take(rows, self.inverse, axis=0, out=out, mode="clip")  # "raise" copies first
+
+    def shares(self, servers: int, partition: Partition) -> Mapping[int, Selection]:
+        """Which of ``keys`` each server holds, of those that hold any.
+
+        ``IndexError`` for keys that are not in the range that ``partition`` is of.
+        """
+        partition.check(self.keys)
+        if servers == 1:
+            return {0: slice(None)} if len(self.keys) else {}
+        holders = partition.server_of(self.keys, servers)
+        masks = {server: holders == server for server in range(servers)}
+        return {server: mask for server, mask in masks.items() if mask.any()}
+
 
 Array = npt.NDArray[Any]
+
+_PADDING = memoryview(bytes(8))
+
+
+class KeyView:
+    """Keys that servers keep, so that they need not be sent again."""
+
+    def __init__(self, number: int, keys: KeyBatch) -> None:
+        self.number = number
+        self.keys = keys
+        self.servers: set[int] = set()
+        """Those that have them."""
+
+
+class RowCall:
+    """What one server is asked to do."""
+
+    def __init__(
+        self,
+        program: RowProgram,
+        body: pb.RowCall,
+        keys: npt.NDArray[np.int64],
+        rows: Sequence[Array],
+        known: bool,
+        take: Callable[[int], npt.NDArray[np.uint8]],
+    ) -> None:
+        """``body``: what is the same for all servers; ``rows``: of ``keys``, as they travel;
+        ``known``: this server has the keys. ``take`` gives memory for the answer.
+        """
+        self._program, self._body, self.keys, self._known = program, body, keys, known
+        self._rows = [part for one in rows for part in _padded(byte_view(_contiguous(one)))]
+        self._types = [travelling(type, body.returns_as) for type in program.returned]
+        row_bytes = [1] * body.find + [type.row_bytes for some in self._types for type in some]
+        self._sizes = [len(keys) * size for size in row_bytes]
+        self._answer = take(sum(map(padded, self._sizes)))
+
+    def message(self, request: pb.Request, kind: str) -> Message:
+        """The call as a request of that ``kind``."""
+        body: pb.RowCall = getattr(request, kind)
+        body.CopyFrom(self._body)
+        body.keys.count = len(self.keys)
+
+        def complete(request: pb.Request) -> Parts:
+            body: pb.RowCall = getattr(request, kind)
+            add_structure(body, self._program)
+            return self._payload(body)
+
+        payload = self._rows if self._known else self._payload(body)
+        into = byte_view(self._answer) if kind == "look_up" else None
+        return Message(request, payload, into, complete)
+
+    def _payload(self, body: pb.RowCall) -> Parts:
+        keys = encode_keys(self.keys)
+        body.keys.bytes = len(keys)
+        return [*_padded(keys), *self._rows]
+
+    def answer(self, reply: pb.Reply) -> list[Array]:
+        """Whether each key is there, as bytes (none if that was not asked), and what it returns."""
+        parts: list[Array] = []
+        if reply.partials:
+            parts = [np.frombuffer(part, np.uint8) for part in reply.partials]
+        else:
+            at = 0
+            for size in self._sizes:
+                parts.append(self._answer[at : at + size])
+                at += padded(size)
+        found = parts.pop(0) if self._body.find else np.empty(0, np.uint8)
+        rows = []
+        for type, types in zip(self._program.returned, self._types, strict=True):
+            some = [parts.pop(0).view(one.dtype).reshape(len(self.keys), *one.row) for one in types]
+            rows.append(widened(some, type, self._body.returns_as))
+        return [found, *rows]
+
+
+def _contiguous(rows: Array) -> Array:
+    return np.ascontiguousarray(rows)
+
+
+def _padded(part: memoryview) -> list[memoryview]:
+    """The part, and what brings it to the length that it takes."""
+    missing = padded(len(part)) - len(part)
+    return [part, _PADDING[:missing]] if missing else [part]
+
 
 KEYS = 0
 """What ``freeze`` calls the keys, among the numbers of arrays."""

@@ -8,17 +8,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ps_backend.client.arrays import Change, StoredArray
 from ps_backend.client.fan_out import Replies
-from ps_backend.client.requests import Messages, Requests
+from ps_backend.client.requests import Change, Messages, Requests, StoredArray
 from ps_backend.client.server_link import Message
 from ps_backend.client.waiting import wait
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
+from ps_backend.wire.barriers import check_size
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import TooEarly
-from ps_backend.wire.questions import check_size
 
 Answers = dict[int, bytes]
 """By key."""

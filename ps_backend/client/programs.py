@@ -15,8 +15,7 @@ from ps_backend.program.partials import Run, concatenate, finished, partial_type
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_call, encode_sweep
-from ps_backend.wire.movements import encode_movement
+from ps_backend.wire.codec import encode_call, encode_movement, encode_sweep
 
 _MOST_REMEMBERED = 4096
 

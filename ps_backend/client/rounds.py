@@ -13,7 +13,7 @@ from ps_backend.client.requests import Messages
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.rounds import Total, Winner
+from ps_backend.wire.barriers import Total, Winner
 
 _MOST_KEPT_BYTES = 1 << 16
 """Contributions of a round that a server may keep, once it is over, until it hears from us."""

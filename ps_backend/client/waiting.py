@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
 from ps_backend.wire.errors import Crowded, TooEarly
-from ps_backend.wire.questions import LONGEST_WAIT_SECONDS
 
 _CROWDED_PAUSE_SECONDS = 0.05
 

@@ -22,7 +22,7 @@ from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.grpc_server import Server
 from ps_backend.server.identity import Identity, IdentityFiles
-from ps_backend.server.life import Life
+from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.server.sessions import VERSION
 
@@ -156,7 +156,7 @@ def _serve(options: argparse.Namespace) -> int:
         token, token_file = supervised.token, None
     else:
         token, token_file = _token(options.token_file)
-    life = Life() if supervised is None else supervised.life
+    life = Incarnation() if supervised is None else supervised.life
     try:
         server = Server(
             Service(

@@ -24,7 +24,7 @@ from typing import Any
 
 from ps_backend.processes.process import ends_of
 from ps_backend.server.identity import Identity
-from ps_backend.server.life import Life
+from ps_backend.server.incarnation import Incarnation
 
 _CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0
@@ -37,7 +37,7 @@ class Supervision:
 
     token: str
     report_to: int
-    life: Life
+    life: Incarnation
     identity: Identity | None = None
     """None: it serves without TLS."""
 
@@ -56,7 +56,7 @@ def supervision(stop: threading.Event) -> Supervision:
     told = _hear("--supervised is for the launcher: it sends the token on standard input")
     authority = str(told.get("authority", ""))
     identity = _certified(authority, report_to) if authority else None
-    life = Life(int(told["life"]))
+    life = Incarnation(int(told["life"]))
     life.until = float(told["until"])
     watch = threading.Thread(
         target=_watch,
@@ -96,7 +96,7 @@ def _hear(otherwise: str) -> dict[str, Any]:
     return told
 
 
-def _watch(parent: int, signs: int, life: Life, stop: threading.Event) -> None:
+def _watch(parent: int, signs: int, life: Incarnation, stop: threading.Event) -> None:
     rest = b""
     with suppress(ProcessLookupError, BrokenPipeError):  # the parent is gone
         ends = ends_of(parent)

@@ -24,7 +24,7 @@ from ps_backend.server.pipes import MOST_PIPES, Pipes
 from ps_backend.server.service import Service
 from ps_backend.server.shared_memory.segments import Segments
 from ps_backend.server.shared_memory.serving import answer_whole, serve_shared
-from ps_backend.server.state.rendezvous import MOST_WAITING
+from ps_backend.server.state.barriers import MOST_WAITING
 from ps_backend.transport.liveness import SERVER_OPTIONS
 from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, OverGrpc, check_token
 from ps_backend.wire import ps_pb2 as pb

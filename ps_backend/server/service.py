@@ -16,17 +16,16 @@ from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import PSError
 from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.memory_sizes import default_budget
-from ps_backend.server.checks import verify_sender
+from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
-from ps_backend.server.commands.table import BUILT_IN, table_of
-from ps_backend.server.extensions import load
-from ps_backend.server.life import Life
+from ps_backend.server.commands.table import BUILT_IN, load, table_of
+from ps_backend.server.fair_lock import FairLock
+from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
 from ps_backend.server.sessions import Sessions
+from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
-from ps_backend.server.state.rendezvous import WaitingRoom
-from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, UnknownView, encode_error
 
@@ -44,7 +43,7 @@ class Service:
         memory: int | None = None,
         lease: float = math.inf,
         commands: Iterable[Command] = (),
-        life: Life | None = None,
+        life: Incarnation | None = None,
         open_store: Callable[[str], Store] = open_store,
         extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
@@ -56,14 +55,14 @@ class Service:
         ``open_store``: the store at a path or URL that a client names; by default any.
         ``extensions``: what the operator adds. ``ValueError`` if a plug-in cannot be had.
         """
-        self.life = Life() if life is None else life
+        self.life = Incarnation() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
         loaded = load(extensions.plugins)
         kernels = UserKernels() if extensions.kernels else None
         self._host = Host(
-            self.memory, WaitingRoom(), Turns(), self.peers, open_store, loaded, kernels
+            self.memory, WaitingRoom(), FairLock(), self.peers, open_store, loaded, kernels
         )
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(chain(commands, loaded.commands))

@@ -3,37 +3,141 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from ps_backend.durability.stores import Store as FileStore
-from ps_backend.errors import OutOfBudget, PSError, SessionFenced, SessionUnknown
+from ps_backend.errors import InvalidProgram, OutOfBudget, PSError, SessionFenced, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.kernels.user.compiled import UserKernels
+from ps_backend.plugins import RowPlugin
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, dtype_of, stored_type
-from ps_backend.server.lease import Lease
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
+from ps_backend.server.state.barriers import WaitingRoom
+from ps_backend.server.state.files import OwnFiles
 from ps_backend.server.state.keyed.spaces import KeyedSpaces
-from ps_backend.server.state.known_calls import KnownCalls
-from ps_backend.server.state.loaded import Loaded
 from ps_backend.server.state.memory import Memory, Reservation
-from ps_backend.server.state.own_files import OwnFiles
-from ps_backend.server.state.publications import Publications
-from ps_backend.server.state.rendezvous import RendezvousTable, WaitingRoom
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store
-from ps_backend.server.turns import Turns
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_sweep, space_of
 from ps_backend.wire.errors import UnknownSweep
-from ps_backend.wire.membership import check_key
-from ps_backend.wire.protocol import CLIENT_BITS
+from ps_backend.wire.keyed import unknown_plugin
+from ps_backend.wire.protocol import CLIENT_BITS, check_key
+
+
+class Lease:
+    """The time that a session has left; as a context, a request at work. Thread-safe.
+
+    It runs while the server does, by steps that the server counts: neither a clock that is set, nor
+    a machine that sleeps, nor a server that was stopped for a while uses any of it up.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.idle = 0.0
+        """Seconds since the end of the last request."""
+        self.age = 0.0
+        self._at_work = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is over."""
+        return max(0.0, self.seconds - self.idle)
+
+    def __enter__(self) -> Self:
+        """It does not run while a request of the session does, and is renewed by it."""
+        with self._lock:
+            self._at_work += 1
+            self.idle = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._at_work -= 1
+            self.idle = 0.0
+
+    def run_down(self, seconds: float) -> bool:
+        """So much time has passed; whether the lease is over."""
+        with self._lock:
+            self.age += seconds
+            if not self._at_work:
+                self.idle += seconds
+            return self.idle > self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """The functions and commands that were found in modules."""
+
+    plugins: Mapping[str, RowPlugin] = field(default_factory=dict)
+    commands: tuple[Any, ...] = ()
+    """Each a ``commands.command.Command``."""
+
+    def plugin(self, name: str, signature: str) -> RowPlugin:
+        """One by name; ``InvalidProgram`` where it is not there, or has another signature."""
+        found = self.plugins.get(name)
+        if found is None:
+            raise InvalidProgram(unknown_plugin(name, self.plugins))
+        if str(found.signature) != signature:
+            raise InvalidProgram(
+                f"the plug-in {name} is ({found.signature}) here, and is called as ({signature}): "
+                f"the server has another version of it by now; connect again"
+            )
+        return found
+
+
+class Publications:
+    """The lists of names that this server knows: the one that all servers have, and a newer one.
+
+    A list has a number, and is published to all servers at once. Should its driver die meanwhile,
+    some have the newest list and others the one before: the one that all of them have counts, so it
+    is kept until the driver says that the next one has come everywhere. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[int, pb.Publication] = {}
+        self._over = False
+        self._lock = threading.Lock()
+
+    def publish(self, given: pb.Publication, settled: int) -> None:
+        """Keep ``given``, and of all others only number ``settled``, which all servers have.
+
+        Raises ``SessionFenced`` if another driver has taken them over.
+        """
+        with self._lock:
+            if self._over:
+                raise SessionFenced("another driver has taken over the session")
+            before = self._lists.get(settled)
+            self._lists = {given.number: given}
+            if before is not None:
+                self._lists[settled] = before
+
+    def hand_over(self) -> Publications:
+        """The same for another driver; here nothing is published any more."""
+        heirs = Publications()
+        with self._lock:
+            self._over = True
+            heirs._lists = dict(self._lists)
+        return heirs
+
+    def all(self) -> list[pb.Publication]:
+        """Each list."""
+        with self._lock:
+            return list(self._lists.values())
+
+    @property
+    def buffers(self) -> Iterable[int]:
+        """The ids of what has a name in one of the lists."""
+        return {array.buffer for one in self.all() for array in one.arrays}
+
 
 _MOST_REMEMBERED = 4096
 _SESSION_BYTES = 5120

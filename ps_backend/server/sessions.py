@@ -15,12 +15,10 @@ from ps_backend.arguments import check_lease
 from ps_backend.errors import PSError, SessionExpired, SessionFenced, SessionUnknown
 from ps_backend.kernels.probe import digests
 from ps_backend.limits import check
-from ps_backend.server.lease import Lease
-from ps_backend.server.session import Host, ServerSession
-from ps_backend.server.state.former import FormerBuffers
+from ps_backend.server.session import Host, Lease, ServerSession
+from ps_backend.server.state.store import LostBuffers
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.membership import check_secret
-from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.protocol import PROTOCOL, check_secret
 
 VERSION = "0.1.0"
 
@@ -129,7 +127,7 @@ class Sessions:
                     Lease(lease),
                 )
                 if body.again:
-                    self._sessions[request.session].store.former = FormerBuffers()
+                    self._sessions[request.session].store.former = LostBuffers()
             session = self.get(request.session)
         _check_place(session, body)
         if body.epoch and body.epoch != session.epoch:

@@ -18,18 +18,18 @@ from ps_backend.kernels.threads import thread_count
 from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
 from ps_backend.program.views import Span
-from ps_backend.server.peers import Asked, Neighbours
-from ps_backend.server.session import ServerSession
-from ps_backend.server.sources import (
+from ps_backend.server.inputs import (
     Aligned,
     Array,
     Finish,
-    Indexed,
+    GatherInput,
     Look,
     Scratch,
     Source,
-    Viewed,
+    ViewInput,
 )
+from ps_backend.server.peers import Asked, Neighbours
+from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
@@ -154,10 +154,10 @@ class Staging:
         for first in range(low, high, step):
             yield first, min(first + step, high)
 
-    def little(self) -> Iterator[tuple[Viewed, Span]]:
+    def little(self) -> Iterator[tuple[ViewInput, Span]]:
         """What to ask for at the start of the program, as it is so little."""
         for source in self._sources:
-            if isinstance(source, Viewed) and source.has_little:
+            if isinstance(source, ViewInput) and source.has_little:
                 for run in self._runs:
                     if not run.is_in_place(source):
                         yield from ((source, one) for one in source.little(run.low, run.high))
@@ -195,9 +195,9 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
             sources.append(Aligned(value, buffer))
         elif view is not None and view.index:
             index = session.store.get(view.index, session.part_of(call.space, "int64", ()))
-            sources.append(Indexed(value, view, number, session, index))
+            sources.append(GatherInput(value, view, number, session, index))
         elif view is not None:
-            sources.append(Viewed(value, view, number, session, here))
+            sources.append(ViewInput(value, view, number, session, here))
     return Staging(call, sources, here, session.store.memory)
 
 
@@ -205,7 +205,7 @@ def fetch_little(
     stagings: Iterable[Staging], memory: Memory, neighbours: Neighbours
 ) -> list[Asked]:
     """Ask for the little that they need, by one message to each server that has some of it."""
-    wanted: dict[int, list[tuple[Viewed, Span]]] = defaultdict(list)
+    wanted: dict[int, list[tuple[ViewInput, Span]]] = defaultdict(list)
     for staging in stagings:
         for source, span in staging.little():
             wanted[span.server].append((source, span))

@@ -14,7 +14,7 @@ from ps_backend.client import Client
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.durability.stores import Directory
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.life import Life
+from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Unavailable, follow_all
 from ps_backend.transport.following import Location
@@ -194,7 +194,7 @@ class Cluster:
         disk = self.disk.seen_by(before)
         made = Service(
             memory=MEMORY,
-            life=Life(life),
+            life=Incarnation(life),
             open_store=lambda url: Directory(url, system=disk),
         )
         made.peers.reach_by(lambda address: Line(None, address, self))

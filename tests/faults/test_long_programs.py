@@ -19,8 +19,7 @@ from ps_backend.errors import PSError
 from ps_backend.processes.launcher import launch_local
 from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.membership import session_name
-from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.protocol import PROTOCOL, session_name
 from tests.ps_backend.helpers import TOKEN, Faulty, impatient, served
 from tests.ps_backend.requests import IOTA_SUM, call, run
 from tests.waiting import PATIENCE, has_ended, wait_for

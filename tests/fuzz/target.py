@@ -22,12 +22,12 @@ from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.life import Life
+from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.server.session import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import _KINDS
-from ps_backend.wire.membership import session_name
+from ps_backend.wire.protocol import session_name
 from tests.fuzz.kernels import few_compiled
 from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, STORE, Recorded, written
 
@@ -78,7 +78,7 @@ class Target:
                 Service(
                     memory=MEMORY,
                     open_store=open_store,
-                    life=Life(1),
+                    life=Incarnation(1),
                     extensions=Extensions(kernels=True),
                 )
                 for _ in ADDRESSES

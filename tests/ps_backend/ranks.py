@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.client.loop_rank import LoopRank
+from ps_backend.client.loop import LoopRank
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
 from ps_backend.program.spaces import DenseSpace

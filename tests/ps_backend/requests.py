@@ -13,8 +13,7 @@ from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, encode_call
-from ps_backend.wire.membership import session_name
-from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.protocol import PROTOCOL, session_name
 
 F8 = ValueType("float64")
 I8 = ValueType("int64")

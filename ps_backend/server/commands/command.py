@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from ps_backend.server.checks import no_bounds, verify_sender
+from ps_backend.server.bounds import no_bounds, verify_sender
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, SharedArray

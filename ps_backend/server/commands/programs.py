@@ -1,4 +1,4 @@
-"""Programs: sweeps over the arrays of a session, in turns with those of others."""
+"""Programs: sweeps over the arrays of a session, in turns; and what servers fetch from each other."""
 
 from __future__ import annotations
 
@@ -10,26 +10,82 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
-from ps_backend.limits import MOST_PARTIAL_BYTES
+from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.call_rules import verify_call, verify_sources
 from ps_backend.program.movements import MovementCall
 from ps_backend.program.partials import partial_bytes
 from ps_backend.program.sweep import SweepCall
+from ps_backend.server.bounds import program_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.inputs import pieces_of
 from ps_backend.server.movements.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.peers import Neighbours, wait_for_all
-from ps_backend.server.program_bounds import program_within_bounds
 from ps_backend.server.session import ServerSession
 from ps_backend.server.staging import Staging, fetch_little, stage
-from ps_backend.server.state.known_calls import SmallCall
-from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.call_cache import SmallCall
+from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import decode_call
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import decode_call, decode_movement
 from ps_backend.wire.errors import Abandoned
-from ps_backend.wire.movements import decode_movement
+
+
+def _bounds(body: pb.Fetch) -> None:
+    check("spans of a fetch", len(body.pieces), 0, limits.MOST_VALUES)
+    for one in body.pieces:
+        verify_array(one.array)
+        check("pieces", one.count, 0, limits.MOST_LENGTH)
+        check("width of a piece", one.width, 1, limits.MOST_LENGTH)
+        check("steps between pieces", one.step, -limits.MOST_LENGTH, limits.MOST_LENGTH)
+    check("shelves of a fetch", len(body.shelves), 0, limits.MOST_VALUES)
+    for shelf in body.shelves:
+        check_name("name of a shelf", shelf.name)
+
+
+@command(_bounds, repeatable=True)
+def fetch(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Elements of buffers and of workspaces, straight from their memory where they lie together.
+
+    Needs no turn: a program of this server may fetch from the sender at the same time.
+    """
+    parts: list[memoryview] = []
+    keep: list[Buffer | MemoryBlock] = []
+    for one in request.fetch.pieces:
+        part = session.part(one.array)
+        buffer = session.store.get(one.array.buffer, part)
+        flat = buffer.array.reshape(-1)
+        start = one.start - part.low * part.type.width
+        last = start + one.step * (one.count - 1)
+        if one.count and not (0 <= min(start, last) <= max(start, last) + one.width <= flat.size):
+            raise InvalidProgram(
+                f"a fetch of {one.count} pieces of {one.width} elements from {one.start} by "
+                f"{one.step} leaves the part of buffer {one.array.buffer} that is here"
+            )
+        found = pieces_of(flat, start, one.step, one.count, one.width)
+        if found.flags.c_contiguous:
+            keep.append(buffer)
+        else:
+            (block,) = session.store.memory.allocate([found.nbytes], "a fetch of another server")
+            copy = block.array(found.dtype, found.shape)
+            np.copyto(copy, found)
+            found = copy
+            keep.append(block)
+        parts.append(byte_view(found))
+    for shelf in request.fetch.shelves:
+        held, block = session.store.workspace(shelf.workspace).held(shelf.name)
+        if shelf.start + shelf.count > len(held):
+            raise InvalidProgram(
+                f"a fetch of rows {shelf.start} to {shelf.start + shelf.count} of "
+                f"{shelf.name[:40]!r}, which has {len(held)} here"
+            )
+        parts.append(byte_view(held[shelf.start : shelf.start + shelf.count]))
+        keep.append(block)
+    return Response(pb.Reply(payload=sum(map(len, parts))), parts, keep)
+
 
 _SMALL_WORKING_BYTES = 64 << 20
 """Working memory of a program that is counted, but not refused: it may run with donors, and must

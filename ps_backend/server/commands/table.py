@@ -1,28 +1,56 @@
-"""All the commands that a server knows by itself, by name."""
+"""All commands of a server, by name: its own, and those in modules that its operator adds."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from ps_backend.server.commands import (
-    clients,
-    clocks,
-    dense,
-    durability,
-    fetch,
-    keyed_spaces,
-    mailboxes,
-    masks,
-    programs,
-    publications,
-    restored_keys,
-    rounds,
-    row_programs,
-    shared,
-    sparse,
-)
+from ps_backend.plugins import RowPlugin
+from ps_backend.server.commands import barriers as clocks
+from ps_backend.server.commands import barriers as mailboxes
+from ps_backend.server.commands import barriers as rounds
+from ps_backend.server.commands import files as durability
+from ps_backend.server.commands import keyed_spaces, programs, row_programs
+from ps_backend.server.commands import keyed_spaces as restored_keys
+from ps_backend.server.commands import programs as fetch
+from ps_backend.server.commands import rows as dense
+from ps_backend.server.commands import rows as masks
+from ps_backend.server.commands import rows as shared
+from ps_backend.server.commands import rows as sparse
+from ps_backend.server.commands import session as clients
+from ps_backend.server.commands import session as publications
 from ps_backend.server.commands.command import Command
+
+
+def load(modules: Iterable[str]) -> Loaded:
+    """Import modules, and find what is marked in them. ``ValueError`` says which cannot be had."""
+    plugins: dict[str, RowPlugin] = {}
+    commands: list[Command] = []
+    for name in modules:
+        found = _values(name)
+        plugins |= {one.name: one for one in found if isinstance(one, RowPlugin)}
+        commands += [one for one in found if isinstance(one, Command) and one not in commands]
+        if not any(isinstance(one, RowPlugin | Command) for one in found):
+            raise ValueError(
+                f"the plug-in module {name} marks nothing; put @row_plugin(...) of "
+                f"ps_backend.plugins before a function, or @command() before a command"
+            )
+    return Loaded(plugins, tuple(commands))
+
+
+def _values(name: str) -> list[object]:
+    try:
+        return list(vars(importlib.import_module(name)).values())
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"no module {error.name} for --plugin {name}; install it for the servers' Python, or "
+            f"add its folder to PYTHONPATH"
+        ) from error
+    except Exception as error:
+        raise ValueError(
+            f"the plug-in module {name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:

@@ -15,8 +15,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
 from ps_backend.server.state.memory import Memory, MemoryBlock
-from ps_backend.server.state.store import Buffer
-from ps_backend.server.state.workspace import Workspace
+from ps_backend.server.state.store import Buffer, Workspace
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
 

@@ -14,8 +14,7 @@ from ps_backend.server.movements import PHASES
 from ps_backend.server.movements.phase import Phase
 from ps_backend.server.peers import Neighbours
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.store import Buffer, Part
-from ps_backend.server.state.workspace import Workspace
+from ps_backend.server.state.store import Buffer, Part, Workspace
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ps_backend.errors import MailboxClosed, PSError
+from ps_backend.server.state.barriers import Barrier, WaitingRoom
 from ps_backend.server.state.memory import Memory, Reservation
-from ps_backend.server.state.rendezvous import Rendezvous, WaitingRoom
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.questions import MOST_ANSWER_BYTES, check_size
+from ps_backend.wire.barriers import MOST_ANSWER_BYTES, check_size
 
 MAILBOX_BYTES = 4 << 10
 _QUESTION_BYTES = 1 << 10
@@ -50,7 +50,7 @@ class _Answers:
     summed: bool = False
 
 
-class Mailbox(Rendezvous):
+class Mailbox(Barrier):
     """One mailbox on one server. Thread-safe."""
 
     kind = "mailbox"

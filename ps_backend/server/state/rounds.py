@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ps_backend.errors import PSError, RoundClosed
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
-from ps_backend.wire.rounds import Key, Winner
+from ps_backend.wire.barriers import Key, Winner
 
 _MOST_CLOSED = 65536
 _CLOSED_BYTES = 256

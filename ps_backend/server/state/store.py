@@ -12,17 +12,96 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
 from ps_backend.program.types import ArrayType
-from ps_backend.server.state.former import FormerBuffers
+from ps_backend.server.state.files import Pins
 from ps_backend.server.state.memory import Memory, MemoryBlock
-from ps_backend.server.state.pins import Pins
 from ps_backend.server.state.rounds import Contribution
-from ps_backend.server.state.workspace import Workspace
 from ps_backend.wire.errors import GoneBefore
+from ps_backend.wire.protocol import COUNTER_BITS
+
+
+class LostBuffers:
+    """The ids of buffers that were made before a server took the place of a lost one.
+
+    Ids begin with the number of the client that made them, and each client counts up. A client that
+    was there before says how far it had counted; what it makes from then on was never lost. One
+    that says nothing has lost all that it had made. What is made here was not lost either: what a
+    client was about to make, or what is brought back under its old id.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[int, int] = {}
+        self._made: set[int] = set()
+
+    def note(self, newest: int) -> None:
+        """A client has come back, whose newest buffer has that id; 0: it never had one."""
+        if newest:
+            self._newest.setdefault(newest >> COUNTER_BITS, newest)
+
+    def made(self, buffers: Iterable[int]) -> None:
+        """They are made here now."""
+        self._made.update(buffer for buffer in buffers if buffer in self)
+
+    def __contains__(self, buffer: int) -> bool:
+        newest = self._newest.get(buffer >> COUNTER_BITS)
+        return (newest is None or buffer <= newest) and buffer not in self._made
+
+
+Array = npt.NDArray[Any]
+
+
+class Workspace:
+    """Arrays by name, in memory that is counted; it is the client that frees all of them.
+
+    Others fetch what is here when a phase begins, so what they fetch must not change in that phase.
+    """
+
+    def __init__(self, memory: Memory, kind: str, of: object = None) -> None:
+        """``of``: types and parameters, which all phases of the movement have in common."""
+        self.kind, self.phase, self.of = kind, -1, of
+        """The movement, and the phase that ran last."""
+        self._memory = memory
+        self._arrays: dict[str, tuple[Array, MemoryBlock]] = {}
+
+    def new(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike) -> Array:
+        """A fresh array, contents undefined; raises ``OutOfBudget``."""
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        kind = np.dtype(dtype)
+        size = kind.itemsize * int(np.prod(extents, dtype=np.int64))
+        (block,) = self._memory.allocate([size], f"a {self.kind}")
+        array = block.array(kind, extents)
+        self._arrays[name] = array, block
+        return array
+
+    def put(self, name: str, values: npt.ArrayLike) -> Array:
+        """A copy of ``values``, of rank 1 or more."""
+        given = np.atleast_1d(np.asarray(values))
+        array = self.new(name, given.shape, given.dtype)
+        np.copyto(array, given)
+        return array
+
+    def __getitem__(self, name: str) -> Array:
+        return self.held(name)[0]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def held(self, name: str) -> tuple[Array, MemoryBlock]:
+        """An array and what holds its memory; ``InvalidProgram`` if no phase has left it."""
+        found = self._arrays.get(name)
+        if found is None:
+            raise InvalidProgram(f"a {self.kind} has left no {name[:40]!r} on this server")
+        return found
+
+    def drop(self, name: str) -> None:
+        """Give its memory back; nobody will fetch it any more."""
+        self._arrays.pop(name, None)
 
 
 @dataclass(frozen=True)

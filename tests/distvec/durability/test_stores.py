@@ -15,7 +15,7 @@ import distvec as dv
 from distvec.array.values import buffer_of
 from distvec.durability.load import _groups
 from ps_backend.client import Client
-from ps_backend.client.kept_arrays import Source
+from ps_backend.client.files import Source
 from ps_backend.durability import npy, safetensors
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.parts import Piece

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ps_backend.client.loop_rank import LoopRank
+from ps_backend.client.loop import LoopRank
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from tests.ps_backend.helpers import share

@@ -20,7 +20,7 @@ from ps_backend.program.types import ValueType, array_type, client_type
 from ps_backend.program.views import View
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.movements import encode_movement
+from ps_backend.wire.codec import encode_movement
 from tests.ps_backend.helpers import AXPY, F8, FAULTS, REPEATED, in_process, losing, put
 from tests.ps_backend.requests import Sender
 

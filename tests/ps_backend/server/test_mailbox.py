@@ -10,10 +10,10 @@ import pytest
 from ps_backend.client import Change, Client, Question, StoredArray
 from ps_backend.errors import MailboxClosed, PSError, SessionUnknown
 from ps_backend.server.state import mailbox as state
+from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
-from ps_backend.server.state.rendezvous import WaitingRoom
+from ps_backend.wire.barriers import MOST_VALUE_BYTES
 from ps_backend.wire.errors import Crowded
-from ps_backend.wire.questions import MOST_VALUE_BYTES
 from tests.ps_backend.helpers import REPEATED, TOKEN, Faulty, in_process, served
 from tests.ps_backend.mailboxes import LONG, SPACE, TYPE, opened
 from tests.waiting import FOR_EVER

@@ -21,8 +21,7 @@ from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.membership import session_name
-from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.protocol import PROTOCOL, session_name
 from tests.ps_backend.helpers import TOKEN, put, served
 from tests.waiting import PATIENCE
 

@@ -18,8 +18,8 @@ from ps_backend.errors import (
 )
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.state.rendezvous import MOST_WAITING
-from ps_backend.wire.membership import titled_secret
+from ps_backend.server.state.barriers import MOST_WAITING
+from ps_backend.wire.protocol import titled_secret
 from tests.ps_backend.helpers import REPEATED, TOKEN, Faulty, axpy, in_process, put, served
 from tests.waiting import join_all, wait_for
 

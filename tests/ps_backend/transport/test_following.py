@@ -14,7 +14,7 @@ from ps_backend.program.types import array_type
 from ps_backend.program.views import View
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.grpc_server import Server
-from ps_backend.server.life import Life
+from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.transport import Location
 from ps_backend.wire import ps_pb2 as pb
@@ -65,7 +65,7 @@ class Cluster:
 
     @staticmethod
     def _start(life=1):
-        server = Server(Service(memory=1 << 28, life=Life(life)), token=TOKEN)
+        server = Server(Service(memory=1 << 28, life=Incarnation(life)), token=TOKEN)
         server.start()
         return server
 
@@ -305,7 +305,7 @@ def test_what_was_begun_in_time_and_ended_too_late_is_not_answered(cluster):
 
 
 def test_who_says_that_a_newer_life_has_begun_ends_the_work_of_nobody_else():
-    service = Service(memory=1 << 20, life=Life(1))
+    service = Service(memory=1 << 20, life=Incarnation(1))
     one, other = Sender(service, "one"), Sender(service, "other")
     one.write(1, X)
     request = pb.Request(session=other.session, client=other.client, life=2, status=pb.Nothing())

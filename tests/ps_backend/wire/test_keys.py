@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ps_backend.wire.keys import BLOCK, decode, encode
+from ps_backend.wire.keyed import BLOCK, decode, encode
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 GAPS = st.integers(0, 63).flatmap(lambda bits: st.integers(1, 1 << bits))

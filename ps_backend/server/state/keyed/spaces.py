@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from ps_backend.server.state.files import Pins
 from ps_backend.server.state.keyed.held import HeldSpace
 from ps_backend.server.state.keyed.space import KeyedSpace
-from ps_backend.server.state.pins import Pins
 from ps_backend.server.state.store import Store
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from ps_backend.client import Client
-from ps_backend.client.kept_arrays import Source
+from ps_backend.client.files import Source
 from ps_backend.errors import Corrupted, OutOfBudget, StoreFailed
 from ps_backend.in_process import InProcess, connect_in_process
 from ps_backend.program.spaces import DenseSpace

@@ -1,4 +1,4 @@
-"""What is done with arrays that outlive their servers: kept as they are, saved, and loaded."""
+"""Arrays that outlive their servers or their driver: pinned, saved, loaded, and published by name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ps_backend.client.requests import Messages
-from ps_backend.client.shared_arrays import SharedArrays
+from ps_backend.client.buffers import SharedArrays
+from ps_backend.client.requests import Messages, StoredArray
 from ps_backend.durability.parts import Piece
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_array, space_of
+from ps_backend.wire.codec import decode_piece, encode_array, encode_piece, space_of
 from ps_backend.wire.keyed import SpaceCopy, decode_copy
-from ps_backend.wire.pieces import decode_piece, encode_piece
 
 _ALL: Mapping[int, Collection[int]] = MappingProxyType({})
 _MOST_AT_ONCE = 256
@@ -264,3 +263,48 @@ def _pieces(
 def type_of(array: pb.Array) -> ArrayType:
     """The type of an array that a server names."""
     return stored_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))
+
+
+class PublishedArrays(KeptArrays):
+    """What a client can ask that concerns names of arrays."""
+
+    _settled = 0
+    """The number of the list of names that all servers have; 0: none."""
+    _newest = 0
+    """The greatest number that a list was given."""
+
+    def publish(self, arrays: Mapping[str, StoredArray]) -> None:
+        """Let these be the arrays that have names, in place of those before. One message a server.
+
+        They must not be freed until another list has been published. Either all servers have the
+        new list then, or the one before counts.
+        """
+        self._publish(arrays, only=False)
+
+    def take_published(self) -> dict[str, StoredArray]:
+        """The arrays to which the driver before has given names; all others are freed.
+
+        To be asked once, by who has taken over the session, before anything else. Two messages a
+        server.
+        """
+        replies = self._send(self._requests.to_all("published"), recorded=False)
+        lists = [{one.number: one for one in replies[k].publications} for k in replies]
+        common = set.intersection(*(set(one) for one in lists))
+        self._settled = max(common, default=0)
+        self._newest = max((number for one in lists for number in one), default=0)
+        found = lists[0].get(self._settled, pb.Publication())
+        pairs = zip(found.names, found.arrays, strict=True)
+        arrays = {name: StoredArray(one.buffer, type_of(one)) for name, one in pairs}
+        self._publish(arrays, only=True)
+        return arrays
+
+    def _publish(self, arrays: Mapping[str, StoredArray], *, only: bool) -> None:
+        self._newest += 1  # also where it fails: no two lists have one number
+        given = pb.Publication(
+            number=self._newest,
+            names=list(arrays),
+            arrays=[one.describe() for one in arrays.values()],
+        )
+        settled = self._settled
+        self._send(self._requests.to_all("publish", given=given, settled=settled, only=only))
+        self._settled = given.number

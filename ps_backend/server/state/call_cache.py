@@ -33,7 +33,7 @@ _SCALAR_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KnownCall:
+class CachedCall:
     """A sweep over a space, on this server."""
 
     scalars: tuple[ValueType, ...]
@@ -49,18 +49,18 @@ class KnownCall:
 class SmallCall:
     """One of them with what it runs on this time."""
 
-    known: KnownCall
+    known: CachedCall
     inputs: Sequence[int]
     scalars: Sequence[Scalar]
     outputs: Sequence[int]
 
 
-class KnownCalls:
+class CallCache:
     """The small calls of one session. Thread-safe."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._calls: dict[Any, KnownCall] = {}
+        self._calls: dict[Any, CachedCall] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -83,7 +83,7 @@ class KnownCalls:
             kept = self._memory.reserve(_CALL_BYTES, "a call")
         except OutOfBudget:
             return
-        self._calls[sweep.digest, space.kind, space.length, space.id, space.details] = KnownCall(
+        self._calls[sweep.digest, space.kind, space.length, space.id, space.details] = CachedCall(
             sweep.scalars,
             [part_of(space, value.dtype, value.row) for value in sweep.inputs],
             [part_of(space, value.dtype, value.row) for value in sweep.stored],

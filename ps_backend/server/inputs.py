@@ -1,4 +1,4 @@
-"""Where the inputs of a sweep call come from: this server's memory, or that of others.
+"""The inputs of a sweep call: from this server's memory, or that of others.
 
 A run of slots finds an input in place, as a slice of a buffer, or has it copied into scratch
 memory, part by part from whoever holds it.
@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from ps_backend.kernels.moving.partition import by_owner, scatter, verify_range
 from ps_backend.kernels.moving.random_access import take
+from ps_backend.kernels.threads import pool, thread_count
 from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
-from ps_backend.server.pieces import copy, pieces_of
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.store import Buffer, Part
@@ -30,6 +30,38 @@ from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
 
 Array = npt.NDArray[Any]
+
+_LEAST_SHARED = 1 << 16
+"""Elements from which a copy is shared out to threads."""
+
+
+def pieces_of(flat: Array, start: int, step: int, count: int, width: int) -> Array:
+    """The ``count`` pieces of ``width`` elements of ``flat``, C-contiguous, from ``start`` by
+    ``step``; shape ``(count, width)``, or ``(count,)`` where they are single elements.
+
+    ``ValueError`` if they are not all in it.
+    """
+    if count == 0:
+        return flat[:0].reshape(0, width)
+    if count == 1:
+        return flat[start : start + width].reshape(1, width)
+    size = flat.itemsize
+    if width == 1:
+        return np.ndarray((count,), flat.dtype, flat, start * size, (step * size,))
+    return np.ndarray((count, width), flat.dtype, flat, start * size, (step * size, size))
+
+
+def copy(target: Array, source: Array) -> None:
+    """``np.copyto`` of arrays of one shape, by all the threads that a kernel may use."""
+    threads = thread_count()
+    if threads == 1 or target.size < _LEAST_SHARED:
+        np.copyto(target, source)
+        return
+    axis = 0 if len(target) > 1 else -1
+    parts = (np.array_split(array, threads, axis) for array in (target, source))
+    list(pool().map(np.copyto, *parts))
+
+
 Look = Callable[[], None]
 Finish = Callable[[Look], None]
 """Waits for what is missing, and copies it where it belongs."""
@@ -129,7 +161,7 @@ class _Home:
         return cls(type, held, session.index, part.low, part.high, flat.reshape(-1))
 
 
-class Viewed(Source):
+class ViewInput(Source):
     """An input that is read through a view without index."""
 
     def __init__(
@@ -229,7 +261,7 @@ class Viewed(Source):
         return pieces_of(home.flat, start, span.step, span.count, span.width)
 
 
-class Indexed(Source):
+class GatherInput(Source):
     """An input that is read at the slots that an array of indices names."""
 
     def __init__(

@@ -15,7 +15,7 @@ from ps_backend.errors import BufferLost, InvalidProgram, PSError
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
-from ps_backend.server.state.known_calls import MOST_ELEMENTS
+from ps_backend.server.state.call_cache import MOST_ELEMENTS
 from tests.ps_backend.helpers import AXPY, DOT, axpy, dot, in_process, put
 from tests.ps_backend.sweeps import Builder
 

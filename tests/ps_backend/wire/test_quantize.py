@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.types import ValueType
-from ps_backend.wire.narrow import KINDS, check_kind, narrowed, travelling, widened
+from ps_backend.wire.quantize import KINDS, check_kind, narrowed, travelling, widened
 
 dtypes = st.sampled_from(["float32", "float64"])
 keys = st.one_of(st.none(), st.integers(0, 2**100))

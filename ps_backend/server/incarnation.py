@@ -7,7 +7,7 @@ import math
 from ps_backend.errors import EpochFenced
 
 
-class Life:
+class Incarnation:
     """The number of a server's life, and the moment until which it may answer.
 
     Whoever keeps servers running numbers their lives from 1, and clients say which life they mean.

@@ -1,5 +1,7 @@
 """Who knows the name of a session, or a client's, and no secret, can do nothing with it."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,7 @@ from ps_backend.transport import OverGrpc
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import decode_error
-from ps_backend.wire.membership import new_key, session_name
-from ps_backend.wire.protocol import PROTOCOL
+from ps_backend.wire.protocol import PROTOCOL, new_key, session_name
 from tests.ps_backend.helpers import TOKEN, dot, put, served
 
 SPACE = DenseSpace(3000)

@@ -17,7 +17,7 @@ TURN_SECONDS = 0.01
 """A program may go on for so long, and to the end of the piece that it is at: some 50 ms."""
 
 
-class Turns:
+class FairLock:
     """The turns of all programs of a server. Thread-safe."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Turn:
 
     __slots__ = ("_held", "_look", "_since", "_turns", "_who")
 
-    def __init__(self, turns: Turns, who: object, look: Callable[[], None]) -> None:
+    def __init__(self, turns: FairLock, who: object, look: Callable[[], None]) -> None:
         self._turns, self._who, self._look = turns, who, look
 
     def __enter__(self) -> Self:

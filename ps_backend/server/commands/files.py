@@ -15,17 +15,16 @@ from ps_backend.durability.parts import Piece, Rows, bytes_of, read_rows, write_
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
-from ps_backend.server.checks import name_within_bounds, verify_array
+from ps_backend.server.bounds import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
+from ps_backend.server.state.files import OwnFiles
 from ps_backend.server.state.keyed.held import HeldRows, HeldSpace, held
-from ps_backend.server.state.own_files import OwnFiles
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_array
+from ps_backend.wire.codec import decode_piece, encode_array, encode_piece
 from ps_backend.wire.errors import GoneBefore
 from ps_backend.wire.keyed import encode_copy
-from ps_backend.wire.pieces import decode_piece, encode_piece
 
 _MOST_OFFSET = 1 << 53
 """Bytes of a file, about: all that an array may have."""

@@ -1,4 +1,4 @@
-"""How contributions to a round, and what becomes of them, are named."""
+"""How contributions to barriers are named, and the bounds on questions and waits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from typing import NamedTuple
 import numpy as np
 
 from ps_backend.program.types import ArrayType
+
+LONGEST_WAIT_SECONDS = 10.0
+"""A wait ends after so long at most, as does the thread of one whose sender is gone."""
+
+MOST_VALUE_BYTES = 1 << 16
+MOST_ANSWER_BYTES = 32 << 20
+"""Of the answers to one question: they go out in one message."""
+
+
+def check_size(value: bytes) -> None:
+    """Raise ``ValueError`` for a question or answer that is too large for a mailbox."""
+    if len(value) > MOST_VALUE_BYTES:
+        raise ValueError(
+            f"a value of {len(value)} bytes; a mailbox takes up to {MOST_VALUE_BYTES}: put it into "
+            "an array, and ask about the array"
+        )
+
 
 OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
     {"add": np.add, "min": np.minimum, "max": np.maximum}

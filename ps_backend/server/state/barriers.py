@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 from ps_backend.errors import PSError
 from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
 from ps_backend.wire.errors import Crowded
-from ps_backend.wire.questions import LONGEST_WAIT_SECONDS
 
 MOST_WAITING = 512
 """Waits that a server has at once: each holds one of its threads."""
@@ -45,7 +45,7 @@ class WaitingRoom:
         self._closed = True
 
 
-class Rendezvous:
+class Barrier:
     """Requests wait here for what others bring. Subclasses hold ``_lock`` in all they do."""
 
     kind: ClassVar[str]
@@ -88,15 +88,15 @@ class Rendezvous:
             raise self.closed_error(f"{self.kind} {self.name!r} was closed")
 
 
-Kind = TypeVar("Kind", bound=Rendezvous)
+Kind = TypeVar("Kind", bound=Barrier)
 
 
-class RendezvousTable:
+class Barriers:
     """All of one session on one server. Thread-safe."""
 
     def __init__(self, room: WaitingRoom, memory: Memory) -> None:
         self._room, self._memory = room, memory
-        self._open: dict[tuple[str, str], tuple[Rendezvous, Reservation]] = {}
+        self._open: dict[tuple[str, str], tuple[Barrier, Reservation]] = {}
         self._lock = threading.Lock()
 
     def open(
@@ -128,7 +128,7 @@ class RendezvousTable:
             )
         return found[0]  # type: ignore[return-value]
 
-    def close(self, kind: type[Rendezvous], name: str) -> None:
+    def close(self, kind: type[Barrier], name: str) -> None:
         """End it. Idempotent."""
         with self._lock:
             found = self._open.pop((kind.kind, name), None)
