@@ -1,4 +1,4 @@
-"""Arrays on the servers as a client reads and writes them: buffers, and shared arrays of many clients."""
+"""Arrays on the servers as a client reads and writes them: buffers and shared arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that outlive their servers or their driver: pinned, saved, loaded, and published by name."""
+"""Arrays that outlive their servers or their driver: pinned, saved, loaded, named for others."""
 
 from __future__ import annotations
 

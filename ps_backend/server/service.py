@@ -174,9 +174,9 @@ class Service:
     def end_waits(self) -> None:
         """Answer all that wait or compute, with what there is; from now on nothing does."""
         self._host.room.close()
-        self._host.turns.stopped = True
+        self._host.fair_lock.stopped = True
         for session in self.sessions.all():
-            session.meetings.wake_all()
+            session.barriers.wake_all()
         self.peers.close()
 
 

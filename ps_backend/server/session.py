@@ -17,9 +17,11 @@ from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, dtype_of, stored_type
+from ps_backend.server.fair_lock import FairLock
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
-from ps_backend.server.state.barriers import WaitingRoom
+from ps_backend.server.state.barriers import Barriers, WaitingRoom
+from ps_backend.server.state.call_cache import CallCache
 from ps_backend.server.state.files import OwnFiles
 from ps_backend.server.state.keyed.spaces import KeyedSpaces
 from ps_backend.server.state.memory import Memory, Reservation
@@ -159,11 +161,11 @@ class Host:
 
     memory: Memory
     room: WaitingRoom
-    turns: Turns
+    fair_lock: FairLock
     peers: Peers
     open_store: Callable[[str], FileStore]
     """The store of a URL that a client names, or an error if that is not for clients."""
-    loaded: Loaded = field(default_factory=Loaded)
+    plugins: Plugins = field(default_factory=Plugins)
     """What the operator has added."""
     kernels: UserKernels | None = None
     """Those of clients; None where the operator has not switched them on."""
@@ -207,8 +209,8 @@ class ServerSession:
         self.rounds = Rounds(host.memory)
         self.publications = Publications()
         self.files = OwnFiles()
-        self.meetings = RendezvousTable(host.room, host.memory)
-        self.known_calls = KnownCalls(host.memory)
+        self.barriers = Barriers(host.room, host.memory)
+        self.call_cache = CallCache(host.memory)
         self._memory = host.memory
         self.attached: dict[str, object] = {}
         """What is held for a client besides, by ``attachment``: the memory that is shared."""
@@ -340,14 +342,14 @@ class ServerSession:
         except OutOfBudget:
             self._sweeps.clear()
             self._kernels.clear()
-            self.known_calls.clear()
+            self.call_cache.clear()
         else:
             _remember(self._sweeps, sweep.digest, (sweep, kept))
 
     def close(self) -> None:
         """Free everything, and end all waits and programs."""
         self.closed = True
-        self.meetings.close_all()
+        self.barriers.close_all()
         self.store.clear()
         self.keyed.clear()
         self.rounds.clear()
@@ -355,7 +357,7 @@ class ServerSession:
             self._members.clear()
             self._sweeps.clear()
             self._kernels.clear()
-            self.known_calls.clear()
+            self.call_cache.clear()
             self._kept.clear()
             self.attached.clear()
 

@@ -87,10 +87,10 @@ class Sessions:
             functions=digests().functions,
             plugins=[
                 pb.Plugin(name=one.name, signature=str(one.signature))
-                for one in self._host.loaded.plugins.values()
+                for one in self._host.plugins.plugins.values()
             ],
             kernels=self._host.kernels is not None,
-            commands=[one.name for one in self._host.loaded.commands],
+            commands=[one.name for one in self._host.plugins.commands],
         )
 
     def open(self, request: pb.Request) -> pb.Opened:
@@ -127,7 +127,7 @@ class Sessions:
                     Lease(lease),
                 )
                 if body.again:
-                    self._sessions[request.session].store.former = LostBuffers()
+                    self._sessions[request.session].store.lost_buffers = LostBuffers()
             session = self.get(request.session)
         _check_place(session, body)
         if body.epoch and body.epoch != session.epoch:
@@ -136,8 +136,8 @@ class Sessions:
             )
         with session.lease:
             number = session.join(request.client, request.key)
-        if body.again and session.store.former is not None:
-            session.store.former.note(body.newest)
+        if body.again and session.store.lost_buffers is not None:
+            session.store.lost_buffers.note(body.newest)
         return self._opened(session, number)
 
     def _opened(self, session: ServerSession, number: int) -> pb.Opened:

@@ -131,7 +131,7 @@ def test_a_server_that_is_stopped_ends(servers):
 @pytest.mark.parametrize(("pipe", "near"), [(False, False), (True, False), (False, True)])
 def test_it_ends_when_the_connection_of_its_sender_does(pipe, near):
     with served(1) as (server,):
-        turns = server.service._host.turns
+        turns = server.service._host.fair_lock
         transport = OverGrpc(server.address, token=TOKEN, pipe=pipe, near=near)
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
         name = session_name("s")

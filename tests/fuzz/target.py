@@ -199,7 +199,7 @@ def state_of(sessions: Iterable[ServerSession]) -> dict[tuple[Any, ...], Any]:
             state[name, "round", label] = tuple(open_round.contributions)
         for label in session.rounds._closed:
             state[name, "closed", label] = True
-        for key, (meeting, _) in session.meetings._open.items():
+        for key, (meeting, _) in session.barriers._open.items():
             state[name, "meeting", str(key)] = (
                 id(meeting),
                 getattr(meeting, "clocks", None),

@@ -115,13 +115,13 @@ def ask(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         if body.HasField(array):
             session.part(getattr(body, array))
     if body.HasField("value"):
-        mailbox = session.meetings.open(
+        mailbox = session.barriers.open(
             Mailbox, body.mailbox, MAILBOX_BYTES, lambda room: Mailbox(body.mailbox, room, memory)
         )
         about = body.about if body.HasField("about") else None
         mailbox.ask(Question(body.question, body.value, about))
     else:
-        mailbox = session.meetings.get(Mailbox, body.mailbox)
+        mailbox = session.barriers.get(Mailbox, body.mailbox)
 
     def add_up(contributions: Sequence[Contribution]) -> None:
         _make_total(session, body.target, contributions)
@@ -151,7 +151,7 @@ def _make_total(
 def await_question(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """A question as soon as there is a new one, with the values that it is about if wanted."""
     body = request.await_question
-    question = session.meetings.get(Mailbox, body.mailbox).question(body.after, body.seconds)
+    question = session.barriers.get(Mailbox, body.mailbox).question(body.after, body.seconds)
     if question is None:
         raise TooEarly(f"mailbox {body.mailbox!r} has no new question yet")
     asked = pb.Asked(question=question.number, value=question.value)
@@ -169,7 +169,7 @@ def await_question(session: ServerSession, request: pb.Request, _: Payload) -> R
 def answer(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """One answer, and what it contributes."""
     body = request.answer
-    mailbox = session.meetings.get(Mailbox, body.mailbox)
+    mailbox = session.barriers.get(Mailbox, body.mailbox)
     what = "contributing to a total"
     added = contribution(session, body, payload, what) if body.HasField("type") else None
     mailbox.answer(body.question, body.key, body.value, added)
@@ -179,7 +179,7 @@ def answer(session: ServerSession, request: pb.Request, payload: Payload) -> Res
 @command(name_within_bounds("mailbox"), repeatable=True)
 def close_mailbox(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """End a mailbox and all waits at it."""
-    session.meetings.close(Mailbox, request.close_mailbox.mailbox)
+    session.barriers.close(Mailbox, request.close_mailbox.mailbox)
     return Response(pb.Reply())
 
 
@@ -208,7 +208,7 @@ def open_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     """A loop with all its ranks at clock 0."""
     body = request.open_loop
     bound = body.staleness if body.HasField("staleness") else None
-    session.meetings.open(
+    session.barriers.open(
         Clocks,
         body.loop,
         Clocks.bytes_of(body.ranks),
@@ -222,7 +222,7 @@ def join_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
     """Where a rank goes on, and who speaks for it from now on."""
     body = request.join_loop
     at = body.at if body.HasField("at") else None
-    joined = session.meetings.get(Clocks, body.loop).join(body.rank, body.attempt, at)
+    joined = session.barriers.get(Clocks, body.loop).join(body.rank, body.attempt, at)
     return Response(pb.Reply(clocks=pb.Clocks(clocks=[joined.clock], out=joined.out)))
 
 
@@ -230,8 +230,8 @@ def join_loop(session: ServerSession, request: pb.Request, _: Payload) -> Respon
 def tick(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """The end of a rank's clock, with what it adds."""
     body = request.tick
-    loop = session.meetings.get(Clocks, body.loop)
-    pushes = _pushes(session, body.pushes, payload, keep=loop.in_lockstep)
+    loop = session.barriers.get(Clocks, body.loop)
+    pushes = _pushes(session, body.pushes, payload, keep=loop.is_bsp)
     loop.tick(body.rank, body.attempt, body.clock, pushes, leave=body.leave)
     return Response(pb.Reply())
 
@@ -262,7 +262,7 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     body = request.pull
     memory, part = session.store.memory, session.part(body.array)
     array = session.store.shared(body.array.buffer, part)
-    loop = session.meetings.get(Clocks, body.loop)
+    loop = session.barriers.get(Clocks, body.loop)
     rows = part if body.dense else loose_rows(part, body.count)
     indices, blocks = local_indices(
         memory, part, 0 if body.dense else body.count, payload, "pulling in a loop"
@@ -284,19 +284,19 @@ def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
 def exclude_rank(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """Let nobody wait for a rank that was not heard of."""
     body = request.exclude_rank
-    session.meetings.get(Clocks, body.loop).exclude(body.rank, body.attempt)
+    session.barriers.get(Clocks, body.loop).exclude(body.rank, body.attempt)
     return Response(pb.Reply())
 
 
 @command(name_within_bounds("loop"), repeatable=True)
 def read_clocks(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """How many clocks each rank has ended."""
-    clocks = session.meetings.get(Clocks, request.read_clocks.loop).clocks
+    clocks = session.barriers.get(Clocks, request.read_clocks.loop).clocks
     return Response(pb.Reply(clocks=pb.Clocks(clocks=clocks)))
 
 
 @command(name_within_bounds("loop"), repeatable=True)
 def close_loop(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     """End a loop and all waits in it."""
-    session.meetings.close(Clocks, request.close_loop.loop)
+    session.barriers.close(Clocks, request.close_loop.loop)
     return Response(pb.Reply())

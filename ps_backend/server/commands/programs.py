@@ -1,4 +1,4 @@
-"""Programs: sweeps over the arrays of a session, in turns; and what servers fetch from each other."""
+"""Programs: sweeps over arrays of a session, in turns; what servers fetch from each other."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     meanwhile, ``ProgramCancelled`` if the sender wants it; but neither for a sender whose
     repeat would miss what the program was given.
     """
-    small = session.known_calls.find(request.run)
+    small = session.call_cache.find(request.run)
     if small is not None:
         return _run_small(session, small)
     calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
@@ -138,7 +138,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
 
 def _run_small(session: ServerSession, calls: Sequence[SmallCall]) -> Response:
     """The same where all was verified before but the ids."""
-    store, turns = session.store, session.host.turns
+    store, turns = session.store, session.host.fair_lock
     parts: dict[int, Part] = {}
     for call in calls:
         for number, part in zip(call.outputs, call.known.outputs, strict=True):
@@ -186,7 +186,7 @@ def _run(
     """The program, verified. ``own``: those donors that it may write over."""
     made, ready, phases = _prepare(session, calls, movements[0], movements[1], own)
     working = _working_memory(session.store.memory, ready)
-    turns, log = session.host.turns, session.reply_log(request.client)
+    turns, log = session.host.fair_lock, session.reply_log(request.client)
 
     def look() -> None:
         if turns.stopped:
@@ -224,7 +224,7 @@ def _run(
             neighbours.leave()
     if working is None:  # else it is counted each time
         for call in ready:
-            session.known_calls.note(call.call, call.kernel, session.part_of)
+            session.call_cache.note(call.call, call.kernel, session.part_of)
     del working
     ran = (*before, *after)
     begun = {one.call.workspace: one.workspace for one in ran if one.begins}

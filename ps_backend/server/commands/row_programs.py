@@ -48,7 +48,7 @@ def prepared(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowR
 def _prepare_own(session: ServerSession, space: KeyedSpace, body: pb.RowCall) -> OwnRun:
     own, host = body.own, session.host
     if own.plugin:
-        plugin = host.loaded.plugin(own.plugin, own.signature)
+        plugin = host.plugins.plugin(own.plugin, own.signature)
         program, scalars = decode_row_program(body, session.sweep(body))
         compute = of_plugin(plugin, program)
     else:

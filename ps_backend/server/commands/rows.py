@@ -1,4 +1,4 @@
-"""Rows of arrays, in and out: all, some, at indices, where a mask is true; of buffers and shared arrays."""
+"""Rows of arrays, in and out: all, some, at indices, where a mask is true."""
 
 from __future__ import annotations
 

@@ -7,23 +7,20 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ps_backend.plugins import RowPlugin
-from ps_backend.server.commands import barriers as clocks
-from ps_backend.server.commands import barriers as mailboxes
-from ps_backend.server.commands import barriers as rounds
-from ps_backend.server.commands import files as durability
-from ps_backend.server.commands import keyed_spaces, programs, row_programs
-from ps_backend.server.commands import keyed_spaces as restored_keys
-from ps_backend.server.commands import programs as fetch
-from ps_backend.server.commands import rows as dense
-from ps_backend.server.commands import rows as masks
-from ps_backend.server.commands import rows as shared
-from ps_backend.server.commands import rows as sparse
-from ps_backend.server.commands import session as clients
-from ps_backend.server.commands import session as publications
+from ps_backend.server.commands import (
+    barriers,
+    files,
+    keyed_spaces,
+    programs,
+    row_programs,
+    rows,
+    session,
+)
 from ps_backend.server.commands.command import Command
+from ps_backend.server.session import Plugins
 
 
-def load(modules: Iterable[str]) -> Loaded:
+def load(modules: Iterable[str]) -> Plugins:
     """Import modules, and find what is marked in them. ``ValueError`` says which cannot be had."""
     plugins: dict[str, RowPlugin] = {}
     commands: list[Command] = []
@@ -36,7 +33,7 @@ def load(modules: Iterable[str]) -> Loaded:
                 f"the plug-in module {name} marks nothing; put @row_plugin(...) of "
                 f"ps_backend.plugins before a function, or @command() before a command"
             )
-    return Loaded(plugins, tuple(commands))
+    return Plugins(plugins, tuple(commands))
 
 
 def _values(name: str) -> list[object]:
@@ -64,23 +61,7 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
 
 BUILT_IN = table_of(
     one
-    for module in (
-        clients,
-        clocks,
-        dense,
-        durability,
-        fetch,
-        keyed_spaces,
-        mailboxes,
-        masks,
-        programs,
-        publications,
-        restored_keys,
-        rounds,
-        row_programs,
-        shared,
-        sparse,
-    )
+    for module in (barriers, files, keyed_spaces, programs, row_programs, rows, session)
     for one in vars(module).values()
     if isinstance(one, Command)
 )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed
-from ps_backend.server.state.barriers import WaitingRoom
+from ps_backend.server.state.barriers import Barrier, WaitingRoom
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.rounds import Contribution
 from ps_backend.server.state.store import SharedArray
@@ -153,7 +153,7 @@ class _Rank:
     returned: int = 0  # the attempt with which it came back; asked again, it hears the same
 
 
-class Clocks(Rendezvous):
+class Clocks(Barrier):
     """Those of one loop on one server. Thread-safe."""
 
     kind = "loop"
@@ -164,7 +164,7 @@ class Clocks(Rendezvous):
         super().__init__(name, room)
         self.staleness = staleness
         self._ranks = [_Rank() for _ in range(ranks)]
-        self._lockstep = Lockstep() if staleness == 0 else None
+        self._bsp = BspBuffer() if staleness == 0 else None
 
     @staticmethod
     def bytes_of(ranks: int) -> int:
@@ -174,9 +174,9 @@ class Clocks(Rendezvous):
         return _LOOP_BYTES + ranks * _RANK_BYTES
 
     @property
-    def in_lockstep(self) -> bool:
+    def is_bsp(self) -> bool:
         """Do pushes wait until all ranks have ended the clock?"""
-        return self._lockstep is not None
+        return self._bsp is not None
 
     # --- for ranks --------------------------------------------------------------------------------
 
@@ -216,10 +216,10 @@ class Clocks(Rendezvous):
             rank = self._speaker(number, attempt)
             if rank.clock <= clock:
                 rank.clock = clock + 1
-                if self._lockstep is None:
+                if self._bsp is None:
                     apply(pushes)
                 else:
-                    self._lockstep.take(number, clock, pushes)
+                    self._bsp.take(number, clock, pushes)
             if leave:
                 rank.present = rank.excluded = False
             elif rank.excluded and rank.clock >= (self._least or 0):
@@ -257,9 +257,9 @@ class Clocks(Rendezvous):
                 np.copyto(found, array.array)
             else:
                 np.take(array.array, wanted, axis=0, out=found, mode="clip")
-            if self._lockstep is None:
+            if self._bsp is None:
                 return found, rank.clock
-            return found, min(rank.clock, self._lockstep.rewind(clock, array, wanted, found))
+            return found, min(rank.clock, self._bsp.rewind(clock, array, wanted, found))
 
     # --- for the owner ----------------------------------------------------------------------------
 
@@ -280,9 +280,9 @@ class Clocks(Rendezvous):
     # --- inside, with the lock held ---------------------------------------------------------------
 
     def _clear(self) -> None:
-        if self._lockstep is not None:
-            self._lockstep.go_on(None)  # all that was ticked counts, whoever is still awaited
-            self._lockstep.clear()
+        if self._bsp is not None:
+            self._bsp.go_on(None)  # all that was ticked counts, whoever is still awaited
+            self._bsp.clear()
 
     @property
     def _least(self) -> int | None:
@@ -295,8 +295,8 @@ class Clocks(Rendezvous):
 
     def _go_on(self) -> None:
         """A clock moved: add what is due, and let those who wait look around."""
-        if self._lockstep is not None:
-            self._lockstep.go_on(self._least)
+        if self._bsp is not None:
+            self._bsp.go_on(self._least)
         self._changed.notify_all()
 
     def _speaker(self, number: int, attempt: int) -> _Rank:

@@ -1,4 +1,4 @@
-"""Buffers that stay as they are while they are copied to files, and the files that were completed."""
+"""Buffers that stay as they are while they are copied to files, and files that were completed."""
 
 from __future__ import annotations
 

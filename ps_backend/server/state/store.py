@@ -183,7 +183,7 @@ class Store:
         self._shared: dict[int, SharedArray] = {}
         self._workspaces: dict[int, Workspace] = {}
         self.pins: Pins[Buffer] = Pins()
-        self.former: FormerBuffers | None = None
+        self.lost_buffers: LostBuffers | None = None
         """Those of a server that was lost, where this one took its place."""
         self._lock = threading.Lock()
         self._written: set[int] = set()
@@ -288,8 +288,8 @@ class Store:
         with self._lock:
             for number, buffer in buffers.items():
                 self._buffers.setdefault(number, buffer)
-            if self.former is not None:
-                self.former.made(buffers)
+            if self.lost_buffers is not None:
+                self.lost_buffers.made(buffers)
 
     def put(
         self,
@@ -307,8 +307,8 @@ class Store:
             self.refuse_taken((*buffers, *begun))
             self._buffers.update(buffers)
             self._workspaces.update(begun)
-            if self.former is not None:
-                self.former.made(buffers)
+            if self.lost_buffers is not None:
+                self.lost_buffers.made(buffers)
             for number in instead_of:
                 self._buffers.pop(number, None)
 
@@ -318,8 +318,8 @@ class Store:
             self.refuse_taken(buffers)
             for number, one in buffers.items():
                 self._shared[number] = SharedArray(one.part, one.block, one.array)
-            if self.former is not None:
-                self.former.made(buffers)
+            if self.lost_buffers is not None:
+                self.lost_buffers.made(buffers)
 
     def end_shared(self, targets: Mapping[int, int]) -> None:
         """Let shared arrays, by their ids, become the buffers ``targets``, in the same memory.
@@ -333,8 +333,8 @@ class Store:
                     raise self.lost(number)
             for number, target in targets.items():
                 self._buffers[target] = self._shared.pop(number).end()
-            if self.former is not None:
-                self.former.made(targets.values())
+            if self.lost_buffers is not None:
+                self.lost_buffers.made(targets.values())
 
     def free(self, numbers: Iterable[int]) -> None:
         """Drop what has these ids; none here is no error, as a free may come twice."""
@@ -366,7 +366,7 @@ class Store:
 
     def lost(self, number: int, what: str = "buffer") -> BufferLost:
         """The error of who names something that is not here."""
-        if self.former is not None and number in self.former:
+        if self.lost_buffers is not None and number in self.lost_buffers:
             return GoneBefore(f"{what} {number} was lost with the server that had it")
         return BufferLost(f"{what} {number} is not here: it was freed, or never made")
 

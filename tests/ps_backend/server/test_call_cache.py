@@ -43,7 +43,7 @@ def test_it_gives_the_same(a, servers):
             out = client.new_id()
             if not short:
                 for session in sessions:
-                    session.known_calls.clear()
+                    session.call_cache.clear()
             both = Program(
                 (
                     SweepCall(AXPY, SPACE, (x, y), (a,), (out,)),
@@ -60,7 +60,7 @@ def test_it_gives_the_same(a, servers):
 
 def test_only_what_was_verified_runs_so():
     with warm() as (client, x, _, sessions):
-        assert all(len(session.known_calls) == 2 for session in sessions)
+        assert all(len(session.call_cache) == 2 for session in sessions)
         other = DenseSpace(3000, 7)
         z = put(client, other, X)
         with pytest.raises(PSError):
@@ -70,7 +70,7 @@ def test_only_what_was_verified_runs_so():
         long = DenseSpace(2 * MOST_ELEMENTS)
         w = put(client, long, np.ones(long.length))
         client.run(dot(long, w, w))
-        assert all(len(session.known_calls) == 2 for session in sessions), "that one is not small"
+        assert all(len(session.call_cache) == 2 for session in sessions), "that one is not small"
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
@@ -87,7 +87,7 @@ def test_it_refuses_the_same(known, outputs, second, error):
     """Ids 1 and 2 stand for the vectors, 7 and 8 for new ones."""
     with warm(1) as (client, x, y, sessions):
         if not known:
-            sessions[0].known_calls.clear()
+            sessions[0].call_cache.clear()
         base = client.new_id()
         number = {1: x, 2: y, 7: base, 8: client.new_id(), 99: client.new_id()}
         calls = [
@@ -124,4 +124,4 @@ def test_what_takes_memory_meanwhile_is_counted_each_time():
         y = client.new_id()
         client.run(Program((SweepCall(build.sweep([total]), space, (x,), (), (y,)),)))
         assert (client.read(y, array_type(space, float)) == 12.0).all()
-        assert len(sessions[0].known_calls) == 2
+        assert len(sessions[0].call_cache) == 2

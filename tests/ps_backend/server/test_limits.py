@@ -53,7 +53,7 @@ def in_thread(work):
 
 def begun(service: Service) -> None:
     """Wait until a program computes."""
-    wait_for(lambda: service._host.turns._busy)
+    wait_for(lambda: service._host.fair_lock._busy)
 
 
 def test_a_long_program_keeps_no_other_sessions_programs_out(service, sender):

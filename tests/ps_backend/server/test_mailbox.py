@@ -43,7 +43,7 @@ class WatchedRoom(WaitingRoom):
 
 def watched(service, client):
     """The waiting room of the client's session, for mailboxes that are opened from now on."""
-    room = service._host.room = service.sessions.get(client.session).meetings._room = WatchedRoom()
+    room = service._host.room = service.sessions.get(client.session).barriers._room = WatchedRoom()
     return room
 
 
@@ -174,7 +174,7 @@ def test_more_waits_than_places(workers):
     """Those who find no place ask again and again, and nobody is left out."""
     transports = in_process(1)
     with Client(transports) as client:
-        transports[0].service.sessions.get(client.session).meetings._room = WaitingRoom(places=2)
+        transports[0].service.sessions.get(client.session).barriers._room = WaitingRoom(places=2)
         mailbox = opened(client)
         _, number = ask(mailbox)
         assert mailbox.question(number, 0.0) is None
