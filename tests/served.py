@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ps_backend.transport.liveness import answers
+from ps_backend.transport.timeouts import completes_handshake
 from tests.waiting import PATIENCE
 
 TOKEN = "a token of tests"
@@ -49,7 +49,7 @@ class Served:
         self._running[k].kill()
         self._running[k].wait()
         self._running[k] = self._started(k)
-        assert answers(self.addresses[k], PATIENCE, token=TOKEN)
+        assert completes_handshake(self.addresses[k], PATIENCE, token=TOKEN)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

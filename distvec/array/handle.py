@@ -13,7 +13,7 @@ from distvec.graph import build, shapes
 from distvec.graph.dtypes import check_dtype
 from distvec.graph.expr import Node
 from distvec.runtime.evaluation import Evaluator
-from ps_backend.client import Client, holding, holding_own
+from ps_backend.client import Client, hold_lock, hold_lock_if_handled
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, ClientType
 
@@ -155,7 +155,7 @@ class Handle:
     # --- changes ------------------------------------------------------------------------------
 
     @property
-    def turn(self) -> holding | threading.RLock:
+    def turn(self) -> hold_lock | threading.RLock:
         """Held by the thread that changes the array, from reading the old value to the new one.
 
         Handlers of signals wait for it, too.
@@ -163,7 +163,7 @@ class Handle:
         if self._turn is None:  # most arrays are never changed
             with self.session.turns:
                 self._turn = self._turn or threading.RLock()
-        return holding_own(self._turn)
+        return hold_lock_if_handled(self._turn)
 
     def become(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""

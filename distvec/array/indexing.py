@@ -14,7 +14,7 @@ from distvec.array.values import buffer_of, numpy, persist
 from distvec.diagnostics.profile import measured
 from distvec.graph.expr import Buffer
 from distvec.runtime.pending import Flight
-from ps_backend.client import uninterrupted
+from ps_backend.client import defer_signals
 
 H = TypeVar("H", bound=Handle)
 
@@ -60,7 +60,7 @@ def push(x: H, indices: Any, values: Any) -> H:
     added = np.ascontiguousarray(np.broadcast_to(given, shape))
     with x.turn:
         source = buffer_of(x)
-        with measured(x.session.counters), uninterrupted():
+        with measured(x.session.counters), defer_signals():
             _add(x, source, where, added)
     return x
 

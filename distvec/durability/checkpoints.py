@@ -27,7 +27,7 @@ from distvec.durability.results import Checkpoint, Restored, Start, in_thread
 from distvec.durability.spaces import HeldSpace, KeptSpaces
 from distvec.graph.expr import Buffer
 from distvec.keyed.array import KeyedArray
-from ps_backend.client import holding
+from ps_backend.client import hold_lock
 from ps_backend.client.files import Source
 from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
 from ps_backend.durability.manifest import Kept, Manifest
@@ -98,7 +98,7 @@ class Checkpoints:
         began = time.perf_counter()
         client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
         self.settle()  # handlers of signals need not wait for this
-        with holding(self._beginning):
+        with hold_lock(self._beginning):
             self.settle()
             try:
                 with self.session.standstill():

@@ -17,7 +17,7 @@ from distvec.graph.variables import depending, refuse_variables
 from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor, execute
 from distvec.runtime.holders import Holder, Holders
-from ps_backend.client import Client, Counters, holding, uninterrupted
+from ps_backend.client import Client, Counters, defer_signals, hold_lock
 from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
 from ps_backend.program.spaces import RaggedSpace
 from ps_backend.program.types import NodeType
@@ -156,7 +156,7 @@ class Evaluator:
 
         Those that have failed are taken back first: arrays stand for what they are computed from.
         """
-        with holding(self._evaluating):
+        with hold_lock(self._evaluating):
             with suppress(PSError):  # of what was sent: who asks for it hears of it
                 self.client.wait()
             if self.holders.flights:
@@ -183,7 +183,7 @@ class Evaluator:
 
         Returns what they stood for when their turn came.
         """
-        with holding(self._evaluating) as hold:
+        with hold_lock(self._evaluating) as hold:
             for array in arrays:
                 _ = array.node  # that of a selection may take an evaluation of its own
             with self.holders.lock:
@@ -198,7 +198,7 @@ class Evaluator:
                 self.holders.asked = ()
         return nodes
 
-    def _compute(self, targets: Sequence[Node], hold: uninterrupted) -> None:
+    def _compute(self, targets: Sequence[Node], hold: defer_signals) -> None:
         with measured(self.counters):
             try:
                 self._execute(targets, hold, wait=True)
@@ -211,7 +211,7 @@ class Evaluator:
 
     def _send_off(self, least_depth: float = 0) -> None:
         """Compute what is pending and deep enough: without waiting, and without an error."""
-        with holding(self._evaluating) as hold:
+        with hold_lock(self._evaluating) as hold:
             with self.holders.lock:
                 pending = self.holders.pending()
                 targets = self._wanted(node for node in pending if node.depth >= least_depth)
@@ -226,7 +226,7 @@ class Evaluator:
                 self.holders.asked = ()
 
     def _execute(
-        self, targets: Sequence[Node], hold: uninterrupted, *, wait: bool, alone: bool = False
+        self, targets: Sequence[Node], hold: defer_signals, *, wait: bool, alone: bool = False
     ) -> None:
         while True:
             missing = [node for node in targets if node.value is None]

@@ -3,16 +3,23 @@
 Who stands above imports from here; the modules beneath are the client's own.
 """
 
+from __future__ import annotations
+
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.files import Pinned, Source, WantedSpace
-from ps_backend.client.interrupts import ended_by_ctrl_c, holding, holding_own, uninterrupted
 from ps_backend.client.keyed import KEYS, KeyBatch, KeySpace, KeyView
 from ps_backend.client.loop import Loop, LoopRank, Pulled
 from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
 from ps_backend.client.requests import Change, Indices, SharedArray, StoredArray
 from ps_backend.client.server_link import RetryPolicy
+from ps_backend.client.signals import (
+    cancel_on_ctrl_c,
+    defer_signals,
+    hold_lock,
+    hold_lock_if_handled,
+)
 from ps_backend.transport import Location, Tls, tls_of
 from ps_backend.wire.barriers import OPERATIONS, Key, Total, Winner
 from ps_backend.wire.keyed import SpaceCopy, SpaceState

@@ -21,8 +21,8 @@ from ps_backend.program.sweep import Program
 from ps_backend.program.types import ArrayType
 from ps_backend.transport import (
     Directory,
-    OverGrpc,
-    Restarting,
+    GrpcTransport,
+    SameAddressTransport,
     Tls,
     Transport,
     follow_all,
@@ -86,9 +86,9 @@ class Client(PublishedArrays):
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         trusted = tls_of(tls, tls_cert, tls_key)
-        make = partial(OverGrpc, token=token, tls=trusted, pipe=keep)
+        make = partial(GrpcTransport, token=token, tls=trusted, pipe=keep)
         transports: list[Transport] = [
-            Restarting(one, make) if restarts else make(one) for one in addresses
+            SameAddressTransport(one, make) if restarts else make(one) for one in addresses
         ]
         titled = None if title is None else titled_secret(title, token)
         return cls._over(
@@ -123,7 +123,7 @@ class Client(PublishedArrays):
         with the numbers of the buffers; all others succeed. Otherwise as ``connect``.
         """
         keep = session is None if pipe is None else pipe
-        make = partial(OverGrpc, token=token, tls=tls, pipe=keep)
+        make = partial(GrpcTransport, token=token, tls=tls, pipe=keep)
         transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
         return cls._over(
             transports,

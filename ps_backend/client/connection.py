@@ -1,11 +1,14 @@
-"""The lines from one client to all servers of a session: opening, sending, closing."""
+"""The lines from one client to all servers of a session: opening, taking over, sending, closing."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import random
 import threading
+import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,13 +18,11 @@ from typing import Self
 from ps_backend.arguments import check_lease
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut, Replies
-from ps_backend.client.lease import renew_in_background
 from ps_backend.client.programs import Dispatcher, Ended
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.server_link import Diagnose, Message, Reopen, RetryPolicy, ServerLink
 from ps_backend.client.status import ServerStatus, decode_status
-from ps_backend.client.takeover import take_over
-from ps_backend.errors import PSError
+from ps_backend.errors import PSError, SessionFenced
 from ps_backend.transport import Transport
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.protocol import (
@@ -32,6 +33,59 @@ from ps_backend.wire.protocol import (
     session_name,
     split_secret,
 )
+
+_RENEWALS = 4
+"""In the time of a lease, by an idle client that opened the session."""
+
+
+def renew_in_background(
+    lease: float, owner: object, renew: Callable[[], None], ended: threading.Event
+) -> None:
+    """Call ``renew`` a few times in each ``lease``, until ``ended`` or nobody holds ``owner``.
+
+    ``renew`` must not hold the owner, either. The thread sleeps in between; a fork has none.
+    """
+    alive = weakref.ref(owner, lambda _: ended.set())
+
+    def run() -> None:
+        while not ended.wait(lease / _RENEWALS):
+            if alive() is not None:
+                renew()
+
+    threading.Thread(target=run, name="distvec-lease", daemon=True).start()
+
+
+_ATTEMPTS = 8
+_PAUSE_SECONDS = 0.2
+
+
+def take_over(
+    send: Callable[[Messages], Replies], requests: Requests, generations: Sequence[int]
+) -> tuple[Replies, int]:
+    """Become the driver of the session on all servers; the replies, and the number of the driver.
+
+    Two messages a server. Whoever comes last is the driver: of two that come at once each may get
+    some servers first, and then both try again, after a pause by chance. Raises ``SessionUnknown``,
+    ``SessionFenced`` if another one was faster again and again.
+    """
+
+    def attach(epoch: int) -> Messages:
+        return {
+            server: Message(requests.attach(server, generation, epoch))
+            for server, generation in enumerate(generations)
+        }
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        known = send(attach(0))
+        epoch = 1 + max(reply.opened.epoch for reply in known.values())
+        try:
+            return send(attach(epoch)), epoch
+        except SessionFenced:
+            if attempt == _ATTEMPTS:
+                raise
+        time.sleep(random.uniform(0.0, _PAUSE_SECONDS))
+    raise SessionFenced("other drivers were faster")
+
 
 _NUMBER_BITS = 63 - COUNTER_BITS
 

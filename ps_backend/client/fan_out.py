@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ps_backend.client.counters import Counters
-from ps_backend.client.interrupts import ended_by_ctrl_c, uninterrupted
-from ps_backend.client.server_link import Exchange, Message, ServerLink
+from ps_backend.client.server_link import Call, Message, ServerLink
+from ps_backend.client.signals import cancel_on_ctrl_c, defer_signals
 from ps_backend.errors import PeerLost, PSError, ServerLost
 from ps_backend.wire import ps_pb2 as pb
 
@@ -25,12 +25,12 @@ After = Callable[[Replies, Exception | None], None]
 """Gets the replies that came and the error that will be raised, if any."""
 
 
-class Group:
+class FanOutCall:
     """The exchanges of one request with all the servers that it concerns."""
 
     def __init__(
         self,
-        exchanges: Mapping[int, Exchange],
+        exchanges: Mapping[int, Call],
         after: After | None,
         *,
         quiet: bool = False,
@@ -127,7 +127,7 @@ class FanOut:
         self.resume_from: str | None = None
         """Where the session has a checkpoint, for errors that say that a server was lost."""
         self._noted: deque[int] = deque()
-        self._unawaited: list[Group] = []
+        self._unawaited: list[FanOutCall] = []
         self._lock = threading.Lock()
 
     def note_frees(self, buffers: Iterable[int]) -> None:
@@ -156,7 +156,7 @@ class FanOut:
         """
         if not messages:
             return {}
-        with uninterrupted():
+        with defer_signals():
             group = self._prepare(messages, recorded, after)
             try:
                 return self._finish(group, messages)
@@ -177,14 +177,14 @@ class FanOut:
 
         ``quiet``: nobody raises, ``after`` is told.
         """
-        with uninterrupted():
+        with defer_signals():
             group = self._prepare(messages, True, after, quiet=quiet)
             self._leave(group)
             group.start(messages)
 
     def await_all(self, *, quietly: bool = False) -> None:
         """Wait for everything sent unawaited; raises the first error unless ``quietly``."""
-        with uninterrupted():
+        with defer_signals():
             for server in range(len(self.links)):
                 try:
                     self._await([server])
@@ -199,7 +199,7 @@ class FanOut:
         after: After | None,
         *,
         quiet: bool = False,
-    ) -> Group:
+    ) -> FanOutCall:
         if self._unawaited:
             self._await(messages)
         if self._noted:
@@ -207,9 +207,9 @@ class FanOut:
         exchanges = {}
         for server, message in messages.items():
             exchanges[server] = self.links[server].exchange(message, recorded=recorded)
-        return Group(exchanges, after, quiet=quiet)
+        return FanOutCall(exchanges, after, quiet=quiet)
 
-    def _leave(self, group: Group) -> None:
+    def _leave(self, group: FanOutCall) -> None:
         with self._lock:
             self._unawaited.append(group)
 
@@ -227,11 +227,11 @@ class FanOut:
                     with self._lock:
                         self._unawaited = [one for one in self._unawaited if one is not group]
 
-    def _finish(self, group: Group, to_start: Iterable[int] = ()) -> Replies:
+    def _finish(self, group: FanOutCall, to_start: Iterable[int] = ()) -> Replies:
         """Wait for the replies to ``group``; of those ``to_start``, the last one is only called."""
         began = time.perf_counter()
         try:
-            with ended_by_ctrl_c(group.cancel):
+            with cancel_on_ctrl_c(group.cancel):
                 if first := sorted(to_start)[:-1]:
                     group.start(first)
                 return group.finish()

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.buffer_pool import Scratch, fresh, pooled
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies
 from ps_backend.client.files import Source, saved_on
-from ps_backend.client.lent_memory import Room, fresh, lent
 from ps_backend.client.requests import Messages, Requests, Selection, StoredArray
 from ps_backend.client.server_link import Message
 from ps_backend.errors import OutOfBudget, PSError
@@ -77,7 +77,7 @@ class KeyBatch:
         """A row for each key as it was given, of those for the different ones."""
         if self.inverse is None:
             return rows
-        out: npt.NDArray[np.generic] = lent((self.count, *rows.shape[1:]), rows.dtype)
+        out: npt.NDArray[np.generic] = pooled((self.count, *rows.shape[1:]), rows.dtype)
         return np.take(rows, self.inverse, axis=0, out=out, mode="clip")  # "raise" copies first
 
     def shares(self, servers: int, partition: Partition) -> Mapping[int, Selection]:
@@ -221,7 +221,7 @@ class KeySpace:
         self._known: set[tuple[str, str]] = set()
         """Digests of the sweeps, and of users' functions, that servers have seen whole."""
         self._plugins: dict[str, Signature] = {}
-        self._room = Room()
+        self._room = Scratch()
 
     @property
     def servers(self) -> int:

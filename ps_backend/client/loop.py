@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.long_poll import long_poll
 from ps_backend.client.mailbox import Send
 from ps_backend.client.requests import (
     Change,
@@ -18,7 +19,6 @@ from ps_backend.client.requests import (
     SharedArray,
     split,
 )
-from ps_backend.client.waiting import wait
 from ps_backend.program.spaces import Space
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
@@ -122,7 +122,7 @@ class Loop:
         None once it ``is_over``, which is asked every ten seconds. One message to each server that
         holds some, one more each ten seconds. Raises ``AttemptFenced``, ``LoopClosed``.
         """
-        return wait(
+        return long_poll(
             lambda seconds: self.try_pull(rank, attempt, clock, target, indices, seconds),
             is_over=is_over,
         )

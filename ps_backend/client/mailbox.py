@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ps_backend.client.fan_out import Replies
+from ps_backend.client.long_poll import long_poll
 from ps_backend.client.requests import Change, Messages, Requests, StoredArray
 from ps_backend.client.server_link import Message
-from ps_backend.client.waiting import wait
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire.barriers import check_size
@@ -101,7 +101,7 @@ class Mailbox:
                 raise TooEarly("the question changed meanwhile")
             return Question(first.question, first.value)
 
-        return wait(ask, timeout)
+        return long_poll(ask, timeout)
 
     def answer(
         self,
@@ -179,7 +179,7 @@ class Asked:
                 raise TooEarly("not all have answered yet")
             return known
 
-        return wait(ask, timeout)
+        return long_poll(ask, timeout)
 
     def _message(self, server: int, count: int, seconds: float) -> Message:
         is_new = self._by_server[server] is None

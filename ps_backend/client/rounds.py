@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy.typing as npt
 
 from ps_backend.client.connection import Connection
-from ps_backend.client.interrupts import uninterrupted
 from ps_backend.client.requests import Messages
+from ps_backend.client.signals import defer_signals
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
@@ -89,7 +89,7 @@ class Rounds(Connection):
         if not keyed:
             self._commit_totals(round, totals)
             return
-        with uninterrupted():
+        with defer_signals():
             named = [
                 pb.KeyedTotal(slot=slot, winners=[pb.Winner(**one._asdict()) for one in winners])
                 for slot, winners in keyed.items()
@@ -102,7 +102,7 @@ class Rounds(Connection):
     def _commit_totals(self, round: str, totals: Sequence[Total]) -> None:
         done: list[int] = []
         self._check_usable()
-        with uninterrupted():
+        with defer_signals():
             try:
                 replies = self._fan_out.send(
                     self._requests.commit(round, totals),

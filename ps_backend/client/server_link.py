@@ -12,7 +12,7 @@ from itertools import chain
 from ps_backend.client.counters import Counters
 from ps_backend.errors import PSError, ServerLost, SessionExpired, SessionUnknown
 from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
-from ps_backend.transport.liveness import REPEAT_SECONDS
+from ps_backend.transport.timeouts import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
 from ps_backend.wire.errors import GoneBefore, UnknownSweep, UnknownView, decode_error
@@ -63,7 +63,7 @@ class Message:
     Returns the payload that goes along then, if it is another one."""
 
 
-class Exchange:
+class Call:
     """One request to one server and the way to its answer."""
 
     def __init__(self, link: ServerLink, request: pb.Request, message: Message) -> None:
@@ -209,7 +209,7 @@ class ServerLink:
 
     # --- sending ---
 
-    def exchange(self, message: Message, *, recorded: bool) -> Exchange:
+    def exchange(self, message: Message, *, recorded: bool) -> Call:
         """Prepare to send ``message``: numbered if ``recorded``, with the frees that wait."""
         request = message.request
         with self._lock:
@@ -221,7 +221,7 @@ class ServerLink:
             if self._frees:
                 request.frees.extend(self._frees[:_MOST_FREES])
                 del self._frees[:_MOST_FREES]
-        return Exchange(self, request, message)
+        return Call(self, request, message)
 
     # --- for exchanges ---
 

@@ -10,7 +10,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import RetryPolicy, ServerLink
-from ps_backend.transport import OverGrpc, Tls, tls_of
+from ps_backend.transport import GrpcTransport, Tls, tls_of
 from ps_backend.wire import ps_pb2 as pb
 
 
@@ -102,7 +102,7 @@ def server_status(
     cannot be reached in ``timeout`` seconds, or is reached and does not answer for five.
     """
     trusted = tls_of(tls, tls_cert, tls_key)
-    transports = [OverGrpc(address, token=token, tls=trusted) for address in addresses]
+    transports = [GrpcTransport(address, token=token, tls=trusted) for address in addresses]
     counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
     links = [
         ServerLink(transport, k, counters, retry=retry, diagnose=None)

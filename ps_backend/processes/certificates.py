@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ps_backend.processes.process import Signer
-from ps_backend.server.identity import HeldIdentity
+from ps_backend.server.endpoints.tls_identity import InMemoryIdentity
 from ps_backend.transport.tls import SERVER_NAME, Tls
 
 _BEFORE, _AFTER = datetime.timedelta(days=2), datetime.timedelta(days=3650)
@@ -81,9 +81,9 @@ def new_key() -> tuple[bytes, str]:
     return secret, request.public_bytes(Encoding.PEM).decode()
 
 
-def held_identity(key: bytes, certificate: str, authority: str) -> HeldIdentity:
+def held_identity(key: bytes, certificate: str, authority: str) -> InMemoryIdentity:
     """Of a server with this key and a certificate for it, signed by ``authority``; all PEM."""
-    return HeldIdentity(key, certificate.encode(), Tls(authority.encode(), SERVER_NAME))
+    return InMemoryIdentity(key, certificate.encode(), Tls(authority.encode(), SERVER_NAME))
 
 
 def _named(name: str) -> x509.Name:

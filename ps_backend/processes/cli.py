@@ -20,8 +20,8 @@ from ps_backend.durability.stores import open_store
 from ps_backend.errors import PSError
 from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
-from ps_backend.server.grpc_server import Server
-from ps_backend.server.identity import Identity, IdentityFiles
+from ps_backend.server.endpoints.grpc_server import Server
+from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
 from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.server.sessions import VERSION
@@ -193,7 +193,7 @@ def _identity(options: argparse.Namespace) -> Identity | None:
         if options.tls_client_ca is not None or options.tls is not None:
             raise ValueError("--tls and --tls-client-ca need --tls-cert and --tls-key")
         return None
-    return IdentityFiles(options.tls_cert, options.tls_key, options.tls, options.tls_client_ca)
+    return FileIdentity(options.tls_cert, options.tls_key, options.tls, options.tls_client_ca)
 
 
 def _announce(address: str, token_file: Path | None, supervised: Supervision | None) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ps_backend.processes.process import ends_of
-from ps_backend.server.identity import Identity
+from ps_backend.server.endpoints.tls_identity import Identity
 from ps_backend.server.incarnation import Incarnation
 
 _CHECK_SECONDS = 1.0

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ps_backend.errors import EpochFenced, PeerLost, PSError, SessionUnknown
 from ps_backend.transport import Busy, Unavailable
 from ps_backend.transport.base import Answer
-from ps_backend.transport.liveness import REPEAT_SECONDS
+from ps_backend.transport.timeouts import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts
 from ps_backend.wire.errors import GoneBefore, decode_error

@@ -21,14 +21,14 @@ from collections.abc import Callable
 
 from ps_backend.transport.base import Answer, Forgotten, Unavailable
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive
-from ps_backend.transport.liveness import (
+from ps_backend.transport.streams import PlainStream, Stream, TlsStream
+from ps_backend.transport.timeouts import (
     NUMBER,
     PING_ANSWER_SECONDS,
     PING_SECONDS,
     Look,
     check_silence,
 )
-from ps_backend.transport.streams import PlainStream, Stream, TlsStream
 from ps_backend.transport.tls import Tls, client_context
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts

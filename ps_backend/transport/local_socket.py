@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import cache
 
 from ps_backend.transport.base import Unavailable
-from ps_backend.transport.liveness import (
+from ps_backend.transport.timeouts import (
     NUMBER,
     PING_ANSWER_SECONDS,
     PING_SECONDS,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import distvec as dv
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 
 TOKEN = "a token for tests"

@@ -11,7 +11,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from tests.architecture.apart import TOKEN, servers
 from tests.ps_backend.helpers import REPEATED, Faulty, put
@@ -66,7 +66,9 @@ def test_repeated_after_a_lost_reply_it_runs_once(addresses):
         lost.append(request.custom.name)
         return "lose reply" if lost.count("swap") == 1 and lost[-1] == "swap" else "ok"
 
-    transports = [Faulty(OverGrpc(address, token=TOKEN), lose_the_first) for address in addresses]
+    transports = [
+        Faulty(GrpcTransport(address, token=TOKEN), lose_the_first) for address in addresses
+    ]
     with Client(transports, retry=REPEATED) as client:
         x, y = put(client, SPACE, X), put(client, SPACE, -X)
         client.call("swap", b"", [(x, FLOATS), (y, FLOATS)])

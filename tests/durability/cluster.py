@@ -17,7 +17,7 @@ from ps_backend.server.commands.command import Payload
 from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Unavailable, follow_all
-from ps_backend.transport.following import Location
+from ps_backend.transport.failover import Location
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import Parts, copy_chunks
 from tests.durability.disk import Disk

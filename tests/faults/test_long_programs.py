@@ -17,7 +17,7 @@ from ps_backend.client import Client
 from ps_backend.client.status import server_status
 from ps_backend.errors import PSError
 from ps_backend.processes.launcher import launch_local
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.protocol import PROTOCOL, session_name
 from tests.ps_backend.helpers import TOKEN, Faulty, impatient, served
@@ -110,7 +110,9 @@ def test_the_wish_to_end_it_is_repeated_until_the_server_knows(servers):
         wait_for(lambda: computes(pid))
         os.kill(os.getpid(), signal.SIGINT)
 
-    transports = [Faulty(OverGrpc(a, token=servers.token), lose_two) for a in servers.addresses]
+    transports = [
+        Faulty(GrpcTransport(a, token=servers.token), lose_two) for a in servers.addresses
+    ]
     with Client(transports) as client, dv.Session(client) as ps:
         threading.Thread(target=press, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
@@ -132,7 +134,7 @@ def test_a_server_that_is_stopped_ends(servers):
 def test_it_ends_when_the_connection_of_its_sender_does(pipe, near):
     with served(1) as (server,):
         turns = server.service._host.fair_lock
-        transport = OverGrpc(server.address, token=TOKEN, pipe=pipe, near=near)
+        transport = GrpcTransport(server.address, token=TOKEN, pipe=pipe, near=near)
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
         name = session_name("s")
         transport.call(pb.Request(session=name, client="c", open=opening))

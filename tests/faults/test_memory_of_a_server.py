@@ -18,8 +18,8 @@ from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.server.service import Service
 from ps_backend.server.state.memory import BLOCK_OVERHEAD
-from ps_backend.transport import OverGrpc
-from ps_backend.transport.shared_memory.segment import WHOLE_BYTES, Segment
+from ps_backend.transport import GrpcTransport
+from ps_backend.transport.shared_memory import WHOLE_BYTES, Segment
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Total, Winner
 from ps_backend.wire.protocol import PROTOCOL, session_name
@@ -38,7 +38,7 @@ class Process:
 
     def __init__(self, address: str, token: str, pid: int) -> None:
         self.pid = pid
-        self.transport = OverGrpc(address, token=token, pipe=True)
+        self.transport = GrpcTransport(address, token=token, pipe=True)
         self._number = 0
 
     def ask(self, session: str = "s", client: str = "c", payload: bytes = b"", **body) -> pb.Reply:

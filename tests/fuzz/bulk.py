@@ -13,12 +13,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from ps_backend.server.bulk_door import BulkDoor
+from ps_backend.server.endpoints.bulk_door import BulkDoor
 from ps_backend.transport.bulk_frames import _HEAD, BulkFrames
 from ps_backend.transport.bulk_sockets import proofs_of
-from ps_backend.transport.liveness import NUMBER
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.transport.streams import PlainStream
+from ps_backend.transport.timeouts import NUMBER
 from ps_backend.wire import ps_pb2 as pb
 from tests.fuzz.recordings import Recorded
 from tests.fuzz.target import Target, Watch

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.transport.grpc_transport import SERVICE, TOKEN_KEY
 from tests.ps_backend.stranger import let_in
 from tests.waiting import PATIENCE
 

@@ -20,7 +20,7 @@ from ps_backend.client import Client
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.transport.grpc_transport import SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel
 from ps_backend.wire.chunks import CHUNK_BYTES, chunk_field
 from tests.fuzz.batches import messages

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ps_backend.server.bulk_door import BulkDoor
+from ps_backend.server.endpoints.bulk_door import BulkDoor
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from tests.fuzz.batches import Tally, run_batch

@@ -11,8 +11,8 @@ import numpy as np
 from ps_backend.client import Client
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.grpc_server import Server
-from ps_backend.transport import OverGrpc, bulk_sockets
+from ps_backend.server.endpoints.grpc_server import Server
+from ps_backend.transport import GrpcTransport, bulk_sockets
 from tests.ps_backend.helpers import REPEATED, TOKEN
 from tests.waiting import PATIENCE
 
@@ -21,7 +21,7 @@ FLOATS = array_type(SPACE, float)
 X = np.random.default_rng(0).random(SPACE.length)
 
 
-class FarAway(OverGrpc):
+class FarAway(GrpcTransport):
     """Shares no memory with the server; counts the transfers that went over gRPC."""
 
     def __init__(self, address: str, **options) -> None:

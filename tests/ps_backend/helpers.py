@@ -18,7 +18,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.commands.command import Payload, Response
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb

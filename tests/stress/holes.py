@@ -21,9 +21,9 @@ import distvec as dv
 from ps_backend.client import Client
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.grpc_server import Server
-from ps_backend.transport import OverGrpc
-from ps_backend.transport.shared_memory.bulk import SharedBulk
+from ps_backend.server.endpoints.grpc_server import Server
+from ps_backend.transport import GrpcTransport
+from ps_backend.transport.shared_memory import SharedBulk
 from tests.ps_backend.helpers import TOKEN, put, served
 from tests.ps_backend.proxy import DIRECTIONS, Proxy, proxy_to
 from tests.stress.row import Row
@@ -46,7 +46,9 @@ def by_grpc(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Pro
         for server in servers:
             server.bulk.port = 0
         addresses = [f"127.0.0.1:{proxy.address[1]}" for proxy in proxies]
-        transports = [OverGrpc(one, token=TOKEN, near=False, pipe=not large) for one in addresses]
+        transports = [
+            GrpcTransport(one, token=TOKEN, near=False, pipe=not large) for one in addresses
+        ]
         with _changing(transports, large) as step:
             yield step, proxies
 
@@ -59,7 +61,7 @@ def by_unix_sockets(servers: list[Server], large: bool) -> Iterator[tuple[Step, 
         for server, proxy in zip(servers, proxies, strict=True):
             assert isinstance(proxy.address, bytes)
             server.local._name = proxy.address[1:].decode()
-        with _changing([OverGrpc(one.address, token=TOKEN) for one in servers], large) as step:
+        with _changing([GrpcTransport(one.address, token=TOKEN) for one in servers], large) as step:
             yield step, proxies
 
 
@@ -68,7 +70,7 @@ def by_bulk_sockets(servers: list[Server], large: bool) -> Iterator[tuple[Step, 
     """One whose large arrays go over proxies."""
     with _proxies([_tcp(server.bulk.port) for server in servers]) as proxies:
         _invite_to(servers, proxies)
-        transports = [OverGrpc(server.address, token=TOKEN, near=False) for server in servers]
+        transports = [GrpcTransport(server.address, token=TOKEN, near=False) for server in servers]
         with _changing(transports, large) as step:
             yield step, proxies
 
@@ -165,7 +167,7 @@ def run(scale: float) -> Iterator[Row]:
 
 
 @contextmanager
-def _changing(transports: list[OverGrpc], large: bool) -> Iterator[Step]:
+def _changing(transports: list[GrpcTransport], large: bool) -> Iterator[Step]:
     """Adds to an array, and reads it, in turn, so that what counts twice shows."""
     space = DenseSpace(_LARGE if large else _SMALL)
     floats, where = array_type(space, float), np.arange(space.length)

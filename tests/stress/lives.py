@@ -23,7 +23,7 @@ import distvec as dv
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import TOKEN, served
 from tests.stress.row import Row
@@ -149,7 +149,7 @@ def _zombies(trials: int) -> Row:
             while (found := registry.locate(0)) is None or found == zombie:
                 time.sleep(0.1)
             waited.append(time.monotonic() - began)
-            with closing(OverGrpc(zombie.address, token=TOKEN)) as transport:
+            with closing(GrpcTransport(zombie.address, token=TOKEN)) as transport:
                 os.kill(pid, signal.SIGCONT)
                 request = pb.Request(session="s", client="c", life=zombie.life)
                 request.status.SetInParent()

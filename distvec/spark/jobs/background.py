@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 
 from distvec.spark.jobs.application import active_tasks, free_slots, has_stopped
-from ps_backend.client import uninterrupted
+from ps_backend.client import defer_signals
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class SlotWatch:
 
     def lacks(self, needed: int, progress: object = None) -> bool:
         """Are there too few for too long? ``progress`` differs where something went on."""
-        with uninterrupted():  # Ctrl-C in the middle of Py4J's own code comes out as its error
+        with defer_signals():  # Ctrl-C in the middle of Py4J's own code comes out as its error
             self.active = self._job.active
         now = time.monotonic()
         if self.active >= needed or progress != self._progress:

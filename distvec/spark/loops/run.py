@@ -20,7 +20,7 @@ from distvec.spark.loops.task import Train
 from distvec.spark.loops.view import Progress, screen
 from distvec.spark.rounds.round import check_arrays
 from distvec.spark.shared_copies import SharedCopies
-from ps_backend.client import uninterrupted
+from ps_backend.client import defer_signals
 
 Trained: TypeAlias = tuple[list[Any], int, Sequence[DistArray]]
 """The results by rank, the clocks that have ended, and what the arrays become."""
@@ -126,7 +126,7 @@ def _run(
         else:
             kept = Kept(keeper, f"loop {ps.client.new_id()}", arrays)
             results, trained = survived(kept, lambda: attempt(kept.arrays, kept))
-    with turns_of(arrays), uninterrupted():  # all or none
+    with turns_of(arrays), defer_signals():  # all or none
         for array, end in zip(arrays, trained, strict=True):
             array.become(end.node)
     return results

@@ -29,7 +29,7 @@ from distvec.keyed.space import KeyedSpace
 from distvec.spark.rounds.contribute import Contributor, Report, Sender
 from distvec.spark.rounds.keyed import KeyedContributor
 from distvec.spark.task_session import TaskSession
-from ps_backend.client import OPERATIONS, Client, Total, Winner, uninterrupted
+from ps_backend.client import OPERATIONS, Client, Total, Winner, defer_signals
 from ps_backend.errors import PSError, RoundLost, ServerLost
 
 _NO_TASK = (
@@ -161,7 +161,7 @@ def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[
             for slot, source, buffer in zip(slots.arrays, sources, buffers, strict=True)
         ]
         # A checkpoint has all of the round or nothing, also where that changes keyed spaces.
-        with ps.standstill(), measured(ps.counters), uninterrupted():
+        with ps.standstill(), measured(ps.counters), defer_signals():
             ps.client.commit_totals(name, totals, {slot: ordered(slot) for slot in slots.spaces})
             for array, buffer in zip(arrays, buffers, strict=True):
                 array.become(ps.graph.leaf(buffer))

@@ -16,7 +16,7 @@ from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program
 from ps_backend.program.types import array_type
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 from tests.ps_backend.helpers import (
     FAULTS,

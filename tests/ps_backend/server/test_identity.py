@@ -13,7 +13,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.program.views import View
-from ps_backend.server.identity import IdentityFiles
+from ps_backend.server.endpoints.tls_identity import FileIdentity
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.helpers import DOT, TOKEN, put, served
 from tests.ps_backend.stranger import certificate_shown
@@ -55,20 +55,20 @@ def shown(server) -> str:
 
 
 def test_servers_are_known_by_who_signed_their_certificates(authority, other):
-    with served(2, identity=IdentityFiles(*authority.issue("s"), authority.file)) as servers:
+    with served(2, identity=FileIdentity(*authority.issue("s"), authority.file)) as servers:
         addresses = [server.address for server in servers]
         assert works(addresses, tls=authority.file)
         refused(addresses, tls=other.file)
         refused(addresses)
         assert works(addresses, tls=authority.file)
-    with served(1, identity=IdentityFiles(*other.issue("t"))) as (server,):
+    with served(1, identity=FileIdentity(*other.issue("t"))) as (server,):
         refused([server.address], tls=authority.file)
     with served(1) as (server,):
         refused([server.address], tls=authority.file)
 
 
 def test_clients_may_have_to_show_a_certificate_too(authority, other):
-    files = IdentityFiles(*authority.issue("s"), authority.file, clients=authority.file)
+    files = FileIdentity(*authority.issue("s"), authority.file, clients=authority.file)
     with served(2, identity=files) as servers:
         addresses, (cert, key) = [server.address for server in servers], authority.issue("me")
         assert works(addresses, tls=authority.file, tls_cert=cert, tls_key=key)
@@ -84,9 +84,9 @@ def test_clients_may_have_to_show_a_certificate_too(authority, other):
 def test_a_renewed_certificate_is_used_at_once_and_clients_notice_nothing(authority, caplog):
     files = authority.issue("s")
     with (
-        served(1, identity=IdentityFiles(*files)) as (server,),
+        served(1, identity=FileIdentity(*files)) as (server,),
         Client.connect([server.address], token=TOKEN, tls=authority.file) as before,
-        caplog.at_level(logging.WARNING, "ps_backend.server.identity"),
+        caplog.at_level(logging.WARNING, "ps_backend.server.endpoints.tls_identity"),
     ):
         x = put(before, SPACE, X)
         old = shown(server)
@@ -109,11 +109,11 @@ def test_files_that_do_not_fit_are_refused_at_the_start(authority, tmp_path, cap
     certificate, key = authority.issue("a")
     _, another = authority.issue("b")
     with pytest.raises(ValueError, match=r"b-key.pem is not the \(unencrypted\) key of"):
-        IdentityFiles(certificate, another).credentials()
+        FileIdentity(certificate, another).credentials()
     with pytest.raises(ValueError, match="holds no certificate"):
-        IdentityFiles(certificate, key, clients=key).credentials()
+        FileIdentity(certificate, key, clients=key).credentials()
     with pytest.raises(OSError, match="nowhere"):
-        IdentityFiles(tmp_path / "nowhere", key).credentials()
+        FileIdentity(tmp_path / "nowhere", key).credentials()
     token = tmp_path / "token"
     token.write_text("t")
     token.chmod(0o600)

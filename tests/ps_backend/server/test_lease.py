@@ -17,7 +17,7 @@ from ps_backend.client.status import server_status, status_table
 from ps_backend.errors import SessionUnknown
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.server.session import Lease
 from tests.ps_backend.helpers import QUICK, TOKEN, in_process, put

@@ -15,9 +15,9 @@ from ps_backend.errors import AuthenticationError, PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
-from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.transport.grpc_transport import SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array

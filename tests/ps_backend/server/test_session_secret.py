@@ -9,7 +9,7 @@ from ps_backend.client import Client
 from ps_backend.errors import AuthenticationError, SessionUnknown
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import decode_error
@@ -35,7 +35,7 @@ def owner(server):
 @pytest.fixture
 def said(server):
     """Sends a request by hand, with the server's token; raises what the server says."""
-    transport = OverGrpc(server.address, token=TOKEN)
+    transport = GrpcTransport(server.address, token=TOKEN)
 
     def send(request):
         reply = transport.call(request, into=None).reply

@@ -22,11 +22,13 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server import door, front_door
-from ps_backend.server import grpc_server as server_module
-from ps_backend.server.relay import Relay
-from ps_backend.transport import Busy, over_grpc
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
+from ps_backend.server.endpoints import authentication as door
+from ps_backend.server.endpoints import grpc_server as server_module
+from ps_backend.server.endpoints import relay_process as front_door
+from ps_backend.server.endpoints.relay import Relay
+from ps_backend.transport import Busy
+from ps_backend.transport import grpc_transport as over_grpc
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel, proof_of_token
 from tests.fuzz.http2 import ABUSES, abuse
 from tests.ps_backend.far_away import far_away
@@ -175,7 +177,7 @@ def test_the_process_at_the_port_ends_with_a_server_that_is_killed():
         pid, port = servers.pids[0], int(servers.addresses[0].rpartition(":")[2])
         tasks = Path(f"/proc/{pid}/task").glob("*/children")
         (relay,) = (int(one) for file in tasks for one in file.read_text().split())
-        assert b"ps_backend.server.relay" in Path(f"/proc/{relay}/cmdline").read_bytes()
+        assert b"ps_backend.server.endpoints.relay" in Path(f"/proc/{relay}/cmdline").read_bytes()
         os.kill(pid, signal.SIGKILL)
         assert has_ended(relay)
         socket.create_server(("127.0.0.1", port)).close()

@@ -21,9 +21,9 @@ from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.server import bulk_door
-from ps_backend.server.identity import IdentityFiles
-from ps_backend.transport import OverGrpc, bulk_sockets, tls_of
+from ps_backend.server.endpoints import bulk_door
+from ps_backend.server.endpoints.tls_identity import FileIdentity
+from ps_backend.transport import GrpcTransport, bulk_sockets, tls_of
 from ps_backend.transport.bulk_frames import BulkFrames, shut_down
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.far_away import (
@@ -85,7 +85,7 @@ def test_servers_fetch_from_each_other_so(monkeypatch):
         return answer
 
     monkeypatch.setattr(bulk_sockets.BulkSockets, "transfer", noted)
-    monkeypatch.setattr("ps_backend.transport.over_grpc.SharedBulk._take", lambda _: None)
+    monkeypatch.setattr("ps_backend.transport.grpc_transport.SharedBulk._take", lambda _: None)
     n = 200_001
     values = np.random.default_rng(0).random(n)
     with served(2) as servers:
@@ -106,7 +106,7 @@ def test_with_tls_where_the_server_has_it(tmp_path, kind):
     else:
         signer = TestAuthority(tmp_path, "authority")
         both = kind == "of the client, too"
-        identity = IdentityFiles(*signer.issue("s"), signer.file, signer.file if both else None)
+        identity = FileIdentity(*signer.issue("s"), signer.file, signer.file if both else None)
         own = signer.issue("c") if both else (None, None)
         tls = tls_of(signer.file, *own)
         other = tls_of(TestAuthority(tmp_path, "other").file, *own)
@@ -168,7 +168,7 @@ def test_a_server_without_a_port_serves_by_grpc(monkeypatch):
 
 def test_status_says_who_would_be_reached(server):
     assert server_status([server.address], token=TOKEN)[0].bulk == f"port {server.bulk.port}"
-    with Client([OverGrpc(server.address, token=TOKEN)]) as near:
+    with Client([GrpcTransport(server.address, token=TOKEN)]) as near:
         put(near, SPACE, X)
         assert near.status()[0].bulk == "shared memory"
 

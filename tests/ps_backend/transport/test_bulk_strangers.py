@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_backend.server import bulk_door, socket_door
+from ps_backend.server.endpoints import bulk_door, socket_door
 from ps_backend.transport import bulk_sockets
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.far_away import SPACE, X, connected, ends, far_away, same
 from tests.ps_backend.helpers import TOKEN, put, served

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.server import bulk_door
-from ps_backend.transport import bulk_sockets, local_socket, over_grpc
-from ps_backend.transport.liveness import CLIENT_OPTIONS
+from ps_backend.server.endpoints import bulk_door
+from ps_backend.transport import bulk_sockets, local_socket
+from ps_backend.transport import grpc_transport as over_grpc
+from ps_backend.transport.timeouts import CLIENT_OPTIONS
 from tests.ps_backend.far_away import far_away, same
 from tests.ps_backend.helpers import put, served
 from tests.ps_backend.proxy import DIRECTIONS, proxy_to

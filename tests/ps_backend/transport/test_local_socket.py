@@ -23,12 +23,12 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server import local_socket as door
-from ps_backend.server.grpc_server import Server
-from ps_backend.transport import OverGrpc
+from ps_backend.server.endpoints import local_socket as door
+from ps_backend.server.endpoints.grpc_server import Server
+from ps_backend.transport import GrpcTransport
 from ps_backend.transport import local_socket as local
 from ps_backend.transport.bulk_frames import shut_down
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import REPEATED, TOKEN, axpy, dot, put, running_a_program, served
 from tests.waiting import FOR_EVER, PATIENCE, join_all, wait_for
@@ -38,7 +38,7 @@ FLOATS = array_type(SPACE, float)
 X = np.arange(3000.0)
 
 
-class Counting(OverGrpc):
+class Counting(GrpcTransport):
     """Counts the small requests that went over gRPC."""
 
     def __init__(self, address: str, **options) -> None:
@@ -211,7 +211,7 @@ def test_a_child_that_closes_what_it_inherits_leaves_its_parent_alone():
 def test_a_client_that_nobody_closes_leaves_no_connection():
     with served() as (server,), warnings.catch_warnings():
         warnings.simplefilter("error")
-        client = Client([OverGrpc(server.address, token=TOKEN)])
+        client = Client([GrpcTransport(server.address, token=TOKEN)])
         client.status()
         assert len(server.local) == 1
         del client

@@ -17,11 +17,11 @@ from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server import local_socket
-from ps_backend.server.grpc_server import Server, _Handler
-from ps_backend.server.pipes import MOST_PIPES
-from ps_backend.transport import OverGrpc
-from ps_backend.transport.over_grpc import SERVICE, TOKEN_KEY
+from ps_backend.server.endpoints import local_socket
+from ps_backend.server.endpoints.grpc_server import Server, _Handler
+from ps_backend.server.endpoints.pipes import MOST_PIPES
+from ps_backend.transport import GrpcTransport
+from ps_backend.transport.grpc_transport import SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel
 from tests.ps_backend.helpers import TOKEN, axpy, dot, put, running_a_program, served
 from tests.waiting import FOR_EVER, PATIENCE, has_ended, join_all
@@ -31,7 +31,7 @@ FLOATS = array_type(SPACE, float)
 X = np.arange(3000.0)
 
 
-class Counting(OverGrpc):
+class Counting(GrpcTransport):
     """Counts the requests that went by themselves."""
 
     def __init__(self, address: str, **options) -> None:

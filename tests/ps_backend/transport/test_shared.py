@@ -23,16 +23,16 @@ from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server import grpc_server as server_module
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.grpc_server import _Handler
-from ps_backend.server.shared_memory import serving as sharing
-from ps_backend.transport import OverGrpc
-from ps_backend.transport.over_grpc import SERVICE
-from ps_backend.transport.shared_memory import segment
-from ps_backend.transport.shared_memory.bulk import SHARED_BYTES
-from ps_backend.transport.shared_memory.segment import (
+from ps_backend.server.endpoints import grpc_server as server_module
+from ps_backend.server.endpoints import shared_memory as sharing
+from ps_backend.server.endpoints.grpc_server import _Handler
+from ps_backend.transport import GrpcTransport
+from ps_backend.transport import shared_memory as segment
+from ps_backend.transport.grpc_transport import SERVICE
+from ps_backend.transport.shared_memory import (
     NEXT,
+    SHARED_BYTES,
     SLOT_BYTES,
     SLOTS,
     WHOLE_BYTES,
@@ -48,7 +48,7 @@ SPACE = DenseSpace((2 * SLOTS + 1) * SLOT_BYTES // 8 + 3)  # each slot more than
 X = np.random.default_rng(0).random(SPACE.length)
 
 
-class Counting(OverGrpc):
+class Counting(GrpcTransport):
     """Counts the bulk transfers that went another way."""
 
     def __init__(self, address: str, **options) -> None:

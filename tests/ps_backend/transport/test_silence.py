@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 from ps_backend.client import Client
-from ps_backend.client.server_link import Exchange
+from ps_backend.client.server_link import Call
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import local_socket, over_grpc
-from ps_backend.transport.liveness import CLIENT_OPTIONS, answers
+from ps_backend.transport import grpc_transport as over_grpc
+from ps_backend.transport import local_socket
+from ps_backend.transport.timeouts import CLIENT_OPTIONS, completes_handshake
 from tests.ps_backend.helpers import TOKEN, dot, put, share
 from tests.waiting import PATIENCE
 
@@ -126,14 +127,17 @@ def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch)
             )
 
         requests = requests_of_each_kind(connect, servers)
-        assert all(answers(address, A_HANG, token=servers.token) for address in servers.addresses)
+        assert all(
+            completes_handshake(address, A_HANG, token=servers.token)
+            for address in servers.addresses
+        )
         with stopped(servers):
             threads = [
                 threading.Thread(target=ask, args=one, daemon=True) for one in requests.items()
             ]
             for thread in threads:
                 thread.start()
-            assert not answers(servers.addresses[0], 0.5, token=servers.token)
+            assert not completes_handshake(servers.addresses[0], 0.5, token=servers.token)
             deadline = time.monotonic() + 0.9 * A_HANG
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -145,7 +149,7 @@ def test_whatever_is_asked_of_stopped_servers_they_are_lost_in_time(monkeypatch)
 def test_waits_for_silent_servers_do_not_add_up(monkeypatch):
     """Once one has been given up, all others are waited for at the same time."""
     ask_for_signs_sooner(monkeypatch, 0.2, 0.5)
-    result, waits = Exchange.result, []
+    result, waits = Call.result, []
     together = threading.Barrier(2)
 
     def noted(exchange, *, patient):
@@ -153,7 +157,7 @@ def test_waits_for_silent_servers_do_not_add_up(monkeypatch):
             waits.append(together.wait(PATIENCE))  # which breaks where one comes after the other
         return result(exchange, patient=patient)
 
-    monkeypatch.setattr(Exchange, "result", noted)
+    monkeypatch.setattr(Call, "result", noted)
     with (
         launch_local(3, memory=1 << 28) as servers,
         Client.connect(servers.addresses, token=servers.token, retry=0.5) as client,
@@ -189,7 +193,7 @@ def test_a_server_that_goes_on_within_the_time_does_what_was_asked_once(monkeypa
 
 BUSY = f"""
 import ctypes, sys
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 
 server = Server(Service(memory=1 << 28), token={TOKEN!r})

@@ -22,7 +22,7 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.identity import IdentityFiles
+from ps_backend.server.endpoints.tls_identity import FileIdentity
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.helpers import TOKEN, put, served
 from tests.ps_backend.stranger import certificate_shown
@@ -165,7 +165,7 @@ def test_tasks_know_servers_that_run_by_themselves_by_their_authority(spark, tmp
     if PSContext._active is not None:
         PSContext._active.stop()
     authority = TestAuthority(tmp_path, "authority")
-    with served(2, identity=IdentityFiles(*authority.issue("s"), authority.file)) as servers:
+    with served(2, identity=FileIdentity(*authority.issue("s"), authority.file)) as servers:
         addresses = [server.address for server in servers]
         given = {"addresses": addresses, "token": TOKEN}
         ps = PSContext.get_or_create(spark, **given, tls=authority.file)

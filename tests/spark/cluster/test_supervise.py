@@ -19,7 +19,7 @@ from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import OverGrpc, Unavailable
+from ps_backend.transport import GrpcTransport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
 from tests.spark.cluster.registries import KEY, service, supervised, until
 from tests.waiting import PATIENCE, has_ended, join_all
@@ -162,7 +162,7 @@ supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).ru
 def said(address, request):
     """What the server says; asked again while it does not answer."""
     deadline = time.monotonic() + PATIENCE
-    with closing(OverGrpc(address, token=KEY)) as transport:
+    with closing(GrpcTransport(address, token=KEY)) as transport:
         while True:
             try:
                 return transport.call(request).reply.error

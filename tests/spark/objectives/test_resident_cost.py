@@ -23,7 +23,7 @@ from ps_backend.client import Client, StoredArray
 from ps_backend.errors import MailboxClosed
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import OverGrpc
+from ps_backend.transport import GrpcTransport
 from tests.ps_backend.helpers import TOKEN, put, served
 
 SERVERS, ROWS = 2, 20
@@ -32,7 +32,7 @@ TYPE = array_type(SPACE, float)
 LONG = 60.0
 
 
-class Recorder(OverGrpc):
+class Recorder(GrpcTransport):
     """Notes the kinds of requests in the order in which they leave."""
 
     def __init__(self, address):

@@ -27,10 +27,15 @@ from ps_backend.transport.base import (
     Unavailable,
 )
 from ps_backend.transport.bulk_sockets import BulkSockets
-from ps_backend.transport.liveness import CLIENT_OPTIONS, SHORT_REQUESTS, SHORT_SECONDS, answers
 from ps_backend.transport.local_socket import LocalSocket
 from ps_backend.transport.pipe import Pipe, PipeRefused
-from ps_backend.transport.shared_memory.bulk import SHARED_BYTES, SharedBulk, Whole
+from ps_backend.transport.shared_memory import SHARED_BYTES, SharedBulk, WholeTransfer
+from ps_backend.transport.timeouts import (
+    CLIENT_OPTIONS,
+    SHORT_REQUESTS,
+    SHORT_SECONDS,
+    completes_handshake,
+)
 from ps_backend.transport.tls import Tls, open_channel
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import (
@@ -87,7 +92,7 @@ def check_token(token: str | None) -> None:
         raise ValueError("a token is printable ASCII without blanks at its ends; this one is not")
 
 
-class OverGrpc:
+class GrpcTransport:
     """A transport over one gRPC channel. Thread-safe. Do not fork once it is made."""
 
     generation = 0
@@ -120,7 +125,7 @@ class OverGrpc:
         open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
         self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
-        self._runs = partial(answers, address, token=token, tls=tls)
+        self._runs = partial(completes_handshake, address, token=token, tls=tls)
         self._look: Any = self._channel.unary_unary(f"{methods}Look", None, None)
         self._invite: Any = self._channel.unary_unary(f"{methods}Invite", None, None)
         self._sockets = BulkSockets(
@@ -241,7 +246,7 @@ class OverGrpc:
 
     def _finish(
         self,
-        whole: Whole,
+        whole: WholeTransfer,
         fetch: Callable[[], bytes],
         request: pb.Request,
         payload: Parts,

@@ -7,8 +7,6 @@ find an array half changed, or wait for a request that waits for it: so handlers
 from __future__ import annotations
 
 import threading
-
-# Those of the module ``signal`` take 5 us each, to make enums.
 from _signal import default_int_handler, getsignal, signal  # type: ignore[import-not-found]
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -18,6 +16,9 @@ from typing import Any, Self
 
 from ps_backend.errors import ProgramCancelled
 
+# Those of the module ``signal`` take 5 us each, to make enums.
+
+
 _BREAKS_OFF = 3
 """So many presses break a block off."""
 
@@ -26,17 +27,15 @@ _HELD_BACK = tuple(map(int, (SIGINT, SIGTERM, SIGALRM, SIGHUP, SIGQUIT, SIGUSR1,
 
 _LOOK_SECONDS = 0.05
 
-_outermost: ContextVar[uninterrupted | None] = ContextVar(
-    "ps_backend.client.interrupts", default=None
-)
+_outermost: ContextVar[defer_signals | None] = ContextVar("ps_backend.client.signals", default=None)
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
-class uninterrupted:
+class defer_signals:
     """Hold handlers of signals back until the block is done; a third Ctrl-C passes immediately.
 
-    What takes long in it says how Ctrl-C can end it: see ``ended_by_ctrl_c``. As in the system, a
+    What takes long in it says how Ctrl-C can end it: see ``cancel_on_ctrl_c``. As in the system, a
     signal that comes several times meanwhile is handled once.
 
     Put it around all that must happen together: what a server does, and the note of it here. Inside
@@ -121,7 +120,7 @@ class uninterrupted:
                 self._end_holding(left, handlers)
 
 
-class holding(uninterrupted):
+class hold_lock(defer_signals):
     """Hold a lock, and handlers back, until the block is done; not while another thread has it.
 
     A handler runs when the lock is free again, so it may wait for other threads that need it.
@@ -146,18 +145,18 @@ class holding(uninterrupted):
         super().__exit__(kind, error, trace)
 
 
-def holding_own(lock: threading.RLock) -> holding | threading.RLock:
+def hold_lock_if_handled(lock: threading.RLock) -> hold_lock | threading.RLock:
     """``holding(lock)`` where the program has handlers of its own, else ``lock``, which takes less:
     for what Ctrl-C may end at any step, but what no handler may see half done."""
     for number in _HELD_BACK:
         handler = getsignal(number)
         if handler is not default_int_handler and callable(handler):
-            return holding(lock)
+            return hold_lock(lock)
     return lock
 
 
-class ended_by_ctrl_c:
-    """Call ``end`` when Ctrl-C is pressed in this block, which is part of an ``uninterrupted`` one.
+class cancel_on_ctrl_c:
+    """Call ``end`` when Ctrl-C is pressed in this block, which is part of an ``defer_signals`` one.
 
     Also if one is held already. ``end`` is called by the signal's handler: it must neither wait nor
     raise, and use no lock that the block may hold.

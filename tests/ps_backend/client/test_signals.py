@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ps_backend.client.interrupts import (
-    ended_by_ctrl_c,
-    holding,
-    holding_own,
-    uninterrupted,
+from ps_backend.client.signals import (
+    cancel_on_ctrl_c,
+    defer_signals,
+    hold_lock,
+    hold_lock_if_handled,
 )
 
 
@@ -35,7 +35,7 @@ def test_the_first_and_the_second_are_held_back_until_the_end(presses: int) -> N
     reached = []
 
     def request() -> None:
-        with uninterrupted():
+        with defer_signals():
             for _ in range(presses):
                 interrupt()
             reached.append("the end of the request")
@@ -50,7 +50,7 @@ def test_the_third_passes_at_once() -> None:
     reached = []
 
     def request() -> None:
-        with uninterrupted():
+        with defer_signals():
             interrupt()
             interrupt()
             interrupt()
@@ -67,7 +67,7 @@ def test_other_threads_pass_through() -> None:
     seen = []
 
     def request() -> None:
-        with uninterrupted():
+        with defer_signals():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=request)
@@ -80,8 +80,8 @@ def test_inside_of_another_block_the_outermost_one_decides() -> None:
     reached = []
 
     def request() -> None:
-        with uninterrupted():
-            with uninterrupted():
+        with defer_signals():
+            with defer_signals():
                 interrupt()
             reached.append("the end of the inner block")
 
@@ -95,7 +95,7 @@ def test_a_long_block_may_let_it_pass_in_between() -> None:
     reached = []
 
     def requests() -> None:
-        with uninterrupted() as hold:
+        with defer_signals() as hold:
             hold.check()
             interrupt()
             reached.append("the first")
@@ -112,10 +112,10 @@ def test_what_takes_long_is_told_to_end_by_each_press() -> None:
     told: list[str] = []
 
     def request() -> None:
-        with uninterrupted():
+        with defer_signals():
             interrupt()
-            with ended_by_ctrl_c(lambda: told.append("outer")):  # held already
-                with ended_by_ctrl_c(lambda: told.append("inner")):
+            with cancel_on_ctrl_c(lambda: told.append("outer")):  # held already
+                with cancel_on_ctrl_c(lambda: told.append("inner")):
                     pass
                 interrupt()
 
@@ -149,8 +149,8 @@ def test_handlers_wait_for_the_end_and_run_once_each(handle: Any) -> None:
     said: list[str] = []
     handle(signal.SIGTERM, lambda: said.append("term"))
     handle(signal.SIGALRM, lambda: said.append("alarm"))
-    with uninterrupted():
-        with uninterrupted():
+    with defer_signals():
+        with defer_signals():
             send(signal.SIGALRM, signal.SIGTERM, signal.SIGALRM, signal.SIGALRM)
         said.append("the end of the request")
     assert said == ["the end of the request", "alarm", "term"]
@@ -162,13 +162,13 @@ def test_a_handler_may_ask_and_is_not_interrupted_then(handle: Any) -> None:
     said: list[str] = []
 
     def ask() -> None:
-        with uninterrupted():
+        with defer_signals():
             send(signal.SIGUSR1)
             said.append("the request of the handler")
 
     handle(signal.SIGTERM, ask)
     handle(signal.SIGUSR1, lambda: said.append("another handler"))
-    with uninterrupted():
+    with defer_signals():
         send(signal.SIGTERM)
     assert said == ["the request of the handler", "another handler"]
 
@@ -181,10 +181,10 @@ def test_what_a_handler_raises_is_raised_and_the_others_run_all_the_same(handle:
 
     handle(signal.SIGALRM, too_late)
     handle(signal.SIGTERM, lambda: said.append("term"))
-    with pytest.raises(TimeoutError, match="too late"), uninterrupted():
+    with pytest.raises(TimeoutError, match="too late"), defer_signals():
         send(signal.SIGALRM, signal.SIGTERM)
     assert said == ["term"]
-    with uninterrupted():
+    with defer_signals():
         pass
 
 
@@ -192,7 +192,7 @@ def test_a_handler_of_ctrl_c_that_returns_does_not_run_in_the_middle(handle: Any
     """What it does with the session would be news to the rest of the block."""
     said: list[str] = []
     handle(signal.SIGINT, lambda: said.append("ctrl-c"))
-    with uninterrupted() as hold:
+    with defer_signals() as hold:
         interrupt()
         hold.check()
         said.append("the end")
@@ -202,7 +202,7 @@ def test_a_handler_of_ctrl_c_that_returns_does_not_run_in_the_middle(handle: Any
 def test_a_profiler_is_not_held_up(handle: Any) -> None:
     said: list[str] = []
     handle(signal.SIGPROF, lambda: said.append("sample"))
-    with uninterrupted():
+    with defer_signals():
         send(signal.SIGPROF)
         assert said == ["sample"]
 
@@ -224,10 +224,10 @@ def test_with_a_lock_handlers_wait_but_not_while_another_thread_has_it(handle: A
     handle(signal.SIGTERM, end)
     other.start()
     assert has_it.wait(20)
-    with uninterrupted():
+    with defer_signals():
         pass
     threading.Timer(0.0, os.kill, [os.getpid(), signal.SIGTERM]).start()
-    with holding(lock):  # the other thread waits for the handler
+    with hold_lock(lock):  # the other thread waits for the handler
         said.append("the lock")
         send(signal.SIGTERM)
         said.append("the end")
@@ -238,6 +238,6 @@ def test_with_a_lock_handlers_wait_but_not_while_another_thread_has_it(handle: A
 
 def test_a_lock_takes_no_more_than_before_without_handlers(handle: Any) -> None:
     lock = threading.RLock()
-    assert holding_own(lock) is lock
+    assert hold_lock_if_handled(lock) is lock
     handle(signal.SIGTERM, lambda: None)
-    assert isinstance(holding_own(lock), holding)
+    assert isinstance(hold_lock_if_handled(lock), hold_lock)

@@ -15,7 +15,7 @@ _CROWDED_PAUSE_SECONDS = 0.05
 Result = TypeVar("Result")
 
 
-def wait(
+def long_poll(
     ask: Callable[[float], Result],
     timeout: float = math.inf,
     is_over: Callable[[], bool] = lambda: False,

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 
 from ps_backend.server.commands.command import Payload
+from ps_backend.server.endpoints.socket_door import SILENT_SECONDS, SocketDoor, listen
 from ps_backend.server.service import Service
-from ps_backend.server.socket_door import SILENT_SECONDS, SocketDoor, listen
 from ps_backend.transport.bulk_frames import BulkFrames, keep_alive, shut_down
 from ps_backend.transport.bulk_sockets import proofs_of
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.transport.streams import PlainStream, Silent, Stream, TlsStream
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import PayloadBroken

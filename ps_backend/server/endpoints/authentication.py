@@ -1,4 +1,4 @@
-"""Who gets into a server, and how long it waits for what they send.
+"""Who may call a server by gRPC, and how long it waits for what they send.
 
 The token is looked at when a call's metadata has come, before any of its body is read: a stranger
 costs a short answer, and never one of the threads that serve clients. A client that begins a call
@@ -9,15 +9,47 @@ many, are ended; an honest client repeats them.
 from __future__ import annotations
 
 import hmac
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import grpc
 
-from ps_backend.server.counted_pool import CountedPool
 from ps_backend.transport.base import BUSY, TOKEN_MISSING, TOKEN_WRONG
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
+
+
+class CountedPool(ThreadPoolExecutor):
+    """Knows how many calls it has. Thread-safe."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        """``name``: of its threads."""
+        super().__init__(threads, thread_name_prefix=name)
+        self._most_threads, self._calls = threads, 0
+        self._counting = threading.Lock()
+
+    @property
+    def queued(self) -> int:
+        """How many calls there are beyond the threads; less than 0 if some threads are idle."""
+        return self._calls - self._most_threads
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As that of executors."""
+        self._count(1)
+        try:
+            future = super().submit(fn, *args, **kwargs)
+        except RuntimeError:  # it was shut down
+            self._count(-1)
+            raise
+        future.add_done_callback(lambda _: self._count(-1))
+        return future
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._calls += more
+
 
 MOST_SILENT = 256
 """Calls that may wait at once for their clients to go on."""
@@ -49,17 +81,17 @@ OPTIONS = (
 
 _OF_PEERS = f"/{SERVICE}/{PEER}"
 
-Call = Callable[[Iterator[bytes], grpc.ServicerContext], bytes]
-Stream = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
+UnaryMethod = Callable[[Iterator[bytes], grpc.ServicerContext], bytes]
+StreamMethod = Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
 
 
-class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+class Authenticator(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Leads calls that carry the token to their methods, and all others out."""
 
     def __init__(
         self,
-        calls: Mapping[str, Call],
-        streams: Mapping[str, Stream],
+        calls: Mapping[str, UnaryMethod],
+        streams: Mapping[str, StreamMethod],
         token: str | None,
         pool: CountedPool,
     ) -> None:
@@ -115,7 +147,7 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _methods(
-    prefix: str, calls: Mapping[str, Call], streams: Mapping[str, Stream]
+    prefix: str, calls: Mapping[str, UnaryMethod], streams: Mapping[str, StreamMethod]
 ) -> dict[str, Any]:
     handlers: dict[str, Any] = {
         **{name: grpc.stream_unary_rpc_method_handler(call) for name, call in calls.items()},
@@ -124,7 +156,7 @@ def _methods(
     return {f"/{SERVICE}/{prefix}{name}": one for name, one in handlers.items()}
 
 
-class Patience:
+class IdleCallReaper:
     """The calls that wait for their clients, and since when. Thread-safe."""
 
     def __init__(self, most: int = MOST_SILENT) -> None:

@@ -1,4 +1,4 @@
-"""A transport to a server that another one may replace, at another address."""
+"""Transports to servers that others replace: at an address that a directory knows, or at the same one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Directory(Protocol):
         """
 
 
-class Following:
+class FailoverTransport:
     """A transport that asks a directory when its server does not answer, and follows it.
 
     The request that failed still raises ``Unavailable``; its repeat goes to the new address, where
@@ -94,7 +94,7 @@ class Following:
         """Send now, wait later."""
         inner, request.life = self._here
         try:
-            return _Started(self, inner, inner.start(request, payload, into))
+            return _PendingAnswer(self, inner, inner.start(request, payload, into))
         except Unavailable:
             self._follow(inner)
             raise
@@ -141,10 +141,10 @@ class Following:
         return answer
 
 
-class _Started:
+class _PendingAnswer:
     """An answer on its way over ``inner``."""
 
-    def __init__(self, following: Following, inner: Transport, pending: Pending) -> None:
+    def __init__(self, following: FailoverTransport, inner: Transport, pending: Pending) -> None:
         self._following, self._inner, self._pending = following, inner, pending
 
     def result(self) -> Answer:
@@ -162,7 +162,7 @@ def follow_all(
     servers: int,
     make: Callable[[str], Transport],
     pauses: Iterable[float],
-) -> list[Following]:
+) -> list[FailoverTransport]:
     """Transports to all servers, waiting for those that are being replaced.
 
     Raises ``ServerLost`` if one is not there after all ``pauses`` (seconds).
@@ -178,4 +178,36 @@ def follow_all(
         if pause is None:
             raise ServerLost(f"server {len(found)} of {servers} was lost and is not back yet")
         time.sleep(pause)
-    return [Following(k, location, directory, make) for k, location in enumerate(found)]
+    return [FailoverTransport(k, location, directory, make) for k, location in enumerate(found)]
+
+
+class SameAddressTransport(FailoverTransport):
+    """Follows a server from life to life at one address.
+
+    Nobody tells when a life ends: who hears that the session is not there any more says so.
+    """
+
+    def __init__(self, address: str, make: Callable[[str], Transport]) -> None:
+        """``make`` connects to an address."""
+        super().__init__(0, Location(address, 0), _NoDirectory(), make)
+
+    def begin_anew(self, generation: int) -> bool:
+        """The server that was replaced so often is not there any more; there is one all the same.
+
+        Whether the next is to be spoken to. Once for each.
+        """
+        with self._lock:
+            if self._closed or self._location.generation != generation:
+                return not self._closed
+            self._location = Location(self.address, generation + 1)
+            silent, _ = self._here
+            self._here = self._make(self.address), self._location.life
+        silent.close()
+        return True
+
+
+class _NoDirectory:
+    """A directory that knows of no other place."""
+
+    def locate(self, server: int) -> Location | None:
+        """None."""

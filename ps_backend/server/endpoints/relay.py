@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from _operator import _compare_digest  # as of ``hmac``, which takes as long as all else
+from _operator import _compare_digest
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial

@@ -29,7 +29,7 @@ class Identity(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldIdentity:
+class InMemoryIdentity:
     """In the memory of this process alone; all PEM."""
 
     key: bytes = field(repr=False)
@@ -53,7 +53,7 @@ class HeldIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityFiles:
+class FileIdentity:
     """In PEM files, which may be renewed while the server runs: each new connection gets the newest
     that is whole."""
 
@@ -118,7 +118,7 @@ class IdentityFiles:
 class _Renewal:
     """Looks with each handshake whether the files have changed."""
 
-    def __init__(self, files: IdentityFiles) -> None:
+    def __init__(self, files: FileIdentity) -> None:
         self._files = files
         self._seen = files.stamp()
         self.first = files.read()

@@ -38,7 +38,7 @@ class _Loan:
         waiting.append(self._memory)
 
 
-def lent(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+def pooled(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
     """An array with any values; of memory that was lent before, where there is some."""
     size = prod(shape) * np.dtype(dtype).itemsize
     if not _LEAST <= size <= _MOST:
@@ -58,7 +58,7 @@ def fresh(size: int) -> npt.NDArray[np.uint8]:
     return np.empty(size, np.uint8)
 
 
-class Room(threading.local):
+class Scratch(threading.local):
     """Memory for what a thread receives and copies from at once: what it had serves again."""
 
     _bytes = np.empty(0, np.uint8)

@@ -79,7 +79,9 @@ SERVER_OPTIONS = (
 )
 
 
-def answers(address: str, seconds: float, *, token: str | None, tls: Tls | None = None) -> bool:
+def completes_handshake(
+    address: str, seconds: float, *, token: str | None, tls: Tls | None = None
+) -> bool:
     """Whether the server process at ``address`` shakes hands over a new connection in that time.
 
     No request: it runs if it does, however busy. False for one that was stopped.

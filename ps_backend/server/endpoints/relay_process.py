@@ -1,4 +1,4 @@
-"""The server's port, which a process of its own holds: see ``ps_backend/server/relay.py``."""
+"""The server's port, which a process of its own holds: see ``ps_backend/server/endpoints/relay.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ps_backend.server.socket_door import SILENT_SECONDS, listen
+from ps_backend.server.endpoints.socket_door import SILENT_SECONDS, listen
 from ps_backend.transport.bulk_frames import keep_alive
 from ps_backend.transport.tls import proof_of_token
 
@@ -26,7 +26,7 @@ MOST_STRANGERS = 256
 MOST_CONNECTIONS = 4096
 """Of those who have."""
 
-_RUN = "from ps_backend.server.relay import main; main()"
+_RUN = "from ps_backend.server.endpoints.relay import main; main()"
 """Not ``-m``, which imports as much as that."""
 
 _BACKLOG = 1024
@@ -35,7 +35,7 @@ _LONGEST_PATH = 60
 """Of a folder in which a socket can be: with the names below it, a system takes 107."""
 
 
-class FrontDoor:
+class RelayProcess:
     """Takes connections for the gRPC server of this process, and leads in who shows the proof."""
 
     def __init__(self, token: str | None, host: str, port: int) -> None:

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
-from ps_backend.server.relay import NO_ROOM
+from ps_backend.server.endpoints.relay import NO_ROOM
 from ps_backend.transport.bulk_frames import shut_down
-from ps_backend.transport.liveness import NUMBER
+from ps_backend.transport.timeouts import NUMBER
 
 _LOG = logging.getLogger(__name__)
 

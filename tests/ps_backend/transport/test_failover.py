@@ -1,5 +1,7 @@
 """A server is replaced by an empty one elsewhere: what was lost is named, the rest goes on."""
 
+from __future__ import annotations
+
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +15,7 @@ from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.program.views import View
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.grpc_server import Server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.service import Service
 from ps_backend.transport import Location

@@ -11,7 +11,8 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from ps_backend.server.socket_door import SEND_SECONDS, SILENT_SECONDS, SocketDoor, shows
+from ps_backend.server.endpoints.socket_door import SEND_SECONDS, SILENT_SECONDS, SocketDoor, shows
+from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.transport.local_socket import (
     ADMITTED,
     Frames,
@@ -21,7 +22,6 @@ from ps_backend.transport.local_socket import (
     name_of,
     proof_of,
 )
-from ps_backend.transport.over_grpc import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 
 _LOG = logging.getLogger(__name__)

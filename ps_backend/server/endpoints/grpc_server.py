@@ -12,21 +12,24 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ps_backend.arguments import is_loopback
-from ps_backend.server import door
-from ps_backend.server.bulk_door import BulkDoor
 from ps_backend.server.commands.command import Payload, Response
-from ps_backend.server.counted_pool import CountedPool
-from ps_backend.server.door import MOST_SILENT, Door, Patience
-from ps_backend.server.front_door import FrontDoor
-from ps_backend.server.identity import Identity
-from ps_backend.server.local_socket import LocalDoor
-from ps_backend.server.pipes import MOST_PIPES, Pipes
+from ps_backend.server.endpoints import authentication as door
+from ps_backend.server.endpoints.authentication import (
+    MOST_SILENT,
+    Authenticator,
+    CountedPool,
+    IdleCallReaper,
+)
+from ps_backend.server.endpoints.bulk_door import BulkDoor
+from ps_backend.server.endpoints.local_socket import LocalDoor
+from ps_backend.server.endpoints.pipes import MOST_PIPES, Pipes
+from ps_backend.server.endpoints.relay_process import RelayProcess
+from ps_backend.server.endpoints.shared_memory import Segments, answer_whole, serve_shared
+from ps_backend.server.endpoints.tls_identity import Identity
 from ps_backend.server.service import Service
-from ps_backend.server.shared_memory.segments import Segments
-from ps_backend.server.shared_memory.serving import answer_whole, serve_shared
 from ps_backend.server.state.barriers import MOST_WAITING
-from ps_backend.transport.liveness import SERVER_OPTIONS
-from ps_backend.transport.over_grpc import MOST_REPLY_BYTES, OverGrpc, check_token
+from ps_backend.transport.grpc_transport import MOST_REPLY_BYTES, GrpcTransport, check_token
+from ps_backend.transport.timeouts import SERVER_OPTIONS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
 from ps_backend.wire.errors import PayloadBroken, encode_error
@@ -76,7 +79,7 @@ class Server:
         self.pipes, self._patience = handler.pipes, handler.patience
         self.local, self.bulk, self._segments = handler.local, handler.bulk, handler.segments
         service.peers.reach_by(
-            lambda address: OverGrpc(
+            lambda address: GrpcTransport(
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
             )
         )
@@ -85,7 +88,7 @@ class Server:
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((self._door,))
         credentials = None if identity is None else identity.credentials()
-        self.front = FrontDoor(token, host, port)
+        self.front = RelayProcess(token, host, port)
         try:
             self.front.bind(lambda address: _bind(self._server, address, credentials))
             self.bulk.bind(host, bulk_port)
@@ -138,12 +141,12 @@ class _Handler:
         self._service, self.bulk = service, bulk
         self.pipes = Pipes(self._answer)
         self.local = LocalDoor(token, self._answer_nearby)
-        self.patience = Patience()
+        self.patience = IdleCallReaper()
         self.segments = Segments(service)
 
-    def table(self, token: str | None, pool: CountedPool) -> Door:
+    def table(self, token: str | None, pool: CountedPool) -> Authenticator:
         """What gRPC calls for each method."""
-        return Door(
+        return Authenticator(
             {"Call": self._call, "Invite": self._invite, "Look": self._look},
             {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
             token,

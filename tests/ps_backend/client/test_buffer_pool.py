@@ -6,33 +6,33 @@ import gc
 
 import numpy as np
 
-from ps_backend.client.lent_memory import lent
+from ps_backend.client.buffer_pool import pooled
 from ps_backend.kernels.addresses import address_of
 
 SHAPE = (30_000, 4)
 
 
 def test_memory_comes_back_with_the_last_view() -> None:
-    first = lent(SHAPE, np.float32)
+    first = pooled(SHAPE, np.float32)
     first[:] = 1
     assert first.shape == SHAPE and first.dtype == np.float32 and first.flags.writeable
     place, part = address_of(first), first[5:7, 1:]
     del first
     gc.collect()
-    second = lent(SHAPE, np.float32)
+    second = pooled(SHAPE, np.float32)
     second[:] = 2
     assert np.all(part == 1)
     del part
     gc.collect()
-    third = lent((60_000, 1), np.float64)
+    third = pooled((60_000, 1), np.float64)
     assert address_of(third) == place
     assert np.all(second == 2)
 
 
 def test_what_does_not_fit_is_fresh() -> None:
-    held = lent(SHAPE, np.float64)
+    held = pooled(SHAPE, np.float64)
     del held
     for shape in ((100_000, 4), (3, 4), (0, 4), (40_000,)):
-        found = lent(shape, np.float64)
+        found = pooled(shape, np.float64)
         found[...] = 3
         assert found.shape == shape and np.all(found == 3)

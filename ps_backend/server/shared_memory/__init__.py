@@ -1,1 +1,0 @@
-"""Memory that a server shares with clients on its host."""

@@ -1,1 +1,0 @@
-"""Bulk data between processes of one host, through memory that both map."""
