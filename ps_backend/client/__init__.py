@@ -55,9 +55,9 @@ __all__ = [
     "Total",
     "WantedSpace",
     "Winner",
-    "ended_by_ctrl_c",
-    "holding",
-    "holding_own",
+    "cancel_on_ctrl_c",
+    "defer_signals",
+    "hold_lock",
+    "hold_lock_if_handled",
     "tls_of",
-    "uninterrupted",
 ]

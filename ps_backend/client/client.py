@@ -36,7 +36,7 @@ class Client(PublishedArrays):
     """One sender's connection to all the servers of a session. Thread-safe.
 
     Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds
-    (``transport/liveness.py``), and waits for the slowest server, not for the sum. Do not fork
+    (``transport/timeouts.py``), and waits for the slowest server, not for the sum. Do not fork
     while one is open: a child process connects for itself.
     """
 

@@ -37,6 +37,10 @@ from ps_backend.wire.protocol import (
 _RENEWALS = 4
 """In the time of a lease, by an idle client that opened the session."""
 
+_ATTEMPTS = 8
+_PAUSE_SECONDS = 0.2
+"""To take over a session: further attempts follow after a pause by chance."""
+
 
 def renew_in_background(
     lease: float, owner: object, renew: Callable[[], None], ended: threading.Event
@@ -53,10 +57,6 @@ def renew_in_background(
                 renew()
 
     threading.Thread(target=run, name="distvec-lease", daemon=True).start()
-
-
-_ATTEMPTS = 8
-_PAUSE_SECONDS = 0.2
 
 
 def take_over(

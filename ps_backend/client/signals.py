@@ -146,8 +146,8 @@ class hold_lock(defer_signals):
 
 
 def hold_lock_if_handled(lock: threading.RLock) -> hold_lock | threading.RLock:
-    """``holding(lock)`` where the program has handlers of its own, else ``lock``, which takes less:
-    for what Ctrl-C may end at any step, but what no handler may see half done."""
+    """``hold_lock(lock)`` where the program has handlers of its own, else ``lock``, which takes
+    less: for what Ctrl-C may end at any step, but what no handler may see half done."""
     for number in _HELD_BACK:
         handler = getsignal(number)
         if handler is not default_int_handler and callable(handler):

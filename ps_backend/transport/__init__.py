@@ -5,8 +5,8 @@ Over gRPC there are two ways each for small requests (a call each, or a *pipe* t
 for bulk (a stream of chunks, or *shared* memory on one host); the first of each always works. On
 one host small requests go past gRPC, over a *local socket*, as long as that works; between hosts
 bulk does, over *bulk sockets*.
-Around them, ``FailoverTransport`` goes to another address when a server was replaced, and ``SameAddressTransport``
-to the one that is started at the same address.
+Around them, ``FailoverTransport`` goes to another address when a server was replaced, and
+``SameAddressTransport`` to the one that is started at the same address.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = [
     "Answer",
     "Busy",
     "Directory",
-    "Following",
+    "FailoverTransport",
+    "GrpcTransport",
     "Location",
-    "OverGrpc",
     "Pending",
-    "Restarting",
+    "SameAddressTransport",
     "Tls",
     "Transport",
     "Unavailable",

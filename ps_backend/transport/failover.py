@@ -1,4 +1,4 @@
-"""Transports to servers that others replace: at an address that a directory knows, or at the same one."""
+"""Transports to servers that others replace: at an address that a directory knows, or the same."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ps_backend.arguments import is_loopback
 from ps_backend.server.commands.command import Payload, Response
-from ps_backend.server.endpoints import authentication as door
+from ps_backend.server.endpoints import authentication
 from ps_backend.server.endpoints.authentication import (
     MOST_SILENT,
     Authenticator,
@@ -42,7 +42,7 @@ _MOST_WHOLE_BYTES = MOST_REPLY_BYTES - (1 << 20)
 _OPTIONS = (
     ("grpc.max_send_message_length", MOST_REPLY_BYTES),
     *SERVER_OPTIONS,
-    *door.OPTIONS,
+    *authentication.OPTIONS,
 )
 
 

@@ -309,7 +309,7 @@ def _proof_in(head: bytes) -> bytes:
 
 
 def main() -> None:
-    """Run with what ``front_door`` gives: files and bounds as arguments, then the proof, alone."""
+    """Run with what ``relay_process`` gives: files and bounds as arguments, then the proof."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the server says when it is over
     listener, inner, strangers, seconds, connections = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""The server's port, which a process of its own holds: see ``ps_backend/server/endpoints/relay.py``."""
+"""The server's port, which a process of its own holds: see ``relay.py``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RelayProcess:
                 command,
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])},
                 pass_fds=[number for number in kept if number >= 0],
                 process_group=0,  # Ctrl-C in the terminal is for the server alone
             )

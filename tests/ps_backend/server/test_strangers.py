@@ -22,12 +22,10 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.endpoints import authentication as door
+from ps_backend.server.endpoints import authentication, relay_process
 from ps_backend.server.endpoints import grpc_server as server_module
-from ps_backend.server.endpoints import relay_process as front_door
 from ps_backend.server.endpoints.relay import Relay
-from ps_backend.transport import Busy
-from ps_backend.transport import grpc_transport as over_grpc
+from ps_backend.transport import Busy, grpc_transport
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel, proof_of_token
 from tests.fuzz.http2 import ABUSES, abuse
@@ -122,7 +120,7 @@ def test_the_proof_may_come_in_pieces_and_other_headers_with_it():
 
 @pytest.mark.parametrize("sent", [b"", b"C", b"CONNECT distvec HTTP/1.1\r\n", bytes(1024)])
 def test_who_never_ends_its_proof_is_sent_away(monkeypatch, sent):
-    monkeypatch.setattr(front_door, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(relay_process, "SILENT_SECONDS", 0.1)
     with served() as (server,), ExitStack() as stack:
         for _ in range(20):
             connection = stack.enter_context(let_nothing_be_said(server, sent))
@@ -137,7 +135,7 @@ def let_nothing_be_said(server, sent: bytes) -> socket.socket:
 
 
 def test_of_many_strangers_the_oldest_is_sent_away(monkeypatch):
-    monkeypatch.setattr(front_door, "MOST_STRANGERS", 5)
+    monkeypatch.setattr(relay_process, "MOST_STRANGERS", 5)
     with served() as (server,), ExitStack() as stack:
         strangers = [stack.enter_context(let_nothing_be_said(server, b"C")) for _ in range(25)]
         for stranger in strangers[:20]:
@@ -149,7 +147,7 @@ def test_of_many_strangers_the_oldest_is_sent_away(monkeypatch):
 
 
 def test_many_from_one_address_send_none_away_from_another(monkeypatch):
-    monkeypatch.setattr(front_door, "MOST_STRANGERS", 5)
+    monkeypatch.setattr(relay_process, "MOST_STRANGERS", 5)
     with served() as (server,), ExitStack() as stack:
         slow = socket.create_connection(("127.0.0.1", server.port), PATIENCE, ("127.0.0.2", 0))
         stack.enter_context(slow).sendall(b"CONNECT distvec HTTP/1.1\r\n")
@@ -303,7 +301,7 @@ def ends_in_time(connection: socket.socket) -> None:
 
 
 def test_no_more_connections_than_a_server_has_room_for(monkeypatch):
-    monkeypatch.setattr(front_door, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(relay_process, "MOST_CONNECTIONS", 3)
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         with ExitStack() as stack:
             for _ in range(2):
@@ -354,12 +352,12 @@ def test_a_server_may_have_as_many_connections_as_it_lets_in():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert most == before[1]
-    assert allowed >= min(most, 3 * front_door.MOST_CONNECTIONS)
+    assert allowed >= min(most, 3 * relay_process.MOST_CONNECTIONS)
 
 
 @pytest.mark.parametrize("method", ["Call", "Stream", "Shared"])
 def test_a_call_that_does_not_go_on_is_ended(monkeypatch, method):
-    monkeypatch.setattr(door, "_LONG_SECONDS", 0.1)
+    monkeypatch.setattr(authentication, "_LONG_SECONDS", 0.1)
     never = threading.Event()
     with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         call = channel.stream_stream(f"/{SERVICE}/{method}", None, None)
@@ -397,14 +395,14 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
 @pytest.mark.parametrize("pipe", [True, False])
 def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
     monkeypatch.setattr(server_module, "_THREADS", 4)
-    monkeypatch.setattr(door, "MOST_QUEUED", 2)
+    monkeypatch.setattr(authentication, "MOST_QUEUED", 2)
     refused = threading.Event()
 
     def busy(details):
         refused.set()
         return Busy(details)
 
-    monkeypatch.setattr(over_grpc, "Busy", busy)
+    monkeypatch.setattr(grpc_transport, "Busy", busy)
     with served() as (server,), Client.connect([server.address], token=TOKEN) as before:
         x = put(before, SPACE, X)
         many = member(server.address, TOKEN)
@@ -428,7 +426,7 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
 
 
 def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
-    monkeypatch.setattr(door, "MOST_QUEUED", -1)  # one at work is too many already
+    monkeypatch.setattr(authentication, "MOST_QUEUED", -1)  # one at work is too many already
     with served() as (server,), open_channel(server.address, (), None, TOKEN) as channel:
         call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
         with pytest.raises(grpc.RpcError) as caught:

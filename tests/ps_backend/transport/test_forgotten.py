@@ -14,8 +14,7 @@ import pytest
 
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.server.endpoints import bulk_door
-from ps_backend.transport import bulk_sockets, local_socket
-from ps_backend.transport import grpc_transport as over_grpc
+from ps_backend.transport import bulk_sockets, grpc_transport, local_socket
 from ps_backend.transport.timeouts import CLIENT_OPTIONS
 from tests.ps_backend.far_away import far_away, same
 from tests.ps_backend.helpers import put, served
@@ -75,7 +74,9 @@ def look_often(monkeypatch: pytest.MonkeyPatch, first: float, answer: float) -> 
     told = {"keepalive_time": first, "keepalive_timeout": answer, "http2.ping_timeout": answer}
     quick = {f"grpc.{name}_ms": int(1000 * seconds) for name, seconds in told.items()}
     assert quick.keys() < dict(CLIENT_OPTIONS).keys()
-    monkeypatch.setattr(over_grpc, "_OPTIONS", tuple((dict(over_grpc._OPTIONS) | quick).items()))
+    monkeypatch.setattr(
+        grpc_transport, "_OPTIONS", tuple((dict(grpc_transport._OPTIONS) | quick).items())
+    )
     for module in (bulk_sockets, local_socket):
         monkeypatch.setattr(module, "PING_SECONDS", first)
         monkeypatch.setattr(module, "PING_ANSWER_SECONDS", answer)
@@ -96,13 +97,13 @@ def test_a_request_over_a_forgotten_connection_ends_all_the_same(
 def test_a_server_at_work_is_waited_for(monkeypatch):
     look_often(monkeypatch, 0.1, 0.1)
     looks = []
-    look = over_grpc.OverGrpc._waits
+    look = grpc_transport.GrpcTransport._waits
 
     def noted(*arguments):
         looks.append(look(*arguments))
         return looks[-1]
 
-    monkeypatch.setattr(over_grpc.OverGrpc, "_waits", noted)
+    monkeypatch.setattr(grpc_transport.GrpcTransport, "_waits", noted)
     with served() as (server,), far_away([server]) as (client, (transport,)):
         x, handle = put(client, SPACE, VALUES), server.service.handle
 

@@ -20,8 +20,7 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import grpc_transport as over_grpc
-from ps_backend.transport import local_socket
+from ps_backend.transport import grpc_transport, local_socket
 from ps_backend.transport.timeouts import CLIENT_OPTIONS, completes_handshake
 from tests.ps_backend.helpers import TOKEN, dot, put, share
 from tests.waiting import PATIENCE
@@ -39,10 +38,12 @@ def ask_for_signs_sooner(monkeypatch, first: float = 0.5, answer: float = 1.5) -
     told = {"keepalive_time": first, "keepalive_timeout": answer, "http2.ping_timeout": answer}
     quick = {f"grpc.{name}_ms": int(1000 * seconds) for name, seconds in told.items()}
     assert quick.keys() < dict(CLIENT_OPTIONS).keys()
-    monkeypatch.setattr(over_grpc, "_OPTIONS", tuple((dict(over_grpc._OPTIONS) | quick).items()))
+    monkeypatch.setattr(
+        grpc_transport, "_OPTIONS", tuple((dict(grpc_transport._OPTIONS) | quick).items())
+    )
     monkeypatch.setattr(local_socket, "PING_SECONDS", first)
     monkeypatch.setattr(local_socket, "PING_ANSWER_SECONDS", answer)
-    monkeypatch.setattr(over_grpc, "SHORT_SECONDS", 3.0)
+    monkeypatch.setattr(grpc_transport, "SHORT_SECONDS", 3.0)
 
 
 @contextmanager
