@@ -54,7 +54,6 @@ from distvec.keyed.initial import normal, uniform
 from distvec.keyed.space import KeyedSpace
 from distvec.opening import attach, connect, local
 from distvec.rows.face import rows
-from distvec.rows.kernel import kernel
 from distvec.session import Session
 from ps_backend.errors import (
     AuthenticationError,
@@ -140,7 +139,6 @@ __all__ = [
     "profile",
     "ptp",
     "row_dot",
-    "kernel",
     "rows",
     "save",
     "softmax",

@@ -22,7 +22,6 @@ def local(
     durability: str = "none",
     checkpoint: Directory = None,
     plugins: Sequence[str] = (),
-    kernels: bool = False,
 ) -> Session:
     """A session on servers of its own on this machine.
 
@@ -40,9 +39,9 @@ def local(
     one, and go on to the same bits.
 
     ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
-    the servers; ``kernels``: whether they compile those of ``dv.kernel`` (docs/rows.md).
+    the servers (docs/rows.md).
     """
-    added = extensions(plugins, kernels)
+    added = extensions(plugins)
     servers = server_count(servers)
     level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)

@@ -22,21 +22,19 @@ class Extensions:
 
     plugins: tuple[str, ...] = ()
     """Modules whose marked functions clients may have run (``ps_backend.plugins``)."""
-    kernels: bool = False
-    """Whether clients may send kernels, which are compiled."""
 
 
 NO_EXTENSIONS = Extensions()
 
 
-def extensions(plugins: object = (), kernels: bool = False) -> Extensions:
+def extensions(plugins: object = ()) -> Extensions:
     """Checked. ``TypeError`` or ``ValueError`` for what are no names of modules."""
     if isinstance(plugins, str) or not isinstance(plugins, Sequence):
         raise TypeError(f"plugins must be a list of modules, got {plugins!r}; write [{plugins!r}]")
     for name in plugins:
         if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
             raise ValueError(f"a plug-in is a module's name, as 'package.module', got {name!r}")
-    return Extensions(tuple(plugins), bool(kernels))
+    return Extensions(tuple(plugins))
 
 
 def whole_count(servers: object) -> int:

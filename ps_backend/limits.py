@@ -22,16 +22,7 @@ MOST_ROW_ITEMS = 1 << 31
 MOST_NAME = 512
 """Characters of a session, client, round, mailbox or loop, of which a server keeps many."""
 MOST_SIGNATURE = 1 << 13
-"""Characters of the signature of a function of users."""
-MOST_TREE_BYTES = 1 << 18
-MOST_TREE_NODES = 1500
-"""Operations of a user's kernel: compiling them takes some seconds, of which others notice some."""
-MOST_TREE_DEPTH = 40
-MOST_TREE_LOOPS = 6
-MOST_TREE_LOCALS = 64
-"""How deep it is nested, its loops, and its locals."""
-MOST_KERNEL_SECONDS = 2.0
-"""One call of a user's kernel on a server, while others wait for the keyed space."""
+"""Characters of the signature of a plug-in."""
 MOST_SERVERS = 1 << 16
 """Servers of one session: blocks are 1024, so more than that hold nothing anyway."""
 MOST_CALLS = 1 << 12

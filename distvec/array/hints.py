@@ -31,6 +31,11 @@ def of_module(name: str) -> str:
         return f"{missing}: {_IN_SESSION}.random.normal(n) or ps.random.uniform(n)"
     if name in ("session", "Server", "client"):
         return f"{missing}: open a session by distvec.local() or distvec.connect('host:port')"
+    if name == "kernel":
+        return (
+            f"{missing}: write the function with NumPy's operations as @distvec.rows, or let the "
+            f"servers' operator load it: distvec.rows.plugin('package.module.function')"
+        )
     if name == "linalg":
         return f"{missing}: write distvec.norm(x), or numpy.linalg.norm(x)"
     if not name.startswith("_") and hasattr(np, name):

@@ -15,7 +15,6 @@ from distvec.graph.dtypes import check_dtype
 from distvec.keyed.own_call import bound, own_call
 from distvec.keyed.wires import chosen_wire
 from distvec.rows.function import RowFunction
-from distvec.rows.kernel import KernelFunction
 from distvec.rows.kinds import Kind, PerKey, RowsOf, number_kind
 from distvec.rows.plugin import Plugin
 from ps_backend.client import KeyBatch, KeySpace, KeyView
@@ -41,7 +40,7 @@ class Rows(Protocol):
 
 def applied(
     space: Home,
-    function: RowFunction | Plugin | KernelFunction,
+    function: RowFunction | Plugin,
     batch: KeyBatch,
     view: KeyView | None,
     combine: str,
@@ -76,7 +75,7 @@ class _Call:
 
 def _call(
     space: Home,
-    function: RowFunction | Plugin | KernelFunction,
+    function: RowFunction | Plugin,
     batch: KeyBatch,
     args: tuple[Any, ...],
     named: Mapping[str, Any],
@@ -91,19 +90,12 @@ def _call(
         ]
         numbers = [arguments[name].number for name in traced.arrays]
         return _Call(program, numbers, given, traced.scalars(arguments), traced.several)
-    if not isinstance(function, Plugin | KernelFunction):
+    if not isinstance(function, Plugin):
         raise TypeError(f"{function!r} is no row function; decorate it: @dv.rows")
-    if isinstance(function, KernelFunction):
-        arguments = function.bound(args, named)
-        kinds = _kinds(space, arguments, batch)
-        signature, tree = function.lowered(kinds)
-        own = own_call(signature, arguments, kinds, "the kernel", tree=tree)
-    else:
-        name = function.name
-        signature = space.remote.plugin(name)
-        arguments = bound(signature, args, named, name)
-        kinds = _kinds(space, arguments, batch)
-        own = own_call(signature, arguments, kinds, name, plugin=name)
+    name = function.name
+    signature = space.remote.plugin(name)
+    arguments = bound(signature, args, named, name)
+    own = own_call(name, signature, arguments, _kinds(space, arguments, batch))
     numbers = [arguments[one].number for one in own.arrays]
     return _Call(own.program, numbers, [*own.given.values()], own.scalars, own.several)
 

@@ -1,4 +1,4 @@
-"""What a call of a function of users is, from its signature and the arguments that came."""
+"""What a call of a plug-in is, from its signature and the arguments that came."""
 
 from __future__ import annotations
 
@@ -53,40 +53,34 @@ def bound(
 
 
 def own_call(
-    signature: Signature,
-    arguments: Mapping[str, Any],
-    kinds: Mapping[str, Kind],
-    what: str,
-    *,
-    plugin: str = "",
-    tree: bytes = b"",
+    plugin: str, signature: Signature, arguments: Mapping[str, Any], kinds: Mapping[str, Kind]
 ) -> OwnCall:
-    """Of ``arguments`` of ``kinds``, by name. ``TypeError`` for what the function does not take."""
+    """Of ``arguments`` of ``kinds``, by name. ``TypeError`` for what the plug-in does not take."""
     types: dict[str, ValueType] = {}
     given: dict[str, npt.NDArray[Any]] = {}
     scalars: dict[str, Scalar] = {}
     for one in signature.arguments:
         kind = Keys() if one.kind == KEYS else kinds[one.name]
         if not isinstance(kind, _KINDS[one.kind]):
-            raise TypeError(f"{what}: {one} is what it takes; {one.name} is {kind}")
+            raise TypeError(f"{plugin}: {one} is what it takes; {one.name} is {kind}")
         dtype = dtype_of(one.type.dtype)
         match kind:
             case RowsOf():
                 types[one.name] = ValueType(kind.dtype, kind.row)
             case PerKey():
-                given[one.name] = rows = _as(dtype, arguments[one.name], one.name, what)
+                given[one.name] = rows = _as(dtype, arguments[one.name], one.name, plugin)
                 types[one.name] = ValueType(dtype.name, rows.shape[1:])
             case Number():
-                value = _as(dtype, arguments[one.name], one.name, what)
+                value = _as(dtype, arguments[one.name], one.name, plugin)
                 if value.shape:
                     raise TypeError(
-                        f"{what}: {one.name} is to be a number, and has shape {value.shape}"
+                        f"{plugin}: {one.name} is to be a number, and has shape {value.shape}"
                     )
                 scalars[one.name] = value.item()
                 types[one.name] = ValueType(dtype.name)
             case Keys():
                 types[one.name] = ValueType("int64")
-    program = own_program(signature, types, plugin=plugin, tree=tree)
+    program = own_program(plugin, signature, types)
     rows_of, each, numbers = (signature.names(kind) for kind in (ROWS, EACH, NUMBER))
     return OwnCall(
         program,
@@ -96,10 +90,10 @@ def own_call(
     )
 
 
-def _as(dtype: np.dtype[Any], value: Any, name: str, what: str) -> npt.NDArray[Any]:
+def _as(dtype: np.dtype[Any], value: Any, name: str, plugin: str) -> npt.NDArray[Any]:
     """``value`` in ``dtype``; ``TypeError`` where that would lose more than digits."""
     found = np.asarray(value)
     plain = np.result_type(value) if isinstance(value, int | float) else found.dtype
     if not np.can_cast(plain, dtype, "same_kind"):
-        raise TypeError(f"{what}: {name} is to be {dtype}, and is {found.dtype}")
+        raise TypeError(f"{plugin}: {name} is to be {dtype}, and is {found.dtype}")
     return found.astype(dtype)

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from distvec.array.handle import Home as Session
 from distvec.keyed.applied import applied
 from distvec.rows.function import RowFunction
-from distvec.rows.kernel import KernelFunction
 from distvec.rows.plugin import Plugin
 from ps_backend.client import KeyBatch, KeySpace, KeyView
 
@@ -93,7 +92,7 @@ class RowView:
 
     def apply(
         self,
-        function: RowFunction | Plugin | KernelFunction,
+        function: RowFunction | Plugin,
         *args: Any,
         combine: str = "add",
         wire: str | None = None,

@@ -23,7 +23,6 @@ from distvec.keyed.initial import rule_of
 from distvec.keyed.key_lists import as_keys
 from distvec.keyed.layout import Layout
 from distvec.rows.function import RowFunction
-from distvec.rows.kernel import KernelFunction
 from distvec.rows.plugin import Plugin
 from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
@@ -221,7 +220,7 @@ class KeyedSpace:
 
     def apply(
         self,
-        function: RowFunction | Plugin | KernelFunction,
+        function: RowFunction | Plugin,
         keys: Any,
         *args: Any,
         combine: str = "add",

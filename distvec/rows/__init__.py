@@ -11,8 +11,6 @@ lowering   from the nodes that were made to a ``RowProgram``
 numbers    what of the numbers is computed before a call, by the client
 traced     a row program, and what a call of it needs
 plugin     functions that the servers' operator has loaded, by name
-kernel     ``@dv.kernel``: functions whose syntax trees servers compile
-kernel_syntax  from Python's syntax to such a tree
 function   ``@dv.rows``: traces a function once for each signature
 optimizer  the updates of ``optim``'s stochastic solvers, traced: steps of single rows
 optimizers these by name

@@ -95,7 +95,6 @@ class PSContext(TaskSession):
         durability: str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         plugins: Sequence[str] | None = None,
-        kernels: bool = False,
     ) -> PSContext:
         """The context of this SparkContext, started if there is none.
 
@@ -126,7 +125,7 @@ class PSContext(TaskSession):
         same bits (docs/checkpoints.md).
 
         ``plugins``: modules that the servers started here load, which their Python must find
-        (docs/rows.md); ``kernels``: whether they compile those of ``dv.kernel``.
+        (docs/rows.md).
 
         ValueError if a running context has other servers than those asked for, or started them with
         another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``
@@ -138,11 +137,11 @@ class PSContext(TaskSession):
         if servers is not None:
             servers = whole_count(servers)
         wanted = _addresses(addresses)
-        added = extensions(plugins or (), kernels)
-        if wanted is not None and (plugins is not None or kernels):
+        added = extensions(plugins or ())
+        if wanted is not None and plugins is not None:
             raise ValueError(
-                "plugins= and kernels= are for servers started here; those at addresses= get them "
-                "by distvec serve --plugin package.module --kernels"
+                "plugins= is for servers started here; those at addresses= get them by distvec "
+                "serve --plugin package.module"
             )
         if wanted is not None and servers is not None and servers != len(wanted):
             raise ValueError(f"servers={servers} but {len(wanted)} addresses; leave servers out")
@@ -156,7 +155,7 @@ class PSContext(TaskSession):
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
                     running._options.refuse_others(memory, cores, resource_profile)
-                    if plugins is not None or kernels:
+                    if plugins is not None:
                         running._options.refuse_other_extensions(added)
                     running._refuse_other_tls(tls)
                     running.durability.refuse_others(durability, checkpoint)

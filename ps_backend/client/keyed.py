@@ -218,8 +218,8 @@ class KeySpace:
         """How the keys are shared out."""
         self._requests, self._send = requests, send
         self._new_id, self._counters = new_id, counters
-        self._known: set[tuple[str, str]] = set()
-        """Digests of the sweeps, and of users' functions, that servers have seen whole."""
+        self._known: set[str] = set()
+        """Digests of the sweeps that servers have seen whole."""
         self._plugins: dict[str, Signature] = {}
         self._room = Scratch()
 
@@ -319,8 +319,7 @@ class KeySpace:
             for one, type in zip(given, program.given, strict=True)
         ]
         kind = "change_rows" if program.changes else "look_up"
-        own = program.own.digest if program.own else ""
-        whole = (program.sweep.digest, own) not in self._known
+        whole = program.sweep.digest not in self._known
         body = encode_row_program(program, arrays, scalars, full=whole)
         body.find, body.keys.space = find, self.number
         body.given_as = body.returns_as = wire
@@ -349,7 +348,7 @@ class KeySpace:
             others = [calls[server].keys for server in calls.keys() - replies.keys()]
             error.refused = np.sort(np.concatenate(others))
             raise
-        self._known.add((program.sweep.digest, own))
+        self._known.add(program.sweep.digest)
         if view is not None:
             view.servers.update(messages)
         if wire:
@@ -404,8 +403,8 @@ class KeySpace:
         It returns nothing. Rows that are narrowed are rounded by round and ``key``, whatever the
         attempt. One message to each server, also where it has no key. ``RoundClosed``.
         """
-        known = (program.sweep.digest, "")
-        body = encode_row_program(program, arrays, scalars, full=known not in self._known)
+        digest = program.sweep.digest
+        body = encode_row_program(program, arrays, scalars, full=digest not in self._known)
         body.keys.space = self.number
         body.given_as = wire
         body.staged.CopyFrom(pb.StagedRows(round=round, **key._asdict()))
@@ -426,7 +425,7 @@ class KeySpace:
             )
             messages[server] = call.message(self._requests.request(), "stage_rows")
         self._send(messages)
-        self._known.add(known)
+        self._known.add(digest)
 
     def remove(self, keys: KeyBatch) -> None:
         """Remove keys; those that are not there are none. One message to each holder."""

@@ -56,8 +56,6 @@ class ServerStatus:
     """Functions of rows that its operator has loaded: names and signatures."""
     commands: tuple[str, ...] = ()
     """Commands that these modules have added."""
-    kernels: bool = False
-    """Whether it compiles kernels of clients."""
 
 
 def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
@@ -81,7 +79,6 @@ def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
         ),
         plugins=tuple((one.name, one.signature) for one in message.plugins),
         commands=tuple(message.commands),
-        kernels=message.kernels,
     )
 
 
@@ -160,7 +157,6 @@ def _added_table(servers: Sequence[ServerStatus]) -> list[str]:
     for server in servers:
         rows += [(name, server.address, signature) for name, signature in server.plugins]
         rows += [(name, server.address, "a command") for name in server.commands]
-        rows += [("kernels", server.address, "those of clients are compiled")] * server.kernels
     return ["", _aligned(rows)] if len(rows) > 1 else []
 
 

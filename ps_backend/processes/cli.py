@@ -122,12 +122,6 @@ def _parser() -> argparse.ArgumentParser:
         help="a module, as package.module, whose marked functions clients may have run on rows of "
         "keyed spaces, and whose commands they may call; may be given again (none)",
     )
-    serve.add_argument(
-        "--kernels",
-        action="store_true",
-        help="let clients send kernels, functions in a small part of Python, which are checked, "
-        "and compiled with bounds checks and a limit of time (docs/security.md)",
-    )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     status = commands.add_parser("status", help="show what running servers hold")
     status.add_argument("addresses", help="host:port,host:port,...")
@@ -165,7 +159,7 @@ def _serve(options: argparse.Namespace) -> int:
                 life=life,
                 # What the servers of this user's own driver write, that could write itself.
                 open_store=open_store if supervised else open_within(options.store),
-                extensions=extensions(options.plugin, options.kernels),
+                extensions=extensions(options.plugin),
             ),
             host=options.host,
             port=options.port,

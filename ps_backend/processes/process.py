@@ -74,7 +74,6 @@ class ServerProcess:
         command += [] if memory is None else ["--memory", str(memory)]
         for plugin in extensions.plugins:
             command += ["--plugin", plugin]
-        command += ["--kernels"] * extensions.kernels
         self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
         self._process = subprocess.Popen(
             command,

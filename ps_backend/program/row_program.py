@@ -6,7 +6,6 @@ runs one over the *batch* of those keys of a message that it holds, each of them
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -31,25 +30,13 @@ class Scatter:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function of users that computes the results of a row program: a plug-in, or a kernel."""
+    """A plug-in that computes the results of a row program."""
 
+    plugin: str
+    """The name under which the servers' operator has loaded it."""
     signature: Signature
     results: tuple[ValueType, ...]
     """The types of new rows, and of what it returns, as the signature has them."""
-    plugin: str = ""
-    """The name of one that the servers' operator has loaded; or"""
-    tree: bytes = b""
-    """the syntax tree of one: see ``program.kernel_language``."""
-
-    @cached_property
-    def digest(self) -> str:
-        """What the tree is found by; empty of a plug-in."""
-        return digest_of(self.tree) if self.tree else ""
-
-
-def digest_of(tree: bytes) -> str:
-    """What a tree is found by."""
-    return hashlib.blake2b(tree, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -135,14 +122,12 @@ class RowProgram:
             raise InvalidProgram("arrays are counted from 0")
 
 
-def own_program(
-    signature: Signature, types: Mapping[str, ValueType], *, plugin: str = "", tree: bytes = b""
-) -> RowProgram:
-    """The row program of a user's function, if its arguments, by name, are of ``types``.
+def own_program(plugin: str, signature: Signature, types: Mapping[str, ValueType]) -> RowProgram:
+    """The row program of a plug-in, if its arguments, by name, are of ``types``.
 
     Its arrays are those that the signature calls rows, in that order. ``TypeError``.
     """
-    results = signature.bind(types, plugin or "the kernel")
+    results = signature.bind(types, plugin)
     rows = signature.names(ROWS)
     inputs = [types[name] for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
     scalars = [types[name] for name in signature.names(NUMBER)]
@@ -153,21 +138,18 @@ def own_program(
         tuple(scatters),
         tuple(range(len(scatters), len(results))),
         bool(signature.names(KEYS)),
-        OwnFunction(signature, results, plugin, tree),
+        OwnFunction(plugin, signature, results),
     )
 
 
-def program_of(
-    signature: Signature, sweep: Sweep, *, plugin: str = "", tree: bytes = b""
-) -> RowProgram:
+def program_of(plugin: str, signature: Signature, sweep: Sweep) -> RowProgram:
     """The same where the types are those of a sweep; ``InvalidProgram`` if they do not fit."""
     names = [name for kind in (ROWS, EACH, KEYS, NUMBER) for name in signature.names(kind)]
     values = sweep.inputs + sweep.scalars
     if len(values) != len(names):
         raise InvalidProgram(f"{len(values)} values for the arguments of {signature}")
     try:
-        types = dict(zip(names, values, strict=True))
-        made = own_program(signature, types, plugin=plugin, tree=tree)
+        made = own_program(plugin, signature, dict(zip(names, values, strict=True)))
     except TypeError as error:
         raise InvalidProgram(str(error)) from None
     if made.sweep != sweep:

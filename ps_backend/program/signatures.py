@@ -1,4 +1,4 @@
-"""Signatures of functions on rows that no row program stands for: plug-ins, and kernels of users.
+"""Signatures of functions on rows that no row program stands for: plug-ins.
 
     w: rows float32[k], gradient: each float32[k], keys, step: number float64 -> w, norms: float64
 

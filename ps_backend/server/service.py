@@ -14,7 +14,6 @@ from itertools import chain
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import PSError
-from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.memory_sizes import default_budget
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
@@ -60,10 +59,7 @@ class Service:
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
         loaded = load(extensions.plugins)
-        kernels = UserKernels() if extensions.kernels else None
-        self._host = Host(
-            self.memory, WaitingRoom(), FairLock(), self.peers, open_store, loaded, kernels
-        )
+        self._host = Host(self.memory, WaitingRoom(), FairLock(), self.peers, open_store, loaded)
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(chain(commands, loaded.commands))
 

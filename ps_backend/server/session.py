@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import InvalidProgram, OutOfBudget, PSError, SessionFenced, SessionUnknown
 from ps_backend.kernels import Kernel, compile_sweep
-from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.plugins import RowPlugin
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import Space
@@ -167,8 +166,6 @@ class Host:
     """The store of a URL that a client names, or an error if that is not for clients."""
     plugins: Plugins = field(default_factory=Plugins)
     """What the operator has added."""
-    kernels: UserKernels | None = None
-    """Those of clients; None where the operator has not switched them on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,6 @@ class Sessions:
                 pb.Plugin(name=one.name, signature=str(one.signature))
                 for one in self._host.plugins.plugins.values()
             ],
-            kernels=self._host.kernels is not None,
             commands=[one.name for one in self._host.plugins.commands],
         )
 

@@ -213,7 +213,7 @@ def encode_row_program(
 ) -> pb.RowCall:
     """A row program on ``arrays``, by number; the structure of its sweep only if ``full``.
 
-    Of a function of users what it gathers, scatters and returns follows from its signature.
+    Of a plug-in what it gathers, scatters and returns follows from its signature.
     """
     if program.own is not None:
         own = program.own
@@ -221,7 +221,7 @@ def encode_row_program(
             arrays=arrays,
             digest=program.sweep.digest,
             scalars=encode_values(program.sweep, scalars),
-            own=pb.OwnFunction(signature=str(own.signature), plugin=own.plugin, digest=own.digest),
+            own=pb.OwnFunction(signature=str(own.signature), plugin=own.plugin),
         )
         if full:
             add_structure(message, program)
@@ -243,17 +243,13 @@ def encode_row_program(
 def add_structure(message: pb.RowCall, program: RowProgram) -> None:
     """Add what servers keep, and find by its digest, to a message without it."""
     message.sweep.CopyFrom(encode_sweep(program.sweep))
-    if program.own is not None:
-        message.own.tree = program.own.tree
 
 
-def decode_row_program(
-    message: pb.RowCall, sweep: Sweep, tree: bytes = b""
-) -> tuple[RowProgram, tuple[Scalar, ...]]:
-    """The inverse, for a sweep, and the tree of a kernel, that were looked up by their digests."""
+def decode_row_program(message: pb.RowCall, sweep: Sweep) -> tuple[RowProgram, tuple[Scalar, ...]]:
+    """The inverse, for a sweep that was looked up by its digest."""
     if message.HasField("own"):
         signature = Signature.parsed(message.own.signature)
-        made = program_of(signature, sweep, plugin=message.own.plugin, tree=tree)
+        made = program_of(message.own.plugin, signature, sweep)
         return made, decode_values(sweep, message.scalars)
     scatters = tuple(Scatter(s.output, s.array, s.op) for s in message.scatters)
     gathers, returns = tuple(message.gathers), tuple(message.returns)

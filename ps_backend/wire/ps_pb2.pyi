@@ -331,7 +331,7 @@ class Close(_message.Message):
     def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions", "plugins", "kernels", "commands")
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions", "plugins", "commands")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -345,7 +345,6 @@ class Status(_message.Message):
     BITS_FIELD_NUMBER: _ClassVar[int]
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     PLUGINS_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
@@ -360,9 +359,8 @@ class Status(_message.Message):
     bits: str
     functions: str
     plugins: _containers.RepeatedCompositeFieldContainer[Plugin]
-    kernels: bool
     commands: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ..., plugins: _Optional[_Iterable[_Union[Plugin, _Mapping]]] = ..., kernels: bool = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ..., plugins: _Optional[_Iterable[_Union[Plugin, _Mapping]]] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Plugin(_message.Message):
     __slots__ = ("name", "signature")
@@ -1068,16 +1066,12 @@ class RowCall(_message.Message):
     def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ..., staged: _Optional[_Union[StagedRows, _Mapping]] = ...) -> None: ...
 
 class OwnFunction(_message.Message):
-    __slots__ = ("signature", "plugin", "digest", "tree")
+    __slots__ = ("signature", "plugin")
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
-    TREE_FIELD_NUMBER: _ClassVar[int]
     signature: str
     plugin: str
-    digest: str
-    tree: bytes
-    def __init__(self, signature: _Optional[str] = ..., plugin: _Optional[str] = ..., digest: _Optional[str] = ..., tree: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, signature: _Optional[str] = ..., plugin: _Optional[str] = ...) -> None: ...
 
 class StagedRows(_message.Message):
     __slots__ = ("round", "partition", "attempt", "slot", "number")

@@ -14,15 +14,14 @@ from google.protobuf.message import DecodeError
 
 from ps_backend.wire import ps_pb2 as pb
 from tests.fuzz.generators import Words, made, odd, raw, words
-from tests.fuzz.kernels import by_tree, is_of_kernel
 from tests.fuzz.mutations import by_byte, by_field, by_payload, by_splice
 from tests.fuzz.recordings import Recorded, recordings
 from tests.fuzz.target import Target, Watch, prepared
 
-KINDS = ("made", "field", "payload", "byte", "splice", "odd", "raw", "tree")
+KINDS = ("made", "field", "payload", "byte", "splice", "odd", "raw")
 """From the descriptors; honest but for a field, the payload, bytes, another one's bytes, what no
-encoder writes; bytes without any sense; and kernels with another tree."""
-_SHARES = (22, 48, 5, 10, 7, 6, 2, 25)
+encoder writes; and bytes without any sense."""
+_SHARES = (22, 48, 5, 10, 7, 6, 2)
 _EACH = 6
 """Messages before each honest one."""
 
@@ -74,8 +73,7 @@ def messages(seed: int) -> Iterator[Message]:
     for template in script:
         opens = template.request.HasField("open")  # before it there is nothing to break
         for _ in range(0 if opens else _EACH):
-            kinds = len(KINDS) - (not is_of_kernel(template))
-            (kind,) = rng.choices(KINDS[:kinds], _SHARES[:kinds])
+            (kind,) = rng.choices(KINDS, _SHARES)
             near = template if rng.random() < 0.7 else rng.choice(script)
             if near.request.HasField("close") and rng.random() < 0.9:
                 near = template
@@ -91,14 +89,12 @@ def malformed(kind: str, near: Recorded, rng: random.Random, number: int) -> Rec
     """A message of that kind, made of an honest one; bytes where protobuf takes it for none."""
     if kind == "made":
         return prepared(near._replace(request=made(rng, _words())), number)
-    if kind == "tree" and not is_of_kernel(near):
-        kind = "field"
-    if kind in ("field", "payload", "tree"):
+    if kind in ("field", "payload"):
         copy = pb.Request()
         copy.CopyFrom(near.request)
         if rng.random() < 0.9:
             del copy.frees[:]
-        change = {"field": by_field, "payload": by_payload, "tree": by_tree}[kind]
+        change = by_field if kind == "field" else by_payload
         return prepared(change(near._replace(request=copy), rng), number)
     data = near.request.SerializeToString()
     match kind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import math
 import shutil
 from concurrent.futures import Future
 from functools import lru_cache
@@ -19,7 +18,6 @@ from distvec.session import Session
 from ps_backend.arguments import Extensions
 from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess, in_process_transports
-from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
@@ -33,8 +31,6 @@ from ps_backend.wire.protocol import session_name
 _F8, _I8, _B = ValueType("float64"), ValueType("int64"), ValueType("bool")
 _SPACE = DenseSpace(1500)
 _MEMORY = 1 << 28
-_KERNEL_SECONDS = 0.2
-"""So long a kernel may run."""
 STORE = "fuzzed-store"
 """A folder, as requests name it: ``target`` says where it is."""
 SECRET, KEY = "the secret of the fuzzed session", b"the key of one ."
@@ -84,22 +80,13 @@ class _Recorder(InProcess):
 
 
 @lru_cache(maxsize=1)
-def compiled_kernels() -> UserKernels:
-    """Those of all servers of this process: to compile one takes a second."""
-    return UserKernels(_KERNEL_SECONDS)
-
-
-@lru_cache(maxsize=1)
 def recordings() -> tuple[tuple[Recorded, ...], ...]:
     """Sessions of one server and of two, each from its opening to its end."""
     seen: list[list[Recorded]] = []
     tokens = count()
-    with (
-        mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"),
-        mock.patch("ps_backend.server.service.UserKernels", compiled_kernels),
-    ):
+    with mock.patch("secrets.token_hex", lambda size: f"{next(tokens):0{2 * size}x}"):
         for work, servers in _WORK:
-            inner = in_process_transports(servers, memory=_MEMORY, extensions=_EXTENSIONS)
+            inner = in_process_transports(servers, memory=_MEMORY, extensions=PLUGINS)
             seen.append([])
             recorders = [_Recorder(one, k, seen[-1]) for k, one in enumerate(inner)]
             with Client(recorders) as client:
@@ -305,35 +292,24 @@ def _step(w: Any, t: Any, g: Any, rate: Any) -> Any:
     return {"w": w - rate * g, "t": dv.rows.add(t * 0.5)}, t.sum(axis=1)
 
 
-def _kernels(client: Client) -> None:
-    """Functions of users: their trees, and their digests alone; views; rows that come narrowed."""
+def _plugins(client: Client) -> None:
+    """Functions of the operator; views; rows that come narrowed."""
     space = Session(client).keys()
-    counts, t = space.zeros("int64"), space.table(3, dtype="float64")
+    counts, t = space.zeros("int64"), space.table(3)
+    clip, stamp = (dv.rows.plugin(f"{_OURS}.{name}") for name in ("clip", "stamp"))
     keys = np.arange(-9, 9) * 5
     for _ in range(3):
-        space.apply(_kernel, keys, t, counts, np.ones(18), 2.0)
-        t.at(keys).apply(_kernel, t, counts, np.ones(18), 0.5, wire="float16")
+        space.apply(clip, keys, t, 2.0)
+        t.at(keys).apply(clip, t, 0.5, wire="float16")
+        space.apply(stamp, keys, space.zeros())
         space.apply(_step, keys, counts, t, np.ones(18, np.int64), 1)
 
 
-@dv.kernel(returns={"sums": "float64"})
-def _kernel(t: Any, counts: Any, g: Any, most: Any, sums: Any) -> Any:
-    """All statements that there are."""
-    for i in range(len(t)):
-        j = 0
-        while j < t.shape[1]:
-            t[i, j] += g[i] * most
-            if t[i, j] > most or math.sqrt(abs(t[i, j])) < 0.1:
-                t[i, j] = min(t[i, j], most)
-                break
-            j += 1
-        counts[i] += 1 if sums[i] == 0.0 else j
-        sums[i] += t[i, 0] - float(counts[i] % 3)
-
-
-_EXTENSIONS = Extensions(kernels=True)
+_OURS = "tests.distvec.keyed.plugins_of_ours"
+PLUGINS = Extensions((_OURS,))
+"""Of all servers that are recorded, or fuzzed."""
 
 _WORK = (
-    (_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2), (_keyed, 2), (_kernels, 2)
+    (_commands, 1), (_arrays, 1), (_arrays, 2), (_files, 2), (_keyed, 2), (_plugins, 2)
 )  # fmt: skip
 """What is recorded, and with how many servers."""

@@ -9,11 +9,9 @@ import zlib
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
-from ps_backend.arguments import Extensions
 from ps_backend.client import Client
 from ps_backend.durability.confined import open_within
 from ps_backend.durability.stores import Store
@@ -28,8 +26,7 @@ from ps_backend.server.session import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import _KINDS
 from ps_backend.wire.protocol import session_name
-from tests.fuzz.kernels import few_compiled
-from tests.fuzz.recordings import ADDRESSES, KEY, SECRET, STORE, Recorded, written
+from tests.fuzz.recordings import ADDRESSES, KEY, PLUGINS, SECRET, STORE, Recorded, written
 
 MEMORY = 24 << 20
 FORCED_BYTES = 8 << 20
@@ -73,16 +70,10 @@ class Target:
         def open_store(url: str) -> Store:
             return confined(url.replace(STORE, self._folder.name, 1))
 
-        with mock.patch("ps_backend.server.service.UserKernels", few_compiled):
-            self.services = [
-                Service(
-                    memory=MEMORY,
-                    open_store=open_store,
-                    life=Incarnation(1),
-                    extensions=Extensions(kernels=True),
-                )
-                for _ in ADDRESSES
-            ]
+        self.services = [
+            Service(memory=MEMORY, open_store=open_store, life=Incarnation(1), extensions=PLUGINS)
+            for _ in ADDRESSES
+        ]
         peers = {
             address: InProcess(service, address)
             for address, service in zip(ADDRESSES, self.services, strict=True)

@@ -51,15 +51,6 @@ def test_a_few_seeds_of_the_million(seed):
     assert tallies["honest"].accepted
 
 
-def test_kernels_with_other_trees():
-    tallies: dict[str, Tally] = defaultdict(Tally)
-    with Watch() as watch:
-        for seed in (5, 5 + len(recordings())):
-            assert not list(run_batch(seed, tallies, watch))
-    assert tallies["tree"].refused > 10
-    assert tallies["honest"].accepted
-
-
 def test_seeds_replay():
     runs = []
     for _ in range(2):

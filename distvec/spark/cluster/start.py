@@ -49,8 +49,8 @@ class Options:
         if asked != self.extensions:
             raise ValueError(
                 f"a PSContext whose servers were started with plugins="
-                f"{list(self.extensions.plugins)}, kernels={self.extensions.kernels} is "
-                f"running; call stop() on it first, or leave plugins out to use it"
+                f"{list(self.extensions.plugins)} is running; call stop() on it first, or leave "
+                f"plugins out to use it"
             )
 
 

@@ -13,7 +13,6 @@ from distvec.keyed.applied import applied
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.key_lists import as_keys
 from distvec.rows.function import RowFunction
-from distvec.rows.kernel import KernelFunction
 from distvec.rows.plugin import Plugin
 from distvec.spark.rounds.contribute import Sender
 from ps_backend.client import Client, Key, KeyBatch, KeySpace, KeyView
@@ -75,10 +74,10 @@ class KeyedContributor:
     ) -> None:
         """As of ``KeyedSpace.apply``, with arrays of this space; ``function`` returns no values.
 
-        ``TypeError`` for a plug-in or a kernel: it may fail, and what is done at the end of a round
-        is done as a whole or not at all.
+        ``TypeError`` for a plug-in: it may fail, and what is done at the end of a round is done as
+        a whole or not at all.
         """
-        if isinstance(function, Plugin | KernelFunction):
+        if isinstance(function, Plugin):
             raise TypeError(
                 f"{function!r} cannot be part of a round: that is done as a whole or not at all, "
                 "when it ends, and such a function may fail then; write it as @dv.rows, or call "

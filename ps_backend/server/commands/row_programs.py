@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
-from ps_backend.kernels.user.compiled import UserKernels
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
-from ps_backend.program.row_program import digest_of
 from ps_backend.program.types import ValueType
 from ps_backend.server.bounds import name_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.keyed.own_run import OwnRun, of_kernel, of_plugin
+from ps_backend.server.state.keyed.own_run import OwnRun, of_plugin
 from ps_backend.server.state.keyed.row_run import RowRun, located
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.staged import Prepared, StagedRows
@@ -26,7 +24,7 @@ from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Key, Winner
 from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.errors import UnknownSweep, UnknownView
+from ps_backend.wire.errors import UnknownView
 from ps_backend.wire.keyed import check_keys_size, decode_keys, decode_row_program, padded
 from ps_backend.wire.quantize import check_kind, narrow, narrowed, travelling, widen
 
@@ -39,41 +37,13 @@ KEY_BYTES = 16
 def prepared(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowRun | OwnRun]:
     """The space that a call names, and its program on the arrays there."""
     space = session.keyed.get(body.keys.space)
-    if body.HasField("own"):
-        return space, _prepare_own(session, space, body)
     program, scalars = decode_row_program(body, session.sweep(body))
-    return space, RowRun.prepare(program, space.rows_of(body.arrays), scalars)
-
-
-def _prepare_own(session: ServerSession, space: KeyedSpace, body: pb.RowCall) -> OwnRun:
-    own, host = body.own, session.host
-    if own.plugin:
-        plugin = host.plugins.plugin(own.plugin, own.signature)
-        program, scalars = decode_row_program(body, session.sweep(body))
-        compute = of_plugin(plugin, program)
-    else:
-        tree = _tree(host.kernels, own)
-        program, scalars = decode_row_program(body, session.sweep(body), tree)
-        assert host.kernels is not None and program.own is not None
-        compute = of_kernel(host.kernels.get(program.own.signature, tree), program)
-    arrays, memory = space.rows_of(body.arrays), session.store.memory
-    return OwnRun.prepare(program, arrays, scalars, compute, memory)
-
-
-def _tree(kernels: UserKernels | None, own: pb.OwnFunction) -> bytes:
-    """The tree that came along, or came before; ``UnknownSweep`` if it never did."""
-    if kernels is None:
-        raise InvalidProgram(
-            "this server compiles no kernels of clients; who operates it switches them on: "
-            "distvec serve --kernels (or dv.local(kernels=True)); @dv.rows functions need no leave"
-        )
-    if not own.tree:
-        known = kernels.tree(own.digest)
-        if known is None:
-            raise UnknownSweep("the kernel is not known here")
-        return known
-    kernels.remember(digest_of(own.tree), own.tree)
-    return own.tree
+    arrays = space.rows_of(body.arrays)
+    if program.own is None:
+        return space, RowRun.prepare(program, arrays, scalars)
+    plugin = session.host.plugins.plugin(program.own.plugin, body.own.signature)
+    compute = of_plugin(plugin, program)
+    return space, OwnRun.prepare(program, arrays, scalars, compute, session.store.memory)
 
 
 def received(
@@ -158,7 +128,6 @@ def _call_bounds(body: pb.RowCall) -> None:
     check_kind(body.returns_as)
     check("characters of a signature", len(body.own.signature), 0, limits.MOST_SIGNATURE)
     check_name("plugin", body.own.plugin)
-    check("bytes of a kernel", len(body.own.tree), 0, limits.MOST_TREE_BYTES)
 
 
 @command(_call_bounds, repeatable=True)
@@ -231,8 +200,8 @@ def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) ->
     space, run = prepared(session, body)
     if run.program.returned or not isinstance(run, RowRun):
         raise InvalidProgram(
-            "a round runs row programs that return nothing, and neither plug-ins nor kernels: they "
-            "may fail when it ends, and a part of it would have been done"
+            "a round runs row programs that return nothing, and no plug-ins: they may fail when it "
+            "ends, and a part of it would have been done"
         )
     keys, given, (block, *wider) = received(session, space, body, run, payload)
     whose = body.staged

@@ -54,7 +54,7 @@ def test_it_runs_on_the_rows_of_chosen_keys_with_one_message_to_each_server(load
 def test_a_round_takes_none_as_it_may_fail_at_its_end(loaded):
     w, name = loaded.keys().zeros(), f"{OURS}.breaks"
     signature = w.space.remote.plugin(name)
-    program = own_program(signature, {"w": w.type, "g": w.type}, plugin=name)
+    program = own_program(name, signature, {"w": w.type, "g": w.type})
     key, keys = Key(0, 0, 0, 0), KeyBatch.of([1])
     with pytest.raises(InvalidProgram, match="a part of it would have been done"):
         w.space.remote.stage("a round", key, program, [w.number], keys, [np.ones(1)])

@@ -1,4 +1,4 @@
-"""A function of users on one server: gather rows, call it, look at what it made, scatter that.
+"""A plug-in on one server: gather rows, call it, look at what it made, scatter that.
 
 All rows of the call are computed before the first one is written, and before a key is inserted: a
 function that fails has changed nothing.
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import FunctionFailed
-from ps_backend.kernels.user.compiled import UserKernel
 from ps_backend.plugins import RowPlugin
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS
@@ -31,7 +30,7 @@ Compute = Callable[[Sequence[Array], Sequence[Scalar], int], Sequence[Array]]
 
 @dataclass(slots=True)
 class OwnRun:
-    """One call of a function of users, ready to run on arrays of a space."""
+    """One call of a plug-in, ready to run on arrays of a space."""
 
     program: RowProgram
     arrays: Sequence[KeyedRows]
@@ -123,28 +122,6 @@ def of_plugin(plugin: RowPlugin, program: RowProgram) -> Compute:
         return found
 
     return compute
-
-
-def of_kernel(kernel: UserKernel, program: RowProgram) -> Compute:
-    """What runs a kernel of a client: on what was gathered, and on zeros for what it returns."""
-    assert program.own is not None
-    signature = program.own.signature
-    names = [name for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
-    numbers = signature.names(NUMBER)
-
-    def compute(inputs: Sequence[Array], scalars: Sequence[Scalar], count: int) -> Sequence[Array]:
-        values: dict[str, Any] = dict(zip(numbers, scalars, strict=True))
-        values |= zip(names, map(_writeable, inputs), strict=True)
-        fresh = program.results[len(signature.updates) :]
-        returned = [np.zeros((count, *type.row), type.dtype) for type in fresh]
-        kernel.run([*(values[one.name] for one in signature.arguments), *returned])
-        return [*(values[name] for name in signature.updates), *returned]
-
-    return compute
-
-
-def _writeable(rows: Array) -> Array:
-    return rows if rows.flags.writeable else rows.copy()
 
 
 def _described(value: object) -> str:
