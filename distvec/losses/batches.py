@@ -43,7 +43,7 @@ class Batches:
         epoch, place = divmod(k, self.per_epoch)
         if self.order is not None and self.order.shuffle:
             return self.rows.take(self.order.epoch(epoch)[self._part(place)])
-        return self.rows[self._part(place if self.terms is None else self.terms.at(k))]
+        return self.rows[self._part(place if self.terms is None else self.terms.number(k))]
 
     def _part(self, place: int) -> slice:
         start = place * self.size

@@ -22,7 +22,7 @@ from optim import Box, Outcome, Result, Solver, State
 from optim.core.arrays import Array, Scalar
 from optim.core.checkpoints.policy import Place
 from optim.core.solver import ToleranceSolver
-from optim.core.trees import arranged, as_start
+from optim.core.trees import as_start, as_user_structure
 
 Arrays = tuple[Array, ...]
 
@@ -185,7 +185,7 @@ class ObjectiveBase(ABC):
         the start that is ``NotFinite``, a LossError. At the kinks of a loss solvers stop near a
         minimum only, which a RuntimeWarning says: smoothing helps.
         """
-        x0 = self.start() if x0 is None else arranged(as_start(x0))
+        x0 = self.start() if x0 is None else as_user_structure(as_start(x0))
         start = self._arrays(x0)
         boxes = None if bounds is None else self._boxes(bounds, start)
         scales = self._scales

@@ -13,7 +13,7 @@ import numpy as np
 
 from distvec.losses.loss import Parameter
 from optim import ElasticNet, GroupLasso, L1Norm, L2Norm, Proximal, SquaredL2Norm
-from optim.core.arrays import Array, Scalar, fitted, namespace, vdot
+from optim.core.arrays import Array, Scalar, namespace, reshape_like, vdot
 from optim.core.trees import Tree
 from optim.proximal.projections import ConvexSet
 from optim.proximal.separable import Separable
@@ -218,7 +218,7 @@ def _fitted(given: Any, like: Array, mask: Array | None, name: str, rest: float)
     if mask is not None and isinstance(given, (np.ndarray, list)) and len(given) == count:
         given = np.asarray(given)
         given = np.concatenate([given, np.full((1, *given.shape[1:]), rest, given.dtype)])
-    found = fitted(given, like)
+    found = reshape_like(given, like)
     if found is None:
         raise ValueError(
             f"penalty: {name} has shape {np.shape(given)}, but the parameter has "

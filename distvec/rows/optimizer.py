@@ -21,7 +21,7 @@ from distvec.rows.traced import Traced, trace
 from distvec.rows.tracing import Tracer
 from optim import Box
 from optim.core.checkpoints.encode import Decoder, Encoder
-from optim.stochastic.adaptive import decayed
+from optim.stochastic.adaptive import decay
 from optim.stochastic.base import StochasticSolver
 from optim.stochastic.ftrl import FTRL
 from ps_backend.program.types import FLOATS, Row
@@ -163,7 +163,7 @@ class _Step:
         if self.starts_anywhere:
             memory = solver.started(tuple(memory), x)
         if self.optimizer.weight_decay:
-            x = decayed(x, step_size, self.optimizer.weight_decay)
+            x = decay(x, step_size, self.optimizer.weight_decay)
         x, new = solver.update(tuple(memory), x, gradient, _weak(k))
         if self.optimizer.bound is not None:
             x = Box(-self.optimizer.bound, self.optimizer.bound)(x)

@@ -110,7 +110,7 @@ def zeros_like(x: Array) -> Array:
     return 0.0 * x
 
 
-def fitted(values: Any, x: Array) -> Array | None:
+def reshape_like(values: Any, x: Array) -> Array | None:
     """`values` in the library, dtype and shape of `x`; None where the shape does not fit.
 
     Beside a table a row or a column is repeated; beside a vector there is one value an element.

@@ -44,7 +44,7 @@ def ray_along(
         x_norm=direction.x_norm,
         d_norm=direction.norm,
         epsilon=epsilon,
-        budget=problem.remaining,
+        budget=problem.evaluations_left,
     )
 
 
@@ -90,12 +90,12 @@ def straight_ray(
     return ray_along(problem, state, direction, at)
 
 
-def advanced(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
+def next_state(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
     """The state after the accepted `trial`, with the changed fields of the solver's memory.
 
     Its outcome is set when nothing improves any more, by the `plateau` in the memory.
     """
-    plateau = state.memory.plateau.after(trial.point, ray.rounding)
+    plateau = state.memory.plateau.update(trial.point, ray.rounding)
     # What the first step promised: one that the search made tiny gains little anywhere.
     natural = max(ray.first / trial.step_size, 1.0)
     moved = state.moved(
@@ -105,4 +105,4 @@ def advanced(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
         step_length=trial.step_size * ray.d_norm / max(ray.x_norm, 1.0),
         gain=max(state.value - trial.value, -0.5 * natural * trial.foretold),
     )
-    return replace(moved, outcome=Outcome.STALLED) if plateau.stalled else moved
+    return replace(moved, outcome=Outcome.STALLED) if plateau.has_stalled else moved

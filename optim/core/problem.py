@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet
-from optim.core.trees import arranged, lifted, like, named_leaves
+from optim.core.trees import as_user_structure, lift, like, named_leaves
 
 _HOW_TO_GIVE_A_GRADIENT = (
     "return (value, gradient) from fun with jac=True, or give the gradient's function as jac"
@@ -38,7 +38,7 @@ class Problem:
 
     `jac=True`: fun returns (value, gradient); or the value alone, where the library of that array
     has `value_and_grad`. A callable `jac(x, *args)`: fun returns the value.
-    `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
+    `max_evaluations` bounds the calls; searches ask for what `evaluations_left` allows.
     `structured`: x are trees, and fun and jac know them as the user's structure of arrays.
     """
 
@@ -68,7 +68,7 @@ class Problem:
         self._differentiated: Callable[..., Any] | None = None
 
     @property
-    def remaining(self) -> float:
+    def evaluations_left(self) -> float:
         """How many more evaluations are allowed; inf without a limit."""
         return self._max_evaluations - self.evaluations
 
@@ -86,7 +86,7 @@ class Problem:
     def __call__(self, x: Array) -> tuple[Scalar, Array]:
         """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
         self.evaluations += 1
-        given = arranged(x) if self.structured else x
+        given = as_user_structure(x) if self.structured else x
         try:
             if callable(self.jac):
                 value, gradient = self.fun(given, *self.args), self.jac(given, *self.args)
@@ -104,7 +104,7 @@ class Problem:
         if not callable(self.jac):
             return self(x)[1]
         self.evaluations += 1
-        given = arranged(x) if self.structured else x
+        given = as_user_structure(x) if self.structured else x
         return like(self.jac(given, *self.args), x, "gradient")
 
     def _pair_at(self, given: Any) -> tuple[Scalar, Array]:
@@ -130,13 +130,13 @@ class Problem:
         if not hasattr(self._library, "hessian_product"):
             return None
         product = self._library.hessian_product(self.fun)
-        return lifted(lambda x, v: product(x, v, *self.args), "hessp(x, v)")
+        return lift(lambda x, v: product(x, v, *self.args), "hessp(x, v)")
 
     def part(self, fun: Callable[..., Any]) -> Problem:
         """The same for a part of the objective, which returns (value, gradient)."""
         return Problem(fun, self.args, structured=self.structured)
 
-    def at(self, x: Array) -> Point:
+    def evaluate(self, x: Array) -> Point:
         """The objective at `x`, read with the max norm of its gradient in one message."""
         value, gradient = self(x)
         with quiet():

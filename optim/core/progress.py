@@ -29,7 +29,7 @@ class Watch:
     mark: float = float("inf")
     improved_at: int = 0
 
-    def seen(self, point: Point, iteration: int, tolerance: float) -> Watch:
+    def update(self, point: Point, iteration: int, tolerance: float) -> Watch:
         """With the whole objective at `point`; `tolerance` is relative to max(|mark|, 1)."""
         if not point.finite:
             return self
@@ -74,7 +74,7 @@ class Plateau:
         """Before the first iteration."""
         return cls(point.value, point.gradient_norm, patience=patience)
 
-    def after(self, point: Point, rounding: float) -> Plateau:
+    def update(self, point: Point, rounding: float) -> Plateau:
         """With the iterate `point`."""
         lower = point.value < self.value - rounding
         smaller = point.gradient_norm < 0.9 * self.gradient_norm
@@ -84,7 +84,7 @@ class Plateau:
         return Plateau(value, norm, length, self.patience)
 
     @property
-    def stalled(self) -> bool:
+    def has_stalled(self) -> bool:
         """Whether to give up."""
         return self.length >= self.patience
 

@@ -23,7 +23,7 @@ from optim.core.checkpoints.policy import Checkpoints, Kept
 from optim.core.problem import Problem
 from optim.core.progress import rounding_of
 from optim.core.result import Outcome, Records, Result, State, record_of
-from optim.core.trees import arranged, as_tree
+from optim.core.trees import as_tree, as_user_structure
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Loop:
         """
         first = True
         while True:
-            state = self._arrived()
+            state = self._next_state()
             unseen_end = state.outcome is not None and not self._ended
             if first or unseen_end or state.iteration > self._reported:
                 first, self._ended = False, state.outcome is not None
@@ -103,10 +103,10 @@ class Loop:
             if state.iteration > self._reported:
                 self._reported, self._losses = state.iteration, 0
             over = state.outcome is not None or (self.stopped and not self._repeats)
-            if self._kept(over) and over:
+            if self._keep(over) and over:
                 return
 
-    def survived(self, action: Callable[[], T]) -> T:
+    def retry_lost(self, action: Callable[[], T]) -> T:
         """What `action` returns, at the end of the run; run again where something was lost."""
         while True:
             try:
@@ -132,15 +132,15 @@ class Loop:
         """Whether it takes steps again that were reported before."""
         return self.last is not None and self.last.iteration < self._reported
 
-    def _arrived(self) -> State:
+    def _next_state(self) -> State:
         """The next state, with the outcome if it is the last."""
         while True:
             try:
                 if self.last is None:
-                    return self._judged(self._first())
+                    return self._judge(self._first())
                 made = self.solver.step(self.problem, self.last)
                 self._is_kept = False
-                return self._judged(made)
+                return self._judge(made)
             except Exception as error:
                 if not self.recovers(error):
                     raise
@@ -149,7 +149,7 @@ class Loop:
         """The newest checkpoint where that is wanted, else the start."""
         now = time.perf_counter()
         kept = None if self._load is None else self._load()
-        state = self._begun() if kept is None else self._restored(kept)
+        state = self._begun() if kept is None else self._restore(kept)
         if self._begin is None:
             self._begin = now - state.seconds
         return state
@@ -168,7 +168,7 @@ class Loop:
         self.problem.recount(start.evaluations, self._calls)
         return replace(start, x=as_tree(start.x), gradient=as_tree(start.gradient), outcome=None)
 
-    def _restored(self, kept: Kept) -> State:
+    def _restore(self, kept: Kept) -> State:
         self._counted, self.best, self._is_kept = kept.last.iteration, kept.best, True
         self.problem.recount(kept.last.evaluations, kept.calls)
         if self._begin is None:  # another process had begun
@@ -176,7 +176,7 @@ class Loop:
             self._reported = kept.reported
         return kept.last
 
-    def _judged(self, made: State) -> State:
+    def _judge(self, made: State) -> State:
         """`made` with its outcome, as the newest state."""
         seconds = time.perf_counter() - (self._begin or 0.0)
         self._made = replace(made, evaluations=self.problem.evaluations, seconds=seconds)
@@ -190,7 +190,7 @@ class Loop:
         self.last = state
         return state
 
-    def _kept(self, over: bool) -> bool:
+    def _keep(self, over: bool) -> bool:
         """Keep a checkpoint if it is time. False if something was lost, so that the run goes on."""
         made, state = self._made, self.last
         if self._checkpoints is None or self._is_kept or made is None or state is None:
@@ -222,10 +222,10 @@ def _outcome(solver: Method, problem: Problem, state: State) -> Outcome | None:
     if not (math.isfinite(state.value) and math.isfinite(state.gradient_norm)):
         return Outcome.NOT_FINITE if state.iteration else Outcome.NOT_FINITE_AT_START
     limits = (
-        (problem.remaining < 1, Outcome.LIMIT_EVALUATIONS),
+        (problem.evaluations_left < 1, Outcome.LIMIT_EVALUATIONS),
         (state.outcome is not None, state.outcome),
         (state.iteration >= solver.max_iterations, Outcome.LIMIT_ITERATIONS),
-        (_over(state.seconds, solver.max_seconds), Outcome.LIMIT_TIME),
+        (_time_is_up(state.seconds, solver.max_seconds), Outcome.LIMIT_TIME),
     )
     reached = (outcome for holds, outcome in limits if holds)
     return solver.done(state) or next(reached, None)
@@ -237,7 +237,7 @@ def _bottomless(state: State) -> bool:
     return state.initial_value - state.value > _DEPTH * scale
 
 
-def _over(seconds: float, limit: float | None) -> bool:
+def _time_is_up(seconds: float, limit: float | None) -> bool:
     return limit is not None and seconds >= limit
 
 
@@ -266,13 +266,13 @@ def states(
     States are as users see them.
     """
     loop = Loop(solver, problem, start, checkpoints, resume=resume)
-    with _closing(checkpoints):
+    with _close_at_end(checkpoints):
         for state in loop.states():
-            yield _as_seen(problem, state)
+            yield _for_user(problem, state)
 
 
 @contextmanager
-def _closing(checkpoints: Checkpoints | None) -> Iterator[None]:
+def _close_at_end(checkpoints: Checkpoints | None) -> Iterator[None]:
     """Wait for the last checkpoint, however the run ends."""
     try:
         yield
@@ -281,11 +281,11 @@ def _closing(checkpoints: Checkpoints | None) -> Iterator[None]:
             checkpoints.keeper.close()
 
 
-def _as_seen(problem: Problem, state: State) -> State:
+def _for_user(problem: Problem, state: State) -> State:
     """`state` with x and gradient in the user's structure."""
     if not problem.structured:
         return state
-    return replace(state, x=arranged(state.x), gradient=arranged(state.gradient))
+    return replace(state, x=as_user_structure(state.x), gradient=as_user_structure(state.gradient))
 
 
 def run(
@@ -300,19 +300,19 @@ def run(
 ) -> Result:
     """Run `solver` to its end and return the best point."""
     loop = Loop(solver, problem, start, checkpoints, resume=resume)
-    with _closing(checkpoints):
-        with _shown(progress, solver.max_iterations) as show:
-            _watched(loop, callback, show)
-        return loop.survived(lambda: _result(loop))
+    with _close_at_end(checkpoints):
+        with _progress_bar(progress, solver.max_iterations) as show:
+            _run_with_callback(loop, callback, show)
+        return loop.retry_lost(lambda: _result(loop))
 
 
-def _watched(loop: Loop, callback: Callback | None, show: Callable[[State], Any]) -> None:
+def _run_with_callback(loop: Loop, callback: Callback | None, show: Callable[[State], Any]) -> None:
     """Run the loop to its end; the callback sees each new state but the first, and may stop it."""
     reported: int | None = None
     for state in loop.states():
         if state.iteration == reported:
             continue  # the same point again, now with the reason why no step could be made
-        seen = _as_seen(loop.problem, state)
+        seen = _for_user(loop.problem, state)
         try:
             show(seen)
             stop = reported is not None and _wants_stop(callback, seen)
@@ -333,14 +333,14 @@ def _result(loop: Loop) -> Result:
     if outcome in (Outcome.CONVERGED_GRADIENT, Outcome.CONVERGED_PRECISION):
         if _equal(last, best):
             best = last
-        elif not solver.done(_ended(best, outcome)):
+        elif not solver.done(_with_stall(best, outcome)):
             # The values are so noisy that the stationary point is not the lowest seen.
             outcome = Outcome.STALLED
-    chosen = _as_seen(problem, solver.finish(problem, best, last))
+    chosen = _for_user(problem, solver.finish(problem, best, last))
     return Result.of(chosen, last, outcome, problem.evaluations, loop.history)
 
 
-def _ended(state: State, outcome: Outcome) -> State:
+def _with_stall(state: State, outcome: Outcome) -> State:
     """`state` with the stall that the outcome has been made of, if it has."""
     stalled = outcome is Outcome.CONVERGED_PRECISION
     return replace(state, outcome=Outcome.STALLED if stalled else None)
@@ -362,7 +362,7 @@ def _wants_stop(callback: Callback | None, state: State) -> bool:
 
 
 @contextmanager
-def _shown(progress: Progress, total: int) -> Iterator[Callable[[State], Any]]:
+def _progress_bar(progress: Progress, total: int) -> Iterator[Callable[[State], Any]]:
     """A function that shows a state."""
     if callable(progress):
         yield progress

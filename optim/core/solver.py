@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from optim.core import run as _driver
 from optim.core.arrays import Array, machine_epsilon
-from optim.core.checkpoints.policy import Checkpoints, Place, opened
+from optim.core.checkpoints.policy import Checkpoints, Place, open_checkpoints
 from optim.core.problem import Problem
 from optim.core.result import Outcome, Result, State
 from optim.core.trees import as_start, as_tree, is_structure
@@ -108,7 +108,7 @@ class Solver(ABC):
                 "minimize: give either x0, or resume=state to go on from a state, "
                 f"but {'neither' if x0 is None else 'both'} was given"
             )
-        start, problem, checkpoints = self._opened(
+        start, problem, checkpoints = self._open(
             fun, x0 if state is None else state, args, jac, checkpoint, every, resume is True
         )
         return _driver.run(
@@ -132,10 +132,10 @@ class Solver(ABC):
         are as for `minimize`; a resumed run begins with the state of the checkpoint. A state counts
         as seen, and may be kept, once the next one is asked for.
         """
-        start, problem, checkpoints = self._opened(fun, x0, args, jac, checkpoint, every, resume)
+        start, problem, checkpoints = self._open(fun, x0, args, jac, checkpoint, every, resume)
         return _driver.states(self, problem, start, checkpoints, resume=resume)
 
-    def _opened(
+    def _open(
         self,
         fun: Callable[..., Any],
         x0: Array | State,
@@ -150,7 +150,7 @@ class Solver(ABC):
         problem = Problem(fun, args, jac, self.max_evaluations, structured=is_structure(given))
         start = x0 if isinstance(x0, State) else as_start(x0)
         x = as_tree(given) if isinstance(x0, State) else start
-        return start, problem, opened(self, x, checkpoint, every, resume=resume)
+        return start, problem, open_checkpoints(self, x, checkpoint, every, resume=resume)
 
 
 # The gradient tolerance where none is asked for.

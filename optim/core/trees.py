@@ -100,7 +100,7 @@ class Structure:
             if not isinstance(value, Mapping):
                 raise TypeError(f"{name} must be {self}, but is {_kind_of(value)}")
             if set(value) != set(self.keys):
-                raise ValueError(f"{name} must be {self}, but has {_listed(value)}")
+                raise ValueError(f"{name} must be {self}, but has {_join_keys(value)}")
         elif not isinstance(value, (tuple, list)):
             raise TypeError(f"{name} must be {self}, but is {_kind_of(value)}")
         elif len(value) != len(self.keys):
@@ -110,11 +110,11 @@ class Structure:
         if self.kind is None:
             return "one array"
         if self.kind is dict:
-            return f"a dict with the keys {_listed(self.keys)}"
+            return f"a dict with the keys {_join_keys(self.keys)}"
         return f"a {self.kind.__name__} of {len(self.keys)} parts"
 
 
-def _listed(keys: Any) -> str:
+def _join_keys(keys: Any) -> str:
     return ", ".join(map(repr, keys)) or "no keys"
 
 
@@ -139,10 +139,10 @@ def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     """An operator of two operands, and the same where the tree is the right one."""
 
     def forward(self: Tree, other: Any) -> Any:
-        return applied(operation, self, other)
+        return map_arrays(operation, self, other)
 
     def backward(self: Tree, other: Any) -> Any:
-        return applied(operation, other, self)
+        return map_arrays(operation, other, self)
 
     return forward, backward
 
@@ -176,7 +176,7 @@ class Tree:
 
     def spread(self, value: Any, name: str) -> Tree:
         """`value`, arranged as this tree or with numbers for arrays or parts; errors say `name`."""
-        given = self.structure.arrays(arranged(value), name, numbers=True)
+        given = self.structure.arrays(as_user_structure(value), name, numbers=True)
         return Tree(self.structure, tuple(given))
 
     def parts(self) -> list[Array]:
@@ -211,7 +211,7 @@ class Tree:
         return TreeNamespace(namespace(first))
 
     def __matmul__(self, other: Tree) -> Scalar:
-        pairs = zip(self.leaves, _beside(self, other), strict=True)
+        pairs = zip(self.leaves, _parts_for(self, other), strict=True)
         return reduce(operator.add, (vdot(mine, its) for mine, its in pairs))
 
     __add__, __radd__ = _operators(operator.add)
@@ -230,13 +230,13 @@ class Tree:
     __hash__ = object.__hash__
 
     def __neg__(self) -> Any:
-        return applied(operator.neg, self)
+        return map_arrays(operator.neg, self)
 
     def __bool__(self) -> bool:
         raise TypeError("the truth of several arrays is ambiguous; reduce them to a number first")
 
 
-def applied(function: Callable[..., Any], *args: Any) -> Any:
+def map_arrays(function: Callable[..., Any], *args: Any) -> Any:
     """function(*args) array by array; numbers, and trees of numbers, go along with each array.
 
     An error gets a note that says at which array it was.
@@ -248,7 +248,7 @@ def applied(function: Callable[..., Any], *args: Any) -> Any:
     largest = max(trees, key=lambda tree: len(tree.leaves))
     results = []
     for name, *values in zip(
-        largest.structure.names, *(_beside(largest, arg) for arg in args), strict=True
+        largest.structure.names, *(_parts_for(largest, arg) for arg in args), strict=True
     ):
         try:
             results.append(function(*values))
@@ -258,7 +258,7 @@ def applied(function: Callable[..., Any], *args: Any) -> Any:
     return Tree(largest.structure, tuple(results))
 
 
-def _beside(tree: Tree, value: Any) -> tuple[Any, ...]:
+def _parts_for(tree: Tree, value: Any) -> tuple[Any, ...]:
     """What of `value` belongs to each array of `tree`."""
     if isinstance(value, Tree):
         if value.structure is tree.structure or value.structure == tree.structure:
@@ -290,15 +290,15 @@ class TreeNamespace:
 
     def sum(self, x: Tree) -> Scalar:
         """The sum of all elements."""
-        return reduce(operator.add, self._reduced("sum", x))
+        return reduce(operator.add, self._reduce("sum", x))
 
     def max(self, x: Tree) -> Scalar:
         """The largest element."""
-        return reduce(self.xp.maximum, self._reduced("max", x))
+        return reduce(self.xp.maximum, self._reduce("max", x))
 
     def min(self, x: Tree) -> Scalar:
         """The smallest element."""
-        return reduce(self.xp.minimum, self._reduced("min", x))
+        return reduce(self.xp.minimum, self._reduce("min", x))
 
     def astype(self, x: Tree, dtype: Any) -> Tree:
         """All arrays in one dtype."""
@@ -308,7 +308,7 @@ class TreeNamespace:
         """That of the arrays."""
         return self.xp.finfo(dtype)
 
-    def _reduced(self, name: str, x: Tree) -> list[Scalar]:
+    def _reduce(self, name: str, x: Tree) -> list[Scalar]:
         return [getattr(namespace(leaf), name)(leaf) for leaf in x.leaves]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -317,7 +317,7 @@ class TreeNamespace:
                 f"{name} is not defined for parameters in several arrays; use operators, sum, max, "
                 f"min, or the functions of single elements: {', '.join(sorted(_ELEMENTWISE))}"
             )
-        return partial(applied, getattr(self.xp, name))
+        return partial(map_arrays, getattr(self.xp, name))
 
 
 def as_tree(value: Any) -> Any:
@@ -332,7 +332,7 @@ def named_leaves(value: Any) -> Iterator[tuple[str, Any]]:
     return iter([("", value)])
 
 
-def arranged(x: Array) -> Any:
+def as_user_structure(x: Array) -> Any:
     """What the user sees of `x`: the structure of a tree; an array as it is."""
     return x.arranged() if isinstance(x, Tree) else x
 
@@ -399,9 +399,9 @@ class Lifted:
     def __call__(self, x: Array, *others: Any) -> Array:
         if not isinstance(x, Tree):
             return self.function(x, *others)
-        return like(self.function(*map(arranged, (x, *others))), x, self.name)
+        return like(self.function(*map(as_user_structure, (x, *others))), x, self.name)
 
 
-def lifted(function: Callable[..., Any], name: str) -> Lifted:
+def lift(function: Callable[..., Any], name: str) -> Lifted:
     """`function`, called `name` in errors, made to take trees."""
     return function if isinstance(function, Lifted) else Lifted(function, name)

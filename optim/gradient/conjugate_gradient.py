@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
-from optim.core.descent import Direction, advanced, straight_ray
+from optim.core.descent import Direction, next_state, straight_ray
 from optim.core.problem import Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
@@ -51,18 +51,18 @@ class ConjugateGradient(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
-        point = problem.at(x)
+        point = problem.evaluate(x)
         return State.start(point, ConjugateMemory(Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the direction misleads the search, another along the gradient."""
         memory: ConjugateMemory = state.memory
         for previous in (memory.direction, None) if memory.beta else (None,):
-            direction, squared = _descent(state, previous)
+            direction, squared = _direction(state, previous)
             ray = straight_ray(problem, state, direction, measure=lambda x, g, y: (vdot(g, y),))
             trial = self.search(ray) if direction.slope < 0.0 else None
             if trial is not None:
-                return advanced(
+                return next_state(
                     state,
                     ray,
                     trial,
@@ -74,7 +74,7 @@ class ConjugateGradient(ToleranceSolver):
         return replace(state, outcome=Outcome.STALLED)
 
 
-def _descent(state: State, previous: Array | None) -> tuple[Direction, float]:
+def _direction(state: State, previous: Array | None) -> tuple[Direction, float]:
     """The direction -g + beta * previous, and its squared 2-norm."""
     x, g, memory = state.x, state.gradient, state.memory
     with quiet():

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
-from optim.core.descent import Direction, advanced
+from optim.core.descent import Direction, next_state
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
@@ -49,8 +49,8 @@ class GradientDescent(SpectralSolver):
                 value, max_norm(gradient), vdot(gradient, gradient), max_norm(x), also=(x, gradient)
             )
         point = Point(x, number, gradient, norm)
-        reference = self.search.reference.after(number)
-        step_size = self.step_bounds.clipped(1.0 / math.sqrt(squared)) if squared > 0.0 else 1.0
+        reference = self.search.reference.update(number)
+        step_size = self.step_bounds.clip(1.0 / math.sqrt(squared)) if squared > 0.0 else 1.0
         plateau = Plateau.start(point, PATIENCE)
         return State.start(point, DescentMemory(plateau, reference, step_size, squared, x_norm))
 
@@ -68,7 +68,7 @@ class GradientDescent(SpectralSolver):
         following = self.step_bounds.spectral(
             squared_step, trial.pair, trial.step_size, trial.point.gradient_norm, x_norm
         )
-        return advanced(
+        return next_state(
             state,
             ray,
             trial,

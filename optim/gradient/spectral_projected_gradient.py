@@ -20,7 +20,7 @@ from optim.core.arrays import (
     quiet,
     vdot,
 )
-from optim.core.descent import Direction, advanced, straight_ray
+from optim.core.descent import Direction, next_state, straight_ray
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau, residual_is_hidden, rounding_of
 from optim.core.result import Outcome, State
@@ -53,7 +53,7 @@ class StepBounds:
     shortest: float = 1e-10
     longest: float = 1e10
 
-    def clipped(self, step: float) -> float:
+    def clip(self, step: float) -> float:
         """`step` moved into the range; the longest if it is not a number."""
         return max(self.shortest, step) if step < self.longest else self.longest
 
@@ -70,7 +70,7 @@ class StepBounds:
         if pair.sy > 0.0:
             curved = ss / pair.sy
             reach = max(x_norm, 1.0) / max(gradient_norm, 1.0 / self.longest)
-            return NextStep(self.clipped(min(curved, reach)), curved <= reach)
+            return NextStep(self.clip(min(curved, reach)), curved <= reach)
         bent = math.sqrt(ss / pair.yy) if pair.yy > 0.0 else math.inf
         return NextStep(max(self.shortest, min(bent, _GROWTH * last)), sure=False)
 
@@ -88,7 +88,7 @@ class SpectralSolver(ToleranceSolver):
 
     def reference_after(self, known: Reference, step: NextStep, value: float) -> Reference:
         """What the next trials are compared with: a step that is not sure must gain."""
-        return (known if step.sure else self.search.reference).after(value)
+        return (known if step.sure else self.search.reference).update(value)
 
     def done(self, state: State) -> Outcome | None:
         """The tolerances, at an iterate that is as low as any before."""
@@ -163,10 +163,10 @@ class SpectralProjectedGradient(SpectralSolver):
         """Evaluate at the start, moved into the set."""
         with quiet():
             x = self.projection(x)
-        point, approach = self._approached(problem.at(x), None)
+        point, approach = self._approach(problem.evaluate(x), None)
         plateau = Plateau.start(point, PATIENCE)
         return State.start(
-            point, SpectralMemory(plateau, self.search.reference.after(point.value), approach)
+            point, SpectralMemory(plateau, self.search.reference.update(point.value), approach)
         )
 
     def step(self, problem: Problem, state: State) -> State:
@@ -187,10 +187,10 @@ class SpectralProjectedGradient(SpectralSolver):
         x_norm, _ = trial.measured
         norm = state.gradient_norm  # at the trial it takes a projection more
         following = self.step_bounds.spectral(squared_step, trial.pair, last, norm, x_norm)
-        point, approach = self._approached(trial.point, following.size)
+        point, approach = self._approach(trial.point, following.size)
         reference = self.reference_after(memory.reference, following, trial.value)
         moved = replace(trial, point=point)
-        return advanced(state, ray, moved, reference=reference, approach=approach)
+        return next_state(state, ray, moved, reference=reference, approach=approach)
 
     def done(self, state: State) -> Outcome | None:
         """As every solver with spectral steps, but where rounding alone makes the residual 0."""
@@ -201,7 +201,7 @@ class SpectralProjectedGradient(SpectralSolver):
             return None
         return met
 
-    def _approached(self, point: Point, step: Scalar | None) -> tuple[Point, Approach]:
+    def _approach(self, point: Point, step: Scalar | None) -> tuple[Point, Approach]:
         """`point` with the norm of its projected gradient, and the way to projection(x - step * g).
 
         Without a step, the first one: the inverse of that norm.

@@ -33,7 +33,7 @@ class Backtracking:
         step_size = ray.first
         for _ in range(int(min(self.max_trials, ray.budget))):
             trial = ray.at(step_size)
-            if ray.sufficient(trial, self.c1):
+            if ray.is_sufficient(trial, self.c1):
                 return trial
             if step_size <= ray.min_step:
                 return None
@@ -61,7 +61,7 @@ class Reference(Protocol):
     def level(self) -> float:
         """The reference value."""
 
-    def after(self, value: float) -> Reference:
+    def update(self, value: float) -> Reference:
         """With the value of one more iterate."""
 
 
@@ -81,7 +81,7 @@ class HighestOf:
         """The reference value; inf before the first value."""
         return max(self.values, default=math.inf)
 
-    def after(self, value: float) -> HighestOf:
+    def update(self, value: float) -> HighestOf:
         """With the value of one more iterate."""
         return replace(self, values=(*self.values, value)[-self.count :])
 
@@ -106,7 +106,7 @@ class MeanOf:
         """The reference value; inf before the first value."""
         return self.mean
 
-    def after(self, value: float) -> MeanOf:
+    def update(self, value: float) -> MeanOf:
         """With the value of one more iterate."""
         old = self.memory * self.weight
         mean = (old * self.mean + value) / (old + 1.0) if old else value
@@ -119,11 +119,11 @@ class RelaxedRay(Ray):
 
     level: float
 
-    def sufficient(self, trial: Trial, c1: float) -> bool:
+    def is_sufficient(self, trial: Trial, c1: float) -> bool:
         """Armijo's condition relative to the level, or to the start where values are flat."""
         descends = trial.finite and trial.foretold < 0.0
         relaxed = descends and trial.value <= self.level + c1 * trial.foretold
-        return relaxed or super().sufficient(trial, c1)
+        return relaxed or super().is_sufficient(trial, c1)
 
 
 @dataclass(frozen=True, kw_only=True)

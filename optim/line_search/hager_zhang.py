@@ -45,7 +45,7 @@ class HagerZhang:
             trial = ray.at(step_size)
             if self._accepts(ray, trial):
                 return trial
-            if ray.sufficient(trial, self.c1) and (best is None or trial.value < best.value):
+            if ray.is_sufficient(trial, self.c1) and (best is None or trial.value < best.value):
                 best = trial
             try:
                 step_size = steps.send(trial)
@@ -58,7 +58,7 @@ class HagerZhang:
         if not trial.finite or trial.slope < self.c2 * slope:
             return False
         approximate = ray.doubtful(trial) and trial.slope <= (2.0 * self.c1 - 1.0) * slope
-        return approximate or ray.sufficient(trial, self.c1)
+        return approximate or ray.is_sufficient(trial, self.c1)
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ class _Narrowing:
 
     def intervals(self) -> Steps:
         """Brackets a minimum, then shrinks the interval until it is too small to change x."""
-        interval = yield from self.bracketed()
+        interval = yield from self.bracket()
         while _width(interval) > self.ray.min_step:
             before, width = interval, _width(interval)
             interval = yield from self.secant2(interval)
             if _width(interval) > 0.66 * width:  # L2: the paper's gamma
-                interval = yield from self.updated(interval, self.middle(interval))
+                interval = yield from self.update(interval, self.middle(interval))
             if interval == before:  # its ends are next to each other
                 break
         return interval
 
-    def bracketed(self) -> Steps:
+    def bracket(self) -> Steps:
         """B0 to B3: an interval whose left end falls and is low, and whose right end rises."""
         low, step_size = self.ray.start, self.ray.first
         while True:
@@ -93,10 +93,10 @@ class _Narrowing:
             if _rises(sample):
                 return low, sample
             if not self.low(sample):
-                return (yield from self.bisected((low, sample)))
+                return (yield from self.bisect((low, sample)))
             low, step_size = sample, self.growth * step_size
 
-    def updated(self, interval: Interval, step_size: float) -> Steps:
+    def update(self, interval: Interval, step_size: float) -> Steps:
         """U0 to U3: the interval, narrowed by what is found at `step_size`."""
         low, high = interval
         if not min(step_size - low.step_size, high.step_size - step_size) > self.ray.min_step:
@@ -106,9 +106,9 @@ class _Narrowing:
             return low, sample
         if self.low(sample):
             return sample, high
-        return (yield from self.bisected((low, sample)))
+        return (yield from self.bisect((low, sample)))
 
-    def bisected(self, interval: Interval) -> Steps:
+    def bisect(self, interval: Interval) -> Steps:
         """U3: the right end is too high; halves until it rises, or is so near that all is noise."""
         low, high = interval
         while _width((low, high)) > self.ray.min_step:
@@ -122,14 +122,14 @@ class _Narrowing:
         """S1 to S4: two secant steps, the second from the end that the first one replaced."""
         low, high = interval
         step_size = _secant(low, high)
-        narrowed = yield from self.updated(interval, step_size)
+        narrowed = yield from self.update(interval, step_size)
         if narrowed[1].step_size == step_size:
             step_size = _secant(high, narrowed[1])
         elif narrowed[0].step_size == step_size:
             step_size = _secant(low, narrowed[0])
         else:
             return narrowed
-        return (yield from self.updated(narrowed, step_size))
+        return (yield from self.update(narrowed, step_size))
 
     def middle(self, interval: Interval) -> float:
         """Between the ends: a tenth of the way where the first step may be long by magnitudes."""

@@ -72,7 +72,7 @@ class Ray:
         """Shorter steps do not change x."""
         return self.epsilon * self.x_norm / self.d_norm if self.d_norm > 0.0 else math.inf
 
-    def sufficient(self, trial: Trial, c1: float) -> bool:
+    def is_sufficient(self, trial: Trial, c1: float) -> bool:
         """Armijo's condition (Nocedal & Wright 3.4), or that a decrease is too small to be seen.
 
         The second alternative is the premise of the approximate Wolfe condition: W. W. Hager,

@@ -2,7 +2,7 @@
 
 J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithms 3.5 and 3.6 merged
 into one loop over a bracket, with the safeguarded cubic interpolation of equation 3.59, and the
-approximate condition of Hager and Zhang where values are flat to rounding (see `Ray.sufficient`).
+approximate condition of Hager and Zhang where values are flat to rounding (`Ray.is_sufficient`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StrongWolfe:
         step_size = ray.first
         for _ in range(int(min(self.max_trials, ray.budget))):
             trial = ray.at(step_size)
-            sufficient = ray.sufficient(trial, self.c1)
+            sufficient = ray.is_sufficient(trial, self.c1)
             gentle = trial.finite and abs(trial.slope) <= self.c2 * abs(ray.start.slope)
             if sufficient and gentle:
                 return trial
@@ -49,7 +49,7 @@ class StrongWolfe:
             elif doubtful and not sufficient:
                 break
             flat = ray.flat(trial, self.c1)
-            bracket = bracket.narrowed(trial, too_high=not sufficient, flat=flat)
+            bracket = bracket.narrow(trial, too_high=not sufficient, flat=flat)
             if bracket.width <= ray.min_step:
                 break
             step_size = bracket.next_step(self.growth, flat)
@@ -82,7 +82,7 @@ class Bracket:
             return math.inf
         return abs(self.high.step_size - self.low.step_size)
 
-    def narrowed(self, trial: Sample, *, too_high: bool, flat: bool) -> Bracket:
+    def narrow(self, trial: Sample, *, too_high: bool, flat: bool) -> Bracket:
         """The bracket with `trial` as one of its ends (the case distinction of algorithm 3.6)."""
         low, high = self.low, self.high
         if too_high or (trial.value >= low.value and not flat):

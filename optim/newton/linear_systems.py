@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from optim.core.arrays import Array, fetch, quiet, size, vdot
-from optim.core.trees import arranged, as_start, is_structure, lifted, like
+from optim.core.trees import as_start, as_user_structure, is_structure, lift, like
 
 Matvec = Callable[[Array], Array]
 
@@ -80,16 +80,18 @@ def conjugate_gradient(
     if is_structure(b):
         whole = as_start(b, "b")
         solved = conjugate_gradient(
-            lifted(matvec, "matvec(v)"),
+            lift(matvec, "matvec(v)"),
             whole,
             None if x0 is None else like(x0, whole, "x0"),
             rtol=rtol,
             atol=atol,
             max_norm=max_norm,
             max_iterations=max_iterations,
-            preconditioner=lifted(preconditioner, "preconditioner(r)"),
+            preconditioner=lift(preconditioner, "preconditioner(r)"),
         )
-        return replace(solved, x=arranged(solved.x), residual=arranged(solved.residual))
+        return replace(
+            solved, x=as_user_structure(solved.x), residual=as_user_structure(solved.residual)
+        )
     limit = 10 * size(b) if max_iterations is None else max_iterations
     with quiet():
         system = _System(matvec, preconditioner, max_norm)

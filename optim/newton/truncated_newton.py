@@ -16,7 +16,7 @@ from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau, rounding_of
 from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.trees import lifted
+from optim.core.trees import lift
 from optim.newton.linear_systems import LinearOutcome, LinearResult, conjugate_gradient
 from optim.objectives.derivatives import difference_hessian
 
@@ -57,7 +57,7 @@ class TruncatedNewton(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start; the first region reaches as far as the gradient."""
-        point = problem.at(x)
+        point = problem.evaluate(x)
         with quiet():
             (squared,) = fetch(vdot(point.gradient, point.gradient))
         by_library = problem.hessp is not None
@@ -76,8 +76,8 @@ class TruncatedNewton(ToleranceSolver):
         if not radius > 0.0:  # the square of the gradient underflows
             return replace(state, outcome=Outcome.STALLED)
         with quiet():
-            solved = self._solved(problem, state, radius)
-        first = trial = _tried(problem, state, solved, 1.0)
+            solved = self._solve(problem, state, radius)
+        first = trial = _try_step(problem, state, solved, 1.0)
         # Where a step gains less than can be seen, any is as good; but a step that only the region
         # has made so short has no such excuse.
         rounding = rounding_of(state.value, epsilon)
@@ -89,17 +89,17 @@ class TruncatedNewton(ToleranceSolver):
             known = radius if state.iteration else min(radius, trial.length)
             radius = _radius(known, trial, slack)
             if trial.ratio(slack) > _ACCEPTED:
-                return _advanced(state, trial, radius, first.foretold)
-            if problem.remaining < 1 or trial.length <= epsilon * trial.x_norm:
+                return _next_state(state, trial, radius, first.foretold)
+            if problem.evaluations_left < 1 or trial.length <= epsilon * trial.x_norm:
                 return replace(state, outcome=Outcome.STALLED)
-            trial = _tried(problem, state, solved, radius / first.length)
+            trial = _try_step(problem, state, solved, radius / first.length)
 
-    def _solved(self, problem: Problem, state: State, radius: float) -> LinearResult:
+    def _solve(self, problem: Problem, state: State, radius: float) -> LinearResult:
         """Newton's equations for the step, as exactly as the progress so far is worth."""
         progress = math.sqrt(state.gradient_norm / state.initial_gradient_norm)
         allowed = self.max_inner_iterations
         if self.hessp is None and problem.hessp is None:  # the trial itself needs an evaluation too
-            allowed = int(min(allowed, problem.remaining - 1))
+            allowed = int(min(allowed, problem.evaluations_left - 1))
         solved = conjugate_gradient(
             self._hessian(problem, state),
             -state.gradient,
@@ -116,13 +116,15 @@ class TruncatedNewton(ToleranceSolver):
 
     def _hessian(self, problem: Problem, state: State) -> Callable[[Array], Array]:
         x = state.x
-        hessp = problem.hessp if self.hessp is None else lifted(self.hessp, "hessp(x, v)")
+        hessp = problem.hessp if self.hessp is None else lift(self.hessp, "hessp(x, v)")
         if hessp is None:
             return difference_hessian(problem.gradient, x, state.gradient)
         return lambda v: hessp(x, v)
 
 
-def _tried(problem: Problem, state: State, solved: LinearResult, step_size: float) -> RegionTrial:
+def _try_step(
+    problem: Problem, state: State, solved: LinearResult, step_size: float
+) -> RegionTrial:
     """The objective at x + step_size * s, for the solution s of Newton's equations."""
     x, g, s = state.x, state.gradient, solved.x
     with quiet():
@@ -193,10 +195,10 @@ def _radius(radius: float, trial: RegionTrial, slack: float) -> float:
     return max(radius, min(wanted * length, 4.0 * radius))
 
 
-def _advanced(state: State, trial: RegionTrial, radius: float, foretold: float) -> State:
+def _next_state(state: State, trial: RegionTrial, radius: float, foretold: float) -> State:
     """The state after `trial`; `foretold` is what the first region tried promised to gain."""
     rounding = rounding_of(state.value, machine_epsilon(state.x))
-    plateau = state.memory.plateau.after(trial.point, rounding)
+    plateau = state.memory.plateau.update(trial.point, rounding)
     moved = state.moved(
         trial.point,
         memory=replace(state.memory, radius=radius, plateau=plateau),
@@ -204,4 +206,4 @@ def _advanced(state: State, trial: RegionTrial, radius: float, foretold: float) 
         step_length=trial.max_change / max(trial.x_norm, 1.0),
         gain=max(-trial.change, 0.5 * foretold),
     )
-    return replace(moved, outcome=Outcome.STALLED) if plateau.stalled else moved
+    return replace(moved, outcome=Outcome.STALLED) if plateau.has_stalled else moved

@@ -12,7 +12,7 @@ import numpy as np
 from optim.core.arrays import Array, fetch, machine_epsilon, max_norm, namespace, quiet, size, vdot
 from optim.core.problem import Problem
 from optim.core.progress import rounding_of
-from optim.core.trees import arranged, array_of, as_start, coordinate, is_structure, like
+from optim.core.trees import array_of, as_start, as_user_structure, coordinate, is_structure, like
 
 
 def hessian_product(
@@ -30,7 +30,9 @@ def hessian_product(
     problem = Problem(fun, args, jac, structured=is_structure(x))
     x = as_start(x)
     product = difference_hessian(problem.gradient, x, problem.gradient(x))
-    return lambda v: arranged(product(like(v, x, "v"))) if problem.structured else product(v)
+    return lambda v: (
+        as_user_structure(product(like(v, x, "v"))) if problem.structured else product(v)
+    )
 
 
 def difference_hessian(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from optim.core.arrays import Array, Scalar, vdot
-from optim.core.trees import arranged, as_tree, is_structure, named_leaves
+from optim.core.trees import as_tree, as_user_structure, is_structure, named_leaves
 from optim.quasi_newton.owlqn import L1
 
 Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
@@ -25,7 +25,7 @@ def with_l2(fun: Objective, weight: Any) -> Objective:
         value, gradient = fun(x, *args)
         whole = as_tree(x)
         slope = weights * whole
-        return value + 0.5 * vdot(slope, whole), arranged(as_tree(gradient) + slope)
+        return value + 0.5 * vdot(slope, whole), as_user_structure(as_tree(gradient) + slope)
 
     return penalised
 
@@ -44,7 +44,7 @@ def with_l1(fun: Objective, weight: Any) -> Objective:
         value, gradient = fun(x, *args)
         whole = as_tree(x)
         penalised_gradient = penalty.pseudo_gradient(whole, as_tree(gradient))
-        return value + penalty.value(whole), arranged(penalised_gradient)
+        return value + penalty.value(whole), as_user_structure(penalised_gradient)
 
     return penalised
 

@@ -55,7 +55,7 @@ class Residuals:
         return self.primal <= self.primal_bound and dual <= self.dual_bound
 
 
-def adapted(
+def adapt_rho(
     iteration: int, least_rho: float, plateau: Plateau, residuals: Residuals, rho: float
 ) -> tuple[float, float]:
     """The factor for rho, and the least that it may be from now on."""
@@ -78,7 +78,7 @@ def _rho_factor(residuals: Residuals) -> float:
 
 # Attempts of one iteration, each with ten times the rho, where fun is not finite.
 _MAX_TRIALS = 10
-# Iterations without progress that end relaxation, before `adapted` raises rho: near a minimum
+# Iterations without progress that end relaxation, before `adapt_rho` raises rho: near a minimum
 # inside of the domain it throws iterates across.
 _PLAIN_ITERATIONS = 5
 
@@ -151,7 +151,7 @@ class ADMM(ToleranceSolver):
         """Evaluate at the start, moved into the domain of the penalty."""
         with quiet():
             z = self.penalty.feasible(x)
-            point, smooth, _ = self._evaluated(problem, z, also=())
+            point, smooth, _ = self._evaluate(problem, z, also=())
             multipliers = (0.0 * z,) * max(len(self.terms), 1)
         return State.start(
             point, SplittingMemory(multipliers, self.rho, smooth, Plateau.start(point))
@@ -161,27 +161,27 @@ class ADMM(ToleranceSolver):
         """One iteration; where it leads out of fun's domain, another that stays closer to x."""
         rho = state.memory.rho
         for _ in range(_MAX_TRIALS):
-            if problem.remaining < 1:
+            if problem.evaluations_left < 1:
                 break
-            moved = self._moved(problem, state, rho)
+            moved = self._move(problem, state, rho)
             if math.isfinite(moved.value) and math.isfinite(moved.gradient_norm):
                 return moved
             rho *= 10.0
         return replace(state, outcome=Outcome.STALLED)
 
-    def _moved(self, problem: Problem, state: State, rho: float) -> State:
+    def _move(self, problem: Problem, state: State, rho: float) -> State:
         """Solve for the terms, then for the penalty, then move the multipliers."""
         z, memory = state.x, state.memory
         count = len(memory.multipliers)
         with quiet():
-            old = _scaled(memory.multipliers, memory.rho / rho)
+            old = _rescale(memory.multipliers, memory.rho / rho)
             answers, error = self._answers(problem, state, old, rho)
             alpha = self.relaxation if memory.relaxed else 1.0
             relaxed = [alpha * x + (1.0 - alpha) * z for x in answers]
             sums = [x + u for x, u in zip(relaxed, old, strict=True)]
             new = self.penalty.prox(_total(sums) / count, 1.0 / (rho * count))
             multipliers = tuple(v - new for v in sums)
-            point, smooth, numbers = self._evaluated(
+            point, smooth, numbers = self._evaluate(
                 problem,
                 new,
                 *(_total(vdot(x - new, x - new) for x in answers), vdot(new - z, new - z)),
@@ -195,13 +195,13 @@ class ADMM(ToleranceSolver):
             )
         *squares, length, x_norm = numbers
         residuals = self._residuals(squares, rho, count, size(z))
-        plateau = memory.plateau.after(point, rounding_of(point.value, machine_epsilon(z)))
-        factor, least_rho = adapted(state.iteration, memory.least_rho, plateau, residuals, rho)
+        plateau = memory.plateau.update(point, rounding_of(point.value, machine_epsilon(z)))
+        factor, least_rho = adapt_rho(state.iteration, memory.least_rho, plateau, residuals, rho)
         plain = not self.terms and plateau.length >= _PLAIN_ITERATIONS
         return state.moved(
             point,
             memory=SplittingMemory(
-                _scaled(multipliers, 1.0 / factor),
+                _rescale(multipliers, 1.0 / factor),
                 rho * factor,
                 smooth,
                 plateau,
@@ -232,13 +232,15 @@ class ADMM(ToleranceSolver):
         # The inner run begins at z, where fun is known.
         known = iter([(memory.smooth, state.gradient)])
         fun = near(lambda x: next(known, None) or problem(x), z - multipliers[0], rho)
-        limits = [n for n in (self.inner.max_evaluations, problem.remaining) if n is not None]
+        limits = [
+            n for n in (self.inner.max_evaluations, problem.evaluations_left) if n is not None
+        ]
         allowed = None if min(limits) == math.inf else int(min(limits))
         inner = replace(self.inner, max_evaluations=allowed)
         last = last_of(inner.iterations(fun, z, checkpoint=False))
         return [last.x], vdot(last.gradient, last.gradient)
 
-    def _evaluated(
+    def _evaluate(
         self, problem: Problem, z: Array, *scalars: Scalar, also: tuple[Array, ...]
     ) -> tuple[Point, float, tuple[float, ...]]:
         """The sum at `z`, fun there, and the `scalars`, read in one message."""
@@ -262,7 +264,7 @@ class ADMM(ToleranceSolver):
         )
 
 
-def _scaled(multipliers: tuple[Array, ...], factor: float) -> tuple[Array, ...]:
+def _rescale(multipliers: tuple[Array, ...], factor: float) -> tuple[Array, ...]:
     """The scaled multipliers are the plain ones over rho, so they change with it."""
     return multipliers if factor == 1.0 else tuple(factor * u for u in multipliers)
 

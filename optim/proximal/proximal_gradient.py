@@ -65,7 +65,7 @@ class ProximalTrial(Point):
     x_norm: float
 
     @property
-    def majorised(self) -> bool:
+    def is_majorized(self) -> bool:
         """Whether the quadratic model of curvature 1 / step_size lies above fun here."""
         return self.finite and self.curvature * self.step_size <= 1.0
 
@@ -123,31 +123,31 @@ class ProximalGradient(ToleranceSolver):
         """One iteration; if the extrapolated point misleads, another attempt from x."""
         rounding = rounding_of(state.value, machine_epsilon(state.x))
         for base in self._bases(problem, state):
-            trial = self._backtracked(problem, state, base, rounding)
+            trial = self._backtrack(problem, state, base, rounding)
             if trial is not None and trial.value <= state.value + rounding:
                 astray = trial.backwards > 0.0 or (state.memory.extrapolation and base.x is state.x)
-                return self._advanced(state, trial, rounding, restart=bool(astray))
+                return self._next_state(state, trial, rounding, restart=bool(astray))
         return replace(state, outcome=Outcome.STALLED)
 
     def _bases(self, problem: Problem, state: State) -> Iterator[Point]:
         """The points where fun is replaced by its linear model; values are those of fun alone."""
         x, memory = state.x, state.memory
-        if memory.extrapolation and problem.remaining >= 1:
+        if memory.extrapolation and problem.evaluations_left >= 1:
             with quiet():
                 y = x + memory.extrapolation * (x - memory.previous)
-            extrapolated = problem.at(y)
+            extrapolated = problem.evaluate(y)
             if extrapolated.finite:
                 yield extrapolated
         yield Point(x, memory.smooth, state.gradient, state.gradient_norm)
 
-    def _backtracked(
+    def _backtrack(
         self, problem: Problem, state: State, base: Point, rounding: float
     ) -> ProximalTrial | None:
         """The first step size whose quadratic model lies above fun, or None."""
         step_size = state.memory.step_size
-        for _ in range(int(min(_MAX_TRIALS, problem.remaining))):
+        for _ in range(int(min(_MAX_TRIALS, problem.evaluations_left))):
             trial = self._trial(problem, state.x, base, step_size, rounding)
-            if trial.majorised:
+            if trial.is_majorized:
                 return trial
             # Where fun is not finite its curvature says nothing.
             fitting = 0.9 / trial.curvature if trial.finite else 0.0
@@ -194,14 +194,14 @@ class ProximalGradient(ToleranceSolver):
             x_norm=x_norm,
         )
 
-    def _advanced(
+    def _next_state(
         self, state: State, trial: ProximalTrial, rounding: float, *, restart: bool
     ) -> State:
         memory: ProximalMemory = state.memory
         step_size = self._next_step(trial, fresh=restart or not memory.extrapolation)
         old = 1.0 if restart else memory.momentum
         momentum = 0.5 + math.sqrt(0.25 + old * old * trial.step_size / step_size)
-        plateau = memory.plateau.after(trial, rounding)
+        plateau = memory.plateau.update(trial, rounding)
         after = state.moved(
             trial,
             memory=ProximalMemory(
@@ -217,7 +217,7 @@ class ProximalGradient(ToleranceSolver):
             step_length=trial.length / max(trial.x_norm, 1.0),
             gain=max(state.value - trial.value, 0.5 * trial.moved / trial.step_size),
         )
-        return replace(after, outcome=Outcome.STALLED) if plateau.stalled else after
+        return replace(after, outcome=Outcome.STALLED) if plateau.has_stalled else after
 
     def _next_step(self, trial: ProximalTrial, *, fresh: bool) -> float:
         """As long as the curvature allows; growing slowly unless momentum starts afresh."""

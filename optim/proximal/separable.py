@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from optim.core.arrays import Array, Scalar
-from optim.core.trees import Tree, lifted
+from optim.core.trees import Tree, lift
 from optim.proximal.operators import Proximal, check_proximal
 from optim.proximal.projections import ConvexSet
 
@@ -85,7 +85,7 @@ def adopt_projection(owner: Any) -> None:
             "for instance Box(0.0, 1.0), Simplex(), or lambda x: x for no constraint"
         )
     elif not isinstance(given, Proximal):
-        given = lifted(given, "projection(x)")
+        given = lift(given, "projection(x)")
     object.__setattr__(owner, "projection", given)
 
 

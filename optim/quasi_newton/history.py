@@ -51,7 +51,7 @@ class History:
             return self
         return History(self.capacity, (*self.pairs, pair)[-self.capacity :])
 
-    def restricted(self, part: Callable[[Array], Array], epsilon: float) -> History:
+    def restrict(self, part: Callable[[Array], Array], epsilon: float) -> History:
         """The pairs on a subspace, where `part` is the projection on it; one message.
 
         Pairs without positive curvature there are left out.
@@ -132,7 +132,7 @@ class BFGSMatrix:
     images: tuple[Array, ...] = ()
 
     @classmethod
-    def of(cls, history: History, scale: Scalar) -> BFGSMatrix:
+    def from_history(cls, history: History, scale: Scalar) -> BFGSMatrix:
         """From the pairs; `scale` is for no pairs. Costs history^2 products, and one message."""
         matrix = cls(1.0 / history.scale if history else scale)
         for pair in history.pairs:

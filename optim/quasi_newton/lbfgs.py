@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
-from optim.core.descent import Direction, advanced, straight_ray
+from optim.core.descent import Direction, next_state, straight_ray
 from optim.core.problem import Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
@@ -30,7 +30,7 @@ class LBFGS(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
-        point = problem.at(x)
+        point = problem.evaluate(x)
         return State.start(
             point, CurvatureMemory(History(self.history), Plateau.start(point, PATIENCE))
         )
@@ -38,14 +38,14 @@ class LBFGS(ToleranceSolver):
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
         for history in attempts(state.memory.history):
-            ray = straight_ray(problem, state, _descent(state, history))
+            ray = straight_ray(problem, state, _direction(state, history))
             trial = self.search(ray) if ray.start.slope < 0.0 else None
             if trial is not None:
-                return advanced(state, ray, trial, history=history.push(trial.pair, ray.epsilon))
+                return next_state(state, ray, trial, history=history.push(trial.pair, ray.epsilon))
         return replace(state, outcome=Outcome.STALLED)
 
 
-def _descent(state: State, history: History) -> Direction:
+def _direction(state: State, history: History) -> Direction:
     """The quasi-Newton direction."""
     x, g = state.x, state.gradient
     with quiet():

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from optim.core.arrays import Array, Scalar, fetch, fitted, max_norm, namespace, quiet, vdot
-from optim.core.descent import Direction, advanced, ray_along
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, reshape_like, vdot
+from optim.core.descent import Direction, next_state, ray_along
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.trees import Tree, applied
+from optim.core.trees import Tree, map_arrays
 from optim.line_search import Ray, Search, StrongWolfe, Trial
 from optim.proximal.projections import Box
 from optim.quasi_newton.history import (
@@ -48,10 +48,12 @@ def box_like(bounds: Any, x: Array) -> Box:
 
 def _box_of_trees(bounds: Any, x: Tree) -> Box:
     if isinstance(bounds, Box):
-        ends = applied(Box, x.spread(bounds.lower, "lower"), x.spread(bounds.upper, "upper"))
+        ends = map_arrays(Box, x.spread(bounds.lower, "lower"), x.spread(bounds.upper, "upper"))
     else:
         ends = x.spread(bounds, "bounds")
-    boxes = applied(lambda own, leaf: box_like(Box() if own is None else own, leaf), ends, x).leaves
+    boxes = map_arrays(
+        lambda own, leaf: box_like(Box() if own is None else own, leaf), ends, x
+    ).leaves
     lower, upper = tuple(box.lower for box in boxes), tuple(box.upper for box in boxes)
     return Box(Tree(x.structure, lower), Tree(x.structure, upper))
 
@@ -83,7 +85,7 @@ def _bound(name: str, bound: Any, x: Array) -> Any:
     shape = tuple(getattr(bound, "shape", ()))
     if not shape:
         return float(bound)
-    own = fitted(bound, x)
+    own = reshape_like(bound, x)
     if own is None:
         raise ValueError(
             f"bounds: {name} has shape {shape}, but x has {tuple(x.shape)}; give one "
@@ -98,7 +100,7 @@ def projected_gradient(box: Box, x: Array, gradient: Array) -> Array:
     return xp.maximum(xp.minimum(gradient, x - box.lower), x - box.upper)
 
 
-def held(box: Box, x: Array, gradient: Array, scale: float) -> Array:
+def bound_mask(box: Box, x: Array, gradient: Array, scale: float) -> Array:
     """A mask of coordinates at a bound, or near, that would leave the box along -gradient.
 
     D. P. Bertsekas, SIAM J. Control Optim. 20 (1982) 221-246, equation 32: nearness shrinks with
@@ -114,7 +116,7 @@ def held(box: Box, x: Array, gradient: Array, scale: float) -> Array:
 
 def _nearness(box: Box, scale: float) -> Any:
     near = min(scale, _NEAR)
-    return applied(lambda width: _smaller(_NEAR * width, near), box.upper - box.lower)
+    return map_arrays(lambda width: _smaller(_NEAR * width, near), box.upper - box.lower)
 
 
 def _smaller(width: Any, near: float) -> Any:
@@ -173,7 +175,7 @@ class LBFGSB(ToleranceSolver):
         x, pairs = box(x), History(self.history)
         with quiet():
             value, gradient = problem(x)
-            mask = held(box, x, gradient, math.inf)
+            mask = bound_mask(box, x, gradient, math.inf)
             norm = max_norm(projected_gradient(box, x, gradient))
             number, norm = fetch(value, norm, also=(x, gradient, mask))
         point = Point(x, number, gradient, norm)
@@ -184,14 +186,14 @@ class LBFGSB(ToleranceSolver):
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
         for free in attempts(state.memory.free):
-            ray = _projected_ray(problem, state, _descent(state, free))
+            ray = _projected_ray(problem, state, _direction(state, free))
             trial = self.search(ray) if ray.start.slope < 0.0 else None
             if trial is not None:
-                return _advanced(state, ray, cast(BoundedTrial, trial), free)
+                return _next_state(state, ray, cast(BoundedTrial, trial), free)
         return replace(state, outcome=Outcome.STALLED)
 
 
-def _descent(state: State, free: History) -> Direction:
+def _direction(state: State, free: History) -> Direction:
     """Quasi-Newton on the free coordinates; for the held, along the gradient up to the bound."""
     x, g, memory = state.x, state.gradient, state.memory
     box, xp = memory.box, namespace(x)
@@ -224,7 +226,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
             straight = x + step_size * d
             new = box(straight)
             value, gradient = problem(new)
-            mask = held(box, new, gradient, state.gradient_norm)
+            mask = bound_mask(box, new, gradient, state.gradient_norm)
             s, y = new - x, gradient - g
             free_s, free_y = _free(mask, s), _free(mask, y)
             number, norm, slope, bend, foretold, changed, kept, *dots = fetch(
@@ -262,7 +264,7 @@ def _count(mask: Array, x: Array) -> Scalar:
     return xp.sum(xp.astype(mask, x.dtype))
 
 
-def _advanced(state: State, ray: Ray, trial: BoundedTrial, free: History) -> State:
+def _next_state(state: State, ray: Ray, trial: BoundedTrial, free: History) -> State:
     """The state after `trial`; `free` holds the pairs that made the direction."""
     misled = free is not state.memory.free
     known = History(free.capacity) if misled else state.memory.history
@@ -272,5 +274,5 @@ def _advanced(state: State, ray: Ray, trial: BoundedTrial, free: History) -> Sta
     elif trial.free_pair is trial.pair:  # nothing is held
         free = history
     else:
-        free = history.restricted(lambda v: _free(trial.held, v), ray.epsilon)
-    return advanced(state, ray, trial, history=history, free=free, held=trial.held)
+        free = history.restrict(lambda v: _free(trial.held, v), ray.epsilon)
+    return next_state(state, ray, trial, history=history, free=free, held=trial.held)

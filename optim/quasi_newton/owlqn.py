@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from optim.core.arrays import Array, Scalar, fetch, fitted, max_norm, namespace, quiet, vdot
-from optim.core.descent import Direction, advanced, ray_along
+from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, reshape_like, vdot
+from optim.core.descent import Direction, next_state, ray_along
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
-from optim.core.trees import Tree, applied
+from optim.core.trees import Tree, map_arrays
 from optim.line_search import Backtracking, Ray, Search, Trial
 from optim.quasi_newton.history import (
     PATIENCE,
@@ -52,7 +52,7 @@ class L1:
             return cls._like_tree(weights, x)
         if np.shape(weights) == ():
             return cls.like(float(weights), x)
-        own = fitted(weights, x)
+        own = reshape_like(weights, x)
         if own is None:
             raise ValueError(
                 f"l1 has shape {np.shape(weights)}, but x has {tuple(x.shape)}; give a number, "
@@ -64,7 +64,7 @@ class L1:
 
     @classmethod
     def _like_tree(cls, weights: Any, x: Tree) -> L1:
-        parts = applied(cls.like, x.spread(weights, "l1"), x).leaves
+        parts = map_arrays(cls.like, x.spread(weights, "l1"), x).leaves
         return cls(
             Tree(x.structure, tuple(part.weights for part in parts)),
             Tree(x.structure, tuple(part.free for part in parts)),
@@ -81,7 +81,7 @@ class L1:
         shrunk = xp.sign(g) * xp.maximum(xp.abs(g) - self.weights, 0.0)
         return xp.where(x == 0.0, shrunk, g + self.weights * xp.sign(x))
 
-    def aligned(self, d: Array, x: Array, pseudo: Array) -> Array:
+    def align(self, d: Array, x: Array, pseudo: Array) -> Array:
         """The direction with 0 where it would leave a kink on the wrong side.
 
         Andrew and Gao drop every coordinate that points against -pseudo. Where x != 0 that only
@@ -89,19 +89,19 @@ class L1:
         follows from H being positive definite. So only coordinates at the kink are aligned.
         """
         xp = namespace(d)
-        return self._kept(d, (x != 0.0) | (xp.sign(d) == -xp.sign(pseudo)))
+        return self._where(d, (x != 0.0) | (xp.sign(d) == -xp.sign(pseudo)))
 
     def movable(self, v: Array, x: Array, pseudo: Array) -> Array:
         """`v` with 0 for the coordinates that the kink holds at 0."""
-        return self._kept(v, (x != 0.0) | (pseudo != 0.0))
+        return self._where(v, (x != 0.0) | (pseudo != 0.0))
 
-    def projected(self, new: Array, x: Array, pseudo: Array) -> Array:
+    def project(self, new: Array, x: Array, pseudo: Array) -> Array:
         """`new` with 0 for what left the orthant of `x`; where x is 0, that of -pseudo."""
         xp = namespace(x)
         orthant = xp.where(x == 0.0, -xp.sign(pseudo), xp.sign(x))
-        return self._kept(new, xp.sign(new) == orthant)
+        return self._where(new, xp.sign(new) == orthant)
 
-    def _kept(self, values: Array, where: Array) -> Array:
+    def _where(self, values: Array, where: Array) -> Array:
         if self.free is True:
             return values
         allowed = where if self.free is False else where | self.free
@@ -142,7 +142,7 @@ class OWLQN(ToleranceSolver):
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
         penalty = L1.like(self.l1, x)
-        point = _evaluated(problem, penalty, x)
+        point = _evaluate(problem, penalty, x)
         plateau = Plateau.start(point, PATIENCE)
         memory = OrthantMemory(History(self.history), plateau, penalty, point.smooth_gradient)
         return State.start(point, memory)
@@ -150,10 +150,10 @@ class OWLQN(ToleranceSolver):
     def step(self, problem: Problem, state: State) -> State:
         """One iteration; if the pairs mislead the search, another attempt without them."""
         for history in attempts(state.memory.history):
-            ray = _projected_ray(problem, state, _descent(state, history))
+            ray = _projected_ray(problem, state, _direction(state, history))
             trial = self.search(ray) if ray.start.slope < 0.0 else None
             if trial is not None:
-                return advanced(
+                return next_state(
                     state,
                     ray,
                     trial,
@@ -171,7 +171,7 @@ class OrthantMemory(CurvatureMemory):
     smooth_gradient: Array
 
 
-def _evaluated(problem: Problem, penalty: L1, x: Array) -> PenalisedPoint:
+def _evaluate(problem: Problem, penalty: L1, x: Array) -> PenalisedPoint:
     with quiet():
         value, gradient = problem(x)
         pseudo = penalty.pseudo_gradient(x, gradient)
@@ -181,12 +181,12 @@ def _evaluated(problem: Problem, penalty: L1, x: Array) -> PenalisedPoint:
     return PenalisedPoint(x, smooth + added, pseudo, norm, gradient)
 
 
-def _descent(state: State, history: History) -> Direction:
+def _direction(state: State, history: History) -> Direction:
     """The quasi-Newton direction, aligned with the orthant."""
     x, pseudo, penalty = state.x, state.gradient, state.memory.penalty
     with quiet():
         newton = history.inverse_hessian_times(pseudo, lambda v: penalty.movable(v, x, pseudo))
-        d = penalty.aligned(-newton, x, pseudo)
+        d = penalty.align(-newton, x, pseudo)
         also = (d, *history.newest)
         slope, d_norm, x_norm = fetch(vdot(d, pseudo), max_norm(d), max_norm(x), also=also)
     first = first_step(slope, history, state.memory.history, state.step_size)
@@ -200,7 +200,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
 
     def at(step_size: float) -> Trial:
         with quiet():
-            new = penalty.projected(x + step_size * d, x, pseudo)
+            new = penalty.project(x + step_size * d, x, pseudo)
             value, gradient = problem(new)
             new_pseudo = penalty.pseudo_gradient(new, gradient)
             s, y = new - x, gradient - memory.smooth_gradient

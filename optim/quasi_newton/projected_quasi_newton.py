@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from optim.core.arrays import Array, Scalar, fetch, max_norm, quiet, vdot
-from optim.core.descent import Direction, advanced
+from optim.core.descent import Direction, next_state
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
@@ -53,7 +53,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
         """Evaluate at the start, moved into the set."""
         with quiet():
             x = self.projection(x)
-        point = self._measured(problem.at(x))
+        point = self._measure(problem.evaluate(x))
         return State.start(point, CurvatureMemory(History(self.history), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
@@ -70,8 +70,8 @@ class ProjectedQuasiNewton(ToleranceSolver):
             trial = self.search(ray) if way.slope < 0.0 else None
             if trial is not None:
                 pushed = history.push(trial.pair, ray.epsilon)
-                moved = replace(trial, point=self._measured(trial.point))
-                return advanced(state, ray, moved, history=pushed)
+                moved = replace(trial, point=self._measure(trial.point))
+                return next_state(state, ray, moved, history=pushed)
         return replace(state, outcome=Outcome.STALLED)
 
     def _model_minimum(self, state: State, history: History) -> tuple[Array, Direction]:
@@ -81,7 +81,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
             length = 1.0  # at first; then longer than the last step, which has given no pair
             if state.iteration and not state.memory.history:
                 length = GROWTH * state.step_length * max(float(max_norm(x)), 1.0)
-            hessian = BFGSMatrix.of(history, scale=vdot(g, g) ** 0.5 / length)
+            hessian = BFGSMatrix.from_history(history, scale=vdot(g, g) ** 0.5 / length)
 
         def model(z: Array) -> tuple[Scalar, Array]:
             d = z - x
@@ -100,7 +100,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
             slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=(d,))
         return target, Direction(d, slope, d_norm, x_norm, first=1.0)
 
-    def _measured(self, point: Point) -> Point:
+    def _measure(self, point: Point) -> Point:
         """`point` with the norm of its projected gradient."""
         with quiet():
             (norm,) = fetch(max_norm(self.projection(point.x - point.gradient) - point.x))

@@ -14,7 +14,7 @@ from optim.core.arrays import Array
 from optim.core.checkpoints.policy import Place
 from optim.core.run import Callback, Progress
 from optim.core.solver import Solver
-from optim.core.trees import arranged, as_start, as_tree, is_structure
+from optim.core.trees import as_start, as_tree, as_user_structure, is_structure
 from optim.gradient.conjugate_gradient import ConjugateGradient
 from optim.gradient.gradient_descent import GradientDescent
 from optim.gradient.spectral_projected_gradient import SpectralProjectedGradient
@@ -160,7 +160,7 @@ def _objective(
         bounds = getattr(solver, "bounds", None)
         box = None if bounds is None else box_like(bounds, x)
         objective = NumPyObjective(fun, False if jac is False else jac, args, box, eps)
-        return objective, arranged(x), True
+        return objective, as_user_structure(x), True
     if jac is None or jac is False:
         jac = True
     if isinstance(jac, str):

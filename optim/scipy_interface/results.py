@@ -69,11 +69,11 @@ class NumPyObjective:
         self.calls = calls
 
     def __call__(self, x: Any) -> Any:
-        given = copied(x)  # SciPy's users may write to it
-        returned = self._called(given)
+        given = copy_arrays(x)  # SciPy's users may write to it
+        returned = self._call(given)
         if callable(self.jac):
             # The same array as `fun` had, so that what caches by it finds it.
-            gradient = self.jac(given if _equal(given, x) else copied(x), *self.args)
+            gradient = self.jac(given if _equal(given, x) else copy_arrays(x), *self.args)
         elif self.jac is True or (self.jac is None and isinstance(returned, (tuple, list))):
             if not isinstance(returned, (tuple, list)) or len(returned) != 2:
                 return returned  # refused where it is checked
@@ -82,7 +82,7 @@ class NumPyObjective:
             gradient = self._differences(x, _number(returned))
         return _number(returned), _vectors(gradient, x)
 
-    def _called(self, x: Any) -> Any:
+    def _call(self, x: Any) -> Any:
         self.calls += 1
         return self.fun(x, *self.args)
 
@@ -96,7 +96,7 @@ class NumPyObjective:
 
             def fun(moved: Array, number: int = number) -> Any:
                 given = [moved if k == number else own.copy() for k, own in enumerate(leaves)]
-                return _number(self._called(structure.arranged(iter(given))))
+                return _number(self._call(structure.arranged(iter(given))))
 
             room = None if self.box is None else _leaf_of(self.box, number)
             found.append(differences(fun, leaf, value, self.jac or "2-point", room, steps[number]))
@@ -166,15 +166,17 @@ def adapted_callback(callback: Callback | None) -> Callback | None:
 
     def adapted(state: State) -> Any:
         if names != ["intermediate_result"]:
-            return callback(copied(state.x))
+            return callback(copy_arrays(state.x))
         result = OptimizeResult()
-        result.update(x=copied(state.x), fun=state.value, jac=state.gradient, nit=state.iteration)
+        result.update(
+            x=copy_arrays(state.x), fun=state.value, jac=state.gradient, nit=state.iteration
+        )
         return callback(intermediate_result=result)  # type: ignore[call-arg]
 
     return adapted
 
 
-def copied(x: Any) -> Any:
+def copy_arrays(x: Any) -> Any:
     """A structure with copies of its NumPy arrays."""
     structure = Structure.of(x)
     return structure.arranged(

@@ -204,10 +204,10 @@ class AdamW(Adam):
 
     def update(self, memory: Vectors, x: Array, gradient: Array, k: int) -> tuple[Array, Vectors]:
         """The next x and moments."""
-        x = decayed(x, self.step_size_at(k), self.weight_decay)
+        x = decay(x, self.step_size_at(k), self.weight_decay)
         return super().update(memory, x, gradient, k)
 
 
-def decayed(x: Array, step_size: float, weight_decay: float) -> Array:
+def decay(x: Array, step_size: float, weight_decay: float) -> Array:
     """Decoupled weight decay (algorithm 2, line 12): what it leaves of x, before a step."""
     return (1.0 - step_size * weight_decay) * x

@@ -176,13 +176,13 @@ class StochasticSolver(PerRow, Solver):
             best = last
         if batches and not self.average and memory.watch.latest < last.iteration:
             wanted = last.x
-        if wanted is not None and problem.remaining >= 1:
-            point = self._read(problem, wanted)
-            if point.finite and point.value <= self._allowed(batches, memory.watch):
+        if wanted is not None and problem.evaluations_left >= 1:
+            point = self._read_whole(problem, wanted)
+            if point.finite and point.value <= self._tolerated(batches, memory.watch):
                 best = State.start(point, memory)
         return replace(best, gradient=self._total_gradient(best.x, best.gradient))
 
-    def _allowed(self, batches: Batches | None, watch: Watch) -> float:
+    def _tolerated(self, batches: Batches | None, watch: Watch) -> float:
         """The value up to which the mean, or the last point, is returned."""
         if self.average:  # values of a noisy function cannot tell the mean from a worse point
             return watch.start if batches else math.inf
@@ -211,7 +211,7 @@ class StochasticSolver(PerRow, Solver):
         """
         with quiet():
             penalties = [] if self.penalty is None else [self.penalty.value(x)]
-            seen, full, vectors = self._evaluated(problem, k, x, memory.vectors)
+            seen, full, vectors = self._evaluate_batch(problem, k, x, memory.vectors)
             views = [seen] if full is None or full is seen else [seen, full]
             values = [sum(penalties, value) for value, _ in views]
             looked = views[-1:] if full or k == 0 else []
@@ -225,10 +225,10 @@ class StochasticSolver(PerRow, Solver):
         points = [Point(x, value, view[1], norm) for view, value in zip(views, read, strict=True)]
         watch = replace(memory.watch, gradient_norm=norm)
         if full:
-            watch = watch.seen(points[-1], k, self.value_tolerance)
+            watch = watch.update(points[-1], k, self.value_tolerance)
         return points[0], StochasticMemory(vectors, memory.mean, watch), numbers[len(norms) :]
 
-    def _evaluated(
+    def _evaluate_batch(
         self, problem: Problem, k: int, x: Array, vectors: Any
     ) -> tuple[Evaluation, Evaluation | None, Any]:
         """What iteration k sees at `x`; the whole objective, if it looks at that; the vectors."""
@@ -241,11 +241,11 @@ class StochasticSolver(PerRow, Solver):
 
     def _is_full(self, batches: Batches, k: int) -> bool:
         """Whether iteration k looks at the whole objective."""
-        if not self.full_every or batches.problem.remaining < self.full_evaluations:
+        if not self.full_every or batches.problem.evaluations_left < self.full_evaluations:
             return False
         return k % (self.full_every * batches.per_epoch) == 0
 
-    def _read(self, problem: Problem, x: Array) -> Point:
+    def _read_whole(self, problem: Problem, x: Array) -> Point:
         """The whole objective at `x`, in one message."""
         with quiet():
             value, gradient = problem(x)

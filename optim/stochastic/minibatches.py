@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from optim.core.arrays import Array, Scalar
 from optim.core.problem import Problem
-from optim.core.trees import arranged, as_tree
+from optim.core.trees import as_tree, as_user_structure
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Order:
     seed: int
     _kept: dict[int, Indices] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def at(self, k: int) -> int:
+    def number(self, k: int) -> int:
         """The k-th number, k = 0, 1, ..."""
         epoch, place = divmod(k, self.count)
         return int(self.epoch(epoch)[place])
@@ -101,12 +101,12 @@ class Order:
         number = number if self.shuffle else 0
         order = self._kept.get(number)
         if order is None:
-            order = self._drawn(number)
+            order = self._draw(number)
             self._kept.clear()
             self._kept[number] = order
         return order
 
-    def _drawn(self, number: int) -> Indices:
+    def _draw(self, number: int) -> Indices:
         if not self.shuffle:
             return np.arange(self.count)
         return np.random.default_rng((self.seed, number)).permutation(self.count)
@@ -223,7 +223,7 @@ class FiniteSum:
 
     def batch(self, k: int) -> Callable[..., Evaluation]:
         """The term that evaluation k sees."""
-        return lambda x, *args: self.fun(x, self.order.at(k), *args)
+        return lambda x, *args: self.fun(x, self.order.number(k), *args)
 
     def __call__(self, x: Array, *args: Any) -> Evaluation:
         """The mean of all terms."""
@@ -232,7 +232,7 @@ class FiniteSum:
         for i in range(1, self.count):
             term = self.fun(x, i, *args)
             value, gradient = value + term[0], gradient + as_tree(term[1])
-        return value / self.count, arranged(gradient / self.count)
+        return value / self.count, as_user_structure(gradient / self.count)
 
 
 def _check_sampling(objective: object, fun: Any, count: int, seed: int) -> None:

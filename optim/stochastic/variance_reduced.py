@@ -87,7 +87,7 @@ class SAG(StochasticSolver):
         self, memory: GradientTable, x: Array, gradient: Array, k: int
     ) -> tuple[Array, GradientTable]:
         """The next x and table."""
-        i = memory.order.at(k)
+        i = memory.order.number(k)
         total = memory.total + gradient
         if i in memory.gradients:
             total = total - memory.gradients[i]
@@ -142,7 +142,7 @@ class SVRG(StochasticSolver):
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration, if the evaluations that it takes are allowed."""
-        if Batches.of(problem) and problem.remaining < 2:
+        if Batches.of(problem) and problem.evaluations_left < 2:
             return replace(state, outcome=Outcome.LIMIT_EVALUATIONS)
         return super().step(problem, state)
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from optim.core.arrays import namespace
-from optim.core.trees import Structure, arranged, as_tree
+from optim.core.trees import Structure, as_tree, as_user_structure
 from tests.optim.registry import START
 
 
@@ -79,7 +79,7 @@ def cosh_of(cut: Cut, array: Callable[[np.ndarray], Any] = np.array) -> Callable
             up, down = xp.exp(root * (leaf - 1.0) / 3.0), xp.exp(-root * (leaf - 1.0) / 3.0)
             value = value + xp.sum(up + down)
             gradients.append(root * (up - down) / 3.0)
-        return value, reordered(arranged(type(tree)(tree.structure, tuple(gradients))))
+        return value, reordered(as_user_structure(type(tree)(tree.structure, tuple(gradients))))
 
     return fun
 

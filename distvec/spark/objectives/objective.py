@@ -391,7 +391,7 @@ class SampledObjective(Objective):
         """The objective on batch k = 0, 1, ..."""
         part = object.__new__(Objective)
         part.__dict__.update(self.__dict__)
-        part._part = Part(self._order.at(k), self._order.count)
+        part._part = Part(self._order.number(k), self._order.count)
         part._share = self._batch_share
         return part
 

@@ -74,7 +74,10 @@ class Encoder:
         return self.encode(value, f"{place}.{key}")
 
     def _object(self, value: Any, place: str) -> Node:
-        own = {name: self._inner(getattr(value, name), place, name) for name in _kept(type(value))}
+        own = {
+            name: self._inner(getattr(value, name), place, name)
+            for name in _state_fields(type(value))
+        }
         return {"object": _class_name(type(value), place), "fields": own}
 
     def _array(self, value: Array, place: str) -> Node:
@@ -161,7 +164,7 @@ class Decoder:
 
     def _object(self, node: Node, body: Any) -> Any:
         cls, given = _class_of(body), node["fields"]
-        if not is_dataclass(cls) or set(given) != set(_kept(cls)):
+        if not is_dataclass(cls) or set(given) != set(_state_fields(cls)):
             raise Corrupted(
                 f"{body} has other fields here; the checkpoint is of another version of optim: go "
                 "on with that one, or begin anew in another directory"
@@ -194,7 +197,7 @@ def structure_name(kind: type) -> str:
     return next(known, f"{kind.__module__}:{kind.__qualname__}")
 
 
-def _kept(cls: Any) -> list[str]:
+def _state_fields(cls: Any) -> list[str]:
     """The fields that make the object; others are what it remembers for speed."""
     return [own.name for own in fields(cls) if own.init]
 

@@ -39,7 +39,7 @@ class Layout:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, x: npt.NDArray[Any]) -> Layout:
+    def of_array(cls, x: npt.NDArray[Any]) -> Layout:
         """That of `x`."""
         strides = [
             0 if length == 1 else abs(s) for s, length in zip(x.strides, x.shape, strict=True)
@@ -48,18 +48,18 @@ class Layout:
             return cls(tuple(range(x.ndim)), x.shape)
         return cls(tuple(sorted(range(x.ndim), key=lambda axis: -strides[axis])), x.shape)
 
-    def packed(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def pack(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The elements of `x`, each once, in C order; no copy where they lie so."""
         lengths = zip(x.strides, x.shape, strict=True)
         once = tuple(slice(0, 1) if s == 0 and n > 1 else slice(None) for s, n in lengths)
         return np.asarray(x[(*once, ...)].transpose(self.axes), order="C")
 
-    def unpacked(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def unpack(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The array again. Raises ValueError if that cannot be."""
         x = elements.transpose(np.argsort(self.axes))
         return x if x.shape == self.shape else np.broadcast_to(x, self.shape)
 
-    def document(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
@@ -74,17 +74,17 @@ _PIECE = 1 << 18
 def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
     """Write a checkpoint to the new `file`; how that ends. Raises OSError."""
     stream = _Stream(file)
-    layouts = {name: Layout.of(x) for name, x in arrays.items()}
+    layouts = {name: Layout.of_array(x) for name, x in arrays.items()}
     whole = {
         "document": document,
-        "layouts": {name: layout.document() for name, layout in layouts.items()},
+        "layouts": {name: layout.to_json() for name, layout in layouts.items()},
     }
     with zipfile.ZipFile(cast(BinaryIO, stream), "w") as archive:
         archive.comment = _EMPTY
         archive.writestr(_DOCUMENT, json.dumps(whole, allow_nan=False))
         for name, x in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                _write(member, layouts[name].packed(x))
+                _write(member, layouts[name].pack(x))
     end = _COMMENT.format(stream.crc).encode()
     file.seek(-len(end), os.SEEK_END)
     file.write(end)
@@ -145,16 +145,18 @@ def read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             whole = json.loads(archive.read(_DOCUMENT))
-            arrays = {name: _read(archive, name, own) for name, own in whole["layouts"].items()}
+            arrays = {
+                name: _read_array(archive, name, own) for name, own in whole["layouts"].items()
+            }
         return arrays, whole["document"]
     except (zipfile.BadZipFile, LookupError, TypeError, ValueError) as error:
         raise Corrupted(f"{path} is a whole file, but no checkpoint: {error!r}") from error
 
 
-def _read(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) -> Array:
+def _read_array(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) -> Array:
     with archive.open(f"{name}.npy") as member:
         elements = np.lib.format.read_array(member, allow_pickle=False)
-    return Layout(tuple(layout["axes"]), tuple(layout["shape"])).unpacked(elements)
+    return Layout(tuple(layout["axes"]), tuple(layout["shape"])).unpack(elements)
 
 
 _NAME = re.compile(r"ckpt-(\d{5,})\.npz")
@@ -180,7 +182,7 @@ class NpzKeeper:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._unlock = weakref.finalize(self, os.close, _locked(self._directory))
+        self._unlock = weakref.finalize(self, os.close, _lock(self._directory))
         self._changed = threading.Condition()
         self._waiting: _Checkpoint | None = None
         self._writer: threading.Thread | None = None
@@ -301,7 +303,7 @@ class NpzKeeper:
             os.close(descriptor)
 
 
-def _locked(directory: Path) -> int:
+def _lock(directory: Path) -> int:
     """A descriptor that keeps other processes from writing there, until it is closed."""
     descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -341,7 +343,7 @@ class ThroughNumPy:
     ) -> None:
         """See `Keeper`."""
         self.keeper.save(
-            number, {name: _seen(x) for name, x in arrays.items()}, document, wait=wait
+            number, {name: _as_numpy(x) for name, x in arrays.items()}, document, wait=wait
         )
 
     def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
@@ -362,7 +364,7 @@ class ThroughNumPy:
         self.keeper.close()
 
 
-def _seen(x: Array) -> Array:
+def _as_numpy(x: Array) -> Array:
     """`x` as a NumPy array, without a copy."""
     plain = x.detach() if hasattr(x, "detach") else x
     try:

@@ -32,36 +32,36 @@ def parameters(solver: Any) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    text = _described(value)
+    text = _describe(value)
     if len(text) <= _LONG:
         return text
     return f"{text[: _LONG // 2]}... (CRC-32 {zlib.crc32(text.encode()):08x})"
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if is_dataclass(value) and not isinstance(value, type):
         own = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
-        return f"{type(value).__name__}({_listed(own)})"
+        return f"{type(value).__name__}({_join_names(own)})"
     if isinstance(value, (np.ndarray, np.generic)):
         crc = zlib.crc32(value.tobytes())
         return f"array(shape={value.shape}, dtype={value.dtype}, CRC-32 {crc:08x})"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"array(shape={tuple(value.shape)}, dtype={value.dtype})"
     if isinstance(value, Mapping):
-        return f"{{{_listed({repr(key): one for key, one in value.items()})}}}"
+        return f"{{{_join_names({repr(key): one for key, one in value.items()})}}}"
     if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{', '.join(map(_describe, value))}]"
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if callable(value):
         return "a function"
     if hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds
-        return _described({"lb": value.lb, "ub": value.ub})
+        return _describe({"lb": value.lb, "ub": value.ub})
     return f"a {type(value).__name__}"
 
 
-def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_described(value)}" for name, value in values.items())
+def _join_names(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_describe(value)}" for name, value in values.items())
 
 
 Place: TypeAlias = str | os.PathLike[str] | Literal[False] | None
@@ -144,7 +144,7 @@ class Checkpoints:
         number, arrays, document = found
         self._check(document)
         self._run, self._number = document["run"], number
-        return self._decoded(arrays, document)
+        return self._decode(arrays, document)
 
     def rolled_back(self) -> Kept | None:
         """The newest checkpoint of this run; None if none was kept yet."""
@@ -153,9 +153,9 @@ class Checkpoints:
             return None
         number, arrays, document = found
         self._number = number
-        return self._decoded(arrays, document)
+        return self._decode(arrays, document)
 
-    def _decoded(self, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> Kept:
+    def _decode(self, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> Kept:
         decoder = Decoder(arrays, dict(_kinds(self.x)))
         last, best = decoder.decode(document["last"]), decoder.decode(document["best"])
         if not isinstance(last, State) or not isinstance(best, State):
@@ -199,7 +199,7 @@ class Checkpoints:
             )
 
 
-def opened(
+def open_checkpoints(
     solver: Any, x: Array, checkpoint: Place, every: int, *, resume: bool
 ) -> Checkpoints | None:
     """The checkpoints of a run from `x`; None if none are kept.

@@ -109,7 +109,7 @@ class TestSampling:
 
     def test_terms_come_once_in_each_epoch(self):
         objective = FiniteSum(lambda x, i: (0.0, x), 7, seed=3)
-        epochs = [[objective.order.at(7 * e + j) for j in range(7)] for e in range(4)]
+        epochs = [[objective.order.number(7 * e + j) for j in range(7)] for e in range(4)]
         assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
         assert len(set(map(tuple, epochs))) > 1
 
@@ -253,7 +253,7 @@ def test_sag_keeps_one_gradient_per_term_and_their_sum():
     objective = terms(seed=5)
     states = list(solver.iterations(objective, np.zeros(5)))
     table = states[-1].memory.vectors
-    latest = {objective.order.at(k): states[k].x for k in range(37)}
+    latest = {objective.order.number(k): states[k].x for k in range(37)}
     assert table.gradients.keys() == latest.keys() == set(range(10))
     for i, x in latest.items():
         np.testing.assert_array_equal(table.gradients[i], objective.fun(x, i)[1])
