@@ -45,7 +45,7 @@ from distvec.array.row_products import row_dot
 from distvec.array.rows import log_softmax, logsumexp, softmax
 from distvec.array.shaping.grids import outer
 from distvec.array.statistics import average, ptp, std, var
-from distvec.derivatives.functions import grad, hessian_product, value_and_grad
+from distvec.autodiff.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save

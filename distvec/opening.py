@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from distvec.durability.levels import Durability
+from distvec.durability.policy import Durability
 from distvec.session import Directory, Session
 from ps_backend.arguments import extensions, server_addresses, server_count
 from ps_backend.client import Client

@@ -26,14 +26,14 @@ from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.array.window import Window
-from distvec.derivatives.functions import hessian_product, value_and_grad
-from distvec.diagnostics.html import table
-from distvec.durability.levels import Durability
+from distvec.autodiff.functions import hessian_product, value_and_grad
+from distvec.diagnostics.summary import table
+from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
-from distvec.durability.names import Names
-from distvec.durability.results import Checkpoint, Restored
+from distvec.durability.policy import Durability
+from distvec.durability.published_names import Names
 from distvec.durability.save import save
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.key_lists import length_of_range
 from distvec.keyed.space import KeyedSpace

@@ -9,7 +9,7 @@ import numpy as np
 
 from distvec.array.namespace import VERSIONS
 from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
-from distvec.graph import dtypes
+from distvec.graph import build as dtypes
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from distvec.array.moving.search import looked_up
 from distvec.array.operators import Arithmetic
 from distvec.array.random import uniform_at
-from distvec.graph.client_values import MOST_ELEMENTS
+from distvec.graph.host_eval import MOST_ELEMENTS
 
 
 class AliasTable:

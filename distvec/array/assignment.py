@@ -19,8 +19,8 @@ from distvec.array.creation import broadcast_to, filled, reshape
 from distvec.array.handle import Handle, check_session
 from distvec.array.keys import At, Mask, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.graph.shapes import broadcast_to as stretched
-from distvec.graph.shapes import collected, on_client, reshaped
+from distvec.graph.build import broadcast_to as stretched
+from distvec.graph.build import collected, on_client, reshaped
 from ps_backend.program.types import client_type
 
 _MOST_PLACED = 1 << 18

@@ -15,8 +15,8 @@ from distvec.array.creation import filled
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
 from distvec.diagnostics.profile import measured
-from distvec.graph import moves
-from distvec.graph.expr import Buffer, Node
+from distvec.graph import view_nodes as moves
+from distvec.graph.node import Buffer, Node
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
 from ps_backend.program.types import ArrayType, array_type

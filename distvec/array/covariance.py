@@ -17,8 +17,8 @@ from distvec.array.creation import reshape, squeeze
 from distvec.array.functions import apply
 from distvec.array.statistics import as_array
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import shapes
-from distvec.graph.dtypes import check_dtype
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
 _FLOAT = np.dtype(np.float64)

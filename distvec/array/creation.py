@@ -12,10 +12,10 @@ import numpy as np
 
 from distvec.array.handle import Handle, check_order, check_session
 from distvec.diagnostics.profile import measured
-from distvec.graph import shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node
-from distvec.runtime.evaluation import Evaluator
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Graph, Node
+from distvec.runtime.evaluator import Evaluator
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import ArrayType, array_type
 

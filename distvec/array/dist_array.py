@@ -33,9 +33,8 @@ from distvec.array.operators import Arithmetic
 from distvec.array.refusals import refuse_shuffle
 from distvec.array.shaping import diagonals, ordering, repeating, turning
 from distvec.array.standard.info import check_version
-from distvec.diagnostics.draw import Explanation, draw
-from distvec.diagnostics.engines import engines
-from distvec.graph.expr import Buffer
+from distvec.diagnostics.draw import Explanation, draw, engines
+from distvec.graph.node import Buffer
 from distvec.planner.plan import Template
 
 

@@ -22,8 +22,9 @@ from distvec.array.functions import array_among
 from distvec.array.handle import check_cast
 from distvec.array.reductions import sum
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import build, shapes
-from distvec.graph.dtypes import check_dtype
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
 _MORE_THAN_TWO = (

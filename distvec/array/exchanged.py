@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic
 from distvec.array.pieces import gathered
-from distvec.graph import shapes
+from distvec.graph import build as shapes
 from ps_backend.program.types import array_type
 
 LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}

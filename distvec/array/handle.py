@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from distvec.graph import build, shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
-from distvec.runtime.evaluation import Evaluator
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
+from distvec.runtime.evaluator import Evaluator
 from ps_backend.client import Client, hold_lock, hold_lock_if_handled
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, ClientType

@@ -12,8 +12,8 @@ from distvec.array.handle import Handle, broadcasts, refuse_window
 from distvec.array.operators import elementwise
 from distvec.array.values import buffer_of, numpy, persist
 from distvec.diagnostics.profile import measured
-from distvec.graph.expr import Buffer
-from distvec.runtime.pending import Flight
+from distvec.graph.node import Buffer
+from distvec.runtime.liveness import InFlightProgram
 from ps_backend.client import defer_signals
 
 H = TypeVar("H", bound=Handle)
@@ -115,7 +115,7 @@ def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
     """Let ``x``, now ``source``, have ``added``: in the same memory if nobody else holds it."""
     session, type = x.session, source.type
-    buffer, flight = session.new_buffer(type), Flight()
+    buffer, flight = session.new_buffer(type), InFlightProgram()
     with session.holders.changing(x, session.graph.leaf(buffer), flight) as is_alone:
         session.client.scatter_add(
             source.id, buffer.id, type, where, added, donate=is_alone, ended=flight.end

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from distvec.array.exchanged import flipped
 from distvec.array.handle import broadcasts, check_session, refuse_window
 from distvec.array.indexing import addable
-from distvec.graph import shapes
+from distvec.graph import build as shapes
 from ps_backend.program.row_ops.shapes import JOINS
 from ps_backend.program.types import array_type
 

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from distvec.diagnostics.head import head
-from distvec.diagnostics.html import Markup, Row, strip, table
 from distvec.diagnostics.profile import bytes_text
-from distvec.graph.expr import Node
+from distvec.diagnostics.summary import Markup, Row, head, strip, table
+from distvec.graph.node import Node
 from distvec.planner.plan import Template
-from distvec.runtime.evaluation import Evaluator
+from distvec.runtime.evaluator import Evaluator
 from ps_backend.client import Client
 from ps_backend.program.types import ArrayType
 

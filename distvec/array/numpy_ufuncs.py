@@ -16,7 +16,7 @@ from distvec.array.operators import Arithmetic, Deferred, elementwise
 from distvec.array.reduction_keywords import UNSAID, is_everywhere, mask_for, stored_in, target_of
 from distvec.array.shaping.grids import outer
 from distvec.array.signatures import as_arrays, check_bound
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from ps_backend.program import ops, reducers
 from ps_backend.program.scans import SCANS
 

@@ -11,8 +11,8 @@ from distvec.array.checks import refuse_if
 from distvec.array.creation import filled
 from distvec.array.handle import Handle, check_session
 from distvec.graph import build
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
 
 H = TypeVar("H", bound=Handle)
 

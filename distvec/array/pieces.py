@@ -16,9 +16,9 @@ import numpy.typing as npt
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.keys import At, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic
-from distvec.graph import moves
-from distvec.graph.client_values import item_shape
-from distvec.graph.shapes import collected, on_client
+from distvec.graph import view_nodes as moves
+from distvec.graph.build import collected, on_client
+from distvec.graph.host_eval import item_shape
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 

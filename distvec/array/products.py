@@ -18,9 +18,10 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
 from distvec.array.reduction_keywords import target_of
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
-from distvec.graph import build, shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type, summed
 

@@ -17,7 +17,7 @@ from distvec.array.handle import Home, refuse_window
 from distvec.array.items import get_item
 from distvec.array.operators import Arithmetic
 from distvec.array.reduction_keywords import stored_in
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from ps_backend.program import philox
 
 _LEAST = 2.0**-54

@@ -13,7 +13,7 @@ import numpy as np
 from distvec.array.creation import broadcast_to
 from distvec.array.handle import check_cast, refuse_window
 from distvec.array.operators import Arithmetic, elementwise, operand_node
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 from ps_backend.program import ops
 from ps_backend.program.reducers import Reducer
 

@@ -27,9 +27,10 @@ from distvec.array.reduction_keywords import (
     selected,
     stored,
 )
-from distvec.graph import build, shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type
 

@@ -14,7 +14,7 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home, check_order
 from distvec.array.operators import elementwise
 from distvec.graph import build
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type
 

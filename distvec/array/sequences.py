@@ -11,7 +11,7 @@ from distvec.array.creation import length_of
 from distvec.array.functions import array_among
 from distvec.array.operators import elementwise
 from distvec.array.shaping.placing import index_of
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 
 _FLOAT = np.dtype(np.float64)
 

@@ -17,7 +17,7 @@ from distvec.array.creation import broadcast_to, reshape
 from distvec.array.functions import full_like
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.array.reduction_keywords import UNSAID, beside, is_said, stored
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 
 A = TypeVar("A", bound=Arithmetic)
 

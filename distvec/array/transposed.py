@@ -38,7 +38,8 @@ from distvec.array.moved_columns import MOVED
 from distvec.array.reduction_keywords import stored
 from distvec.array.reductions import kept
 from distvec.array.signatures import leading
-from distvec.graph import build, shapes
+from distvec.graph import build
+from distvec.graph import build as shapes
 from ps_backend.program.row_ops.shapes import JOINS
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from distvec.array.creation import reshape
 from distvec.array.handle import Handle
 from distvec.diagnostics.profile import measured
-from distvec.graph.expr import Buffer
+from distvec.graph.node import Buffer
 
 H = TypeVar("H", bound=Handle)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from distvec.array.dist_array import DistArray
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 
 
 class Window(DistArray):

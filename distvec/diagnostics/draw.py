@@ -1,4 +1,4 @@
-"""Plans as drawings: text in the DOT language, and SVG where Graphviz is installed."""
+"""Plans as drawings, DOT or SVG, and the engines that servers run their sweeps by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import subprocess
 from collections.abc import Iterator
 
 from distvec.planner.plan import PlannedPhase, PlannedSweep, Template
+from ps_backend.kernels import explained
+
+
+def engines(template: Template) -> Iterator[str]:
+    """A line for each sweep, in order: the engine, and why it is that one."""
+    for number, program in enumerate(template.programs, 1):
+        for place, sweep in enumerate(program.sweeps, 1):
+            which = f"sweep {place} of program {number}"
+            yield f"{which} runs by {explained(sweep.structure, sweep.space.length)}"
+
 
 _SECONDS = 60.0
 

@@ -1,9 +1,4 @@
-"""Checkpoints of a session: all its arrays as they are at one moment, copied while work goes on.
-
-Buffers never change and no id is used twice. So all that is needed is that no program writes over
-what is being copied, a checkpoint writes only buffers that the one before has not, and after a loss
-the old ids bring back what arrays stand for.
-"""
+"""Checkpoints of a session: all its arrays as they are at one moment, copied while work goes on."""
 
 from __future__ import annotations
 
@@ -23,9 +18,8 @@ import numpy as np
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home, check_session
 from distvec.array.values import buffer_of
-from distvec.durability.results import Checkpoint, Restored, Start, in_thread
-from distvec.durability.spaces import HeldSpace, KeptSpaces
-from distvec.graph.expr import Buffer
+from distvec.durability.keyed_snapshots import HeldSpace, KeptSpaces
+from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
 from ps_backend.client import hold_lock
 from ps_backend.client.files import Source
@@ -43,6 +37,59 @@ from ps_backend.errors import (
 )
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import ArrayType, array_type, dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One that is there, and was read back."""
+
+    path: str
+    number: int
+    arrays: int
+    """How many it holds."""
+    nbytes: int
+    """What was written for it; arrays that the one before has are not written again."""
+    seconds: float
+    """From the moment that it shows until it was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a checkpoint gave back."""
+
+    path: str
+    number: int
+    arrays: dict[str, Any]
+    """Plain ones, and keyed ones."""
+    document: Any
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.arrays:
+            known = ", ".join(sorted(self.arrays)) or "none"
+            raise KeyError(f"{self.path} has no array called {name!r}; it has {known}")
+        return self.arrays[name]
+
+
+Start = Callable[[Callable[[], Checkpoint]], "Future[Checkpoint]"]
+"""Runs what writes a checkpoint, beside the work."""
+
+
+def in_thread(write: Callable[[], Checkpoint]) -> Future[Checkpoint]:
+    """Run ``write`` in a thread of its own, which does not keep the process alive."""
+    future: Future[Checkpoint] = Future()
+
+    def run(future: Future[Checkpoint]) -> None:
+        try:
+            future.set_result(write())
+        except BaseException as error:  # noqa: BLE001 - handed over to who waits
+            future.set_exception(error)
+        finally:  # the error's traceback has this frame: a future in it would keep the error
+            del future
+
+    name = "distvec-checkpoint"
+    threading.Thread(target=run, args=(future,), name=name, daemon=True).start()
+    return future
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,10 +15,9 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
 from distvec.array.transposed import transpose
 from distvec.durability.keyed import adopt_keys
-from distvec.durability.places import DIRECTORY, Place, place_of
-from distvec.durability.progress import bar_of
 from distvec.durability.save import SAVED
-from distvec.graph.expr import Buffer
+from distvec.durability.save_plan import DIRECTORY, Place, bar_of, place_of
+from distvec.graph.node import Buffer
 from ps_backend.client.files import Source
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.files import Stored, read_file, with_checksums

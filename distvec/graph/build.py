@@ -1,18 +1,223 @@
-"""From operands to nodes: dtypes resolved, shapes checked."""
+"""From operands to nodes: dtypes resolved by NumPy's rules, shapes checked and broadcast.
+
+Axis 0 of an array on the servers is split, so what is combined with it must be split in the same
+way, or be the same for every slot: a number, or a small array that the client keeps and that
+travels with the program. What is in the wrong place for that is brought to the other one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from distvec.graph import dtypes
-from distvec.graph.expr import Graph, Node
-from distvec.graph.shapes import collected, common_shape, fit, on_client
+from distvec.graph.host_eval import MOST_ELEMENTS, value_of
+from distvec.graph.node import Graph, Node
 from ps_backend.program import ops
-from ps_backend.program.types import NodeType, array_type, client_type
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import (
+    DTYPES,
+    ArrayType,
+    ClientType,
+    NodeType,
+    array_type,
+    client_type,
+)
+
+_BOOL = np.dtype(np.bool_)
+SUPPORTED = tuple(np.dtype(name) for name in DTYPES)
+Operand = np.dtype[Any] | type
+"""A dtype, or ``int`` or ``float`` for a Python scalar, whose dtype is weak."""
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """``dtype`` as one of those that servers have, or ``TypeError`` saying which those are."""
+    try:
+        resolved: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"{dtype!r} is no dtype; use one of {', '.join(DTYPES)}") from None
+    if resolved not in SUPPORTED:
+        raise TypeError(
+            f"dtype {resolved} is not supported on the servers; "
+            f"use one of {', '.join(DTYPES)}, for instance .astype('float64') before"
+        )
+    return resolved
+
+
+@lru_cache(maxsize=4096)
+def resolve(name: str, operands: tuple[Operand, ...]) -> tuple[str, tuple[np.dtype[Any], ...]]:
+    """The op that runs, and the dtypes its arguments are cast to followed by that of the result.
+
+    NumPy's promotion, NEP 50 included. ``TypeError`` as NumPy's where it has no loop, and where the
+    loop works in a dtype that the servers do not have (such as complex128).
+    """
+    if not any(isinstance(operand, np.dtype) for operand in operands):
+        operands = tuple(np.dtype(operand) for operand in operands)
+    dtypes = _of_where(operands) if name == "where" else _of_ufunc(name, operands)
+    for dtype in dtypes:
+        if dtype not in SUPPORTED:
+            given = ", ".join(getattr(o, "name", None) or str(o) for o in operands)
+            raise TypeError(
+                f"{name} on ({given}) works in {dtype} in NumPy, which the servers do not have; "
+                f"cast first, for instance x.astype('float64')"
+            )
+    return ops.specialise(name, dtypes[0].name), dtypes
+
+
+def _of_where(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    choices = [o if isinstance(o, np.dtype) else o(0) for o in operands[1:]]
+    common = np.result_type(*choices)
+    return (np.dtype(np.bool_), common, common, common)
+
+
+def _of_floats(operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    """Of a function of our own, which works in the common dtype if that is one of floats."""
+    common = np.result_type(*(o if isinstance(o, np.dtype) else o(0) for o in operands))
+    common = common if common.kind == "f" else np.dtype(np.float64)
+    return (common,) * (len(operands) + 1)
+
+
+def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], ...]:
+    op = ops.TABLE[name]
+    if not op.has_loops:
+        return _of_floats(operands)
+    resolved = op.loop_for(operands)
+    if op.on_bool and all(operand == _BOOL for operand in operands):
+        return (*(_BOOL for _ in operands), resolved[-1])
+    if not op.separate:
+        return resolved
+    arguments = zip(operands, resolved, strict=False)
+    return (*(o if isinstance(o, np.dtype) else r for o, r in arguments), resolved[-1])
+
+
+Shape = tuple[int, ...]
+
+
+def common_shape(nodes: Sequence[Node]) -> tuple[Space | None, Shape]:
+    """The shape to which ``nodes`` are broadcast, and the space in which the servers have it.
+
+    No space where the client computes the result: no array on the servers has all its rows, so it
+    is small. ``ValueError`` as NumPy's.
+    """
+    shapes = [node.type.shape for node in nodes]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        given = " ".join(map(str, shapes))
+        why = ""
+        if len({node.type.shape for node in nodes if node.type.shape}) > 1:
+            why = ": vectors of different length live in different spaces"
+        raise ValueError(
+            f"operands could not be broadcast together with shapes {given}{why}"
+        ) from None
+    first: ArrayType | None = None
+    for node in nodes:
+        type = node.type
+        if not isinstance(type, ArrayType) or type.shape[0] != shape[0]:
+            continue
+        if len(type.shape) < len(shape):
+            continue
+        if first is not None and type.space != first.space:
+            raise ValueError(
+                f"operands could not be broadcast together: not aligned are {first} and {type}"
+            )
+        first = type
+    if first is None and prod(shape) > MOST_ELEMENTS and any(not one.on_client for one in nodes):
+        raise NotImplementedError(
+            f"a table of shape {shape} needs an operand on the servers that has its {shape[0]} "
+            f"rows; put the column there: session.array(...)"
+        )
+    return None if first is None else first.space, shape
+
+
+def fit(graph: Graph, node: Node, space: Space, shape: Shape) -> Node:
+    """``node`` as an operand of what is computed over ``space``, of which ``shape`` is one.
+
+    A number, a row that the client keeps, or an array over ``space`` with rows of ``shape`` or of
+    length 1.
+    """
+    own = node.type.shape
+    if node.is_scalar:
+        return node
+    if prod(own) == 1:
+        return scalar_of(graph, node)
+    along = len(own) == len(shape) and own[0] == shape[0]
+    if not along:
+        kept = collected(graph, node)
+        return reshaped(graph, kept, own[-1:]) if len(own) == 2 else kept
+    return put_on_servers(graph, node, space) if node.on_client else node
+
+
+def scalar_of(graph: Graph, node: Node) -> Node:
+    """The only element of an array as a rank-0 node."""
+    if node.on_client:
+        return reshaped(graph, node, ())
+    if node.op == "fill":  # not computed yet, and then that of which it is made will do
+        return node.args[0]
+    return reshaped(graph, collected(graph, node), ())
+
+
+def collected(graph: Graph, node: Node) -> Node:
+    """A small array as one that the client keeps: its elements come with the next answer."""
+    if node.on_client:
+        return node
+    shape = node.type.shape
+    if prod(shape) > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"an operand of shape {shape} would have to travel to the client, and from there to "
+            f"every server; at most {MOST_ELEMENTS} elements may"
+        )
+    return graph.make("collect", (node,), client_type(node.dtype, shape))
+
+
+def put_on_servers(graph: Graph, node: Node, space: Space) -> Node:
+    """An array that the client keeps, one row a slot, as one on the servers."""
+    shape = node.type.shape
+    return graph.make("slots", (node,), array_type(space, node.dtype, shape[1:]))
+
+
+def reshaped(graph: Graph, node: Node, shape: Shape) -> Node:
+    """What the client keeps, in another shape."""
+    if node.type.shape == shape:
+        return node
+    return on_client(graph, "client.reshape", (node,), client_type(node.dtype, shape), shape)
+
+
+def transposed(graph: Graph, node: Node) -> Node:
+    """What the client keeps, with its axes in the other order."""
+    type = client_type(node.dtype, node.type.shape[::-1])
+    return on_client(graph, "client.transpose", (node,), type)
+
+
+def on_client(
+    graph: Graph, op: str, args: Sequence[Node], type: ClientType, params: tuple[Any, ...] = ()
+) -> Node:
+    """The node of an operation of the client on what it keeps; at once, if all is known."""
+    values = [arg.value for arg in args]
+    if any(value is None for value in values):
+        return graph.make(op, tuple(args), type, params)
+    return graph.client_value(value_of(op, params, type, values), type.dtype)
+
+
+def broadcast_to(graph: Graph, node: Node, type: NodeType) -> Node:
+    """``node`` stretched to the shape of ``type``, in its own dtype."""
+    if node.type.shape == type.shape and node.on_client == type.on_client:
+        return node
+    if type.on_client:
+        kept = collected(graph, node)
+        if kept.type.shape == type.shape:
+            return kept
+        return on_client(graph, "client.broadcast", (kept,), type.of(node.dtype), type.shape)  # type: ignore[arg-type]
+    fitted = fit(graph, node, type.space, type.shape)
+    if fitted.is_scalar:
+        return graph.make("fill", (fitted,), type.of(node.dtype))
+    if fitted.type.shape == type.shape:
+        return fitted
+    return graph.make("broadcast", (fitted,), type.of(node.dtype))
+
 
 NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 _TO_INDEX = {True: np.inf, False: -np.inf}
@@ -28,7 +233,7 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
         kinds = tuple(map(partial(_weakened, graph), operands, kinds))
     if ops.TABLE[name].compares:
         operands, kinds = _clamp_out_of_range(list(operands), kinds)
-    op, resolved = dtypes.resolve(name, kinds)
+    op, resolved = resolve(name, kinds)
     if op == "int_pow" and resolved[-1].kind == "i":
         _check_integer_exponent(operands[1])
     args = []

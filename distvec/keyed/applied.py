@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from distvec.keyed.own_call import bound, own_call
 from distvec.keyed.wires import chosen_wire
 from distvec.rows.function import RowFunction

@@ -9,8 +9,8 @@ import numpy as np
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
 from distvec.diagnostics.profile import measured
-from distvec.graph import moves
-from distvec.graph.expr import Buffer
+from distvec.graph import view_nodes as moves
+from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.layout import Layout
 from ps_backend.client import KEYS, KeySpace, StoredArray

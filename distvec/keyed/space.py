@@ -14,8 +14,8 @@ from distvec.array.dist_array import DistArray
 from distvec.array.functions import zeros_like
 from distvec.array.handle import Handle, Home
 from distvec.diagnostics.profile import measured
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Buffer
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Buffer
 from distvec.keyed.applied import applied
 from distvec.keyed.array import KeyedArray, key_count
 from distvec.keyed.freezing import freeze, stored

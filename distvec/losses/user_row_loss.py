@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from distvec.derivatives.forward import derivatives
+from distvec.autodiff.forward import derivatives
 from distvec.losses.labels import rule
 from distvec.losses.one_margin import RowLoss
 from distvec.losses.rows import Floats

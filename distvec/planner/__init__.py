@@ -25,18 +25,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from distvec.graph.expr import Graph, Node
-from distvec.graph.moves import MOVEMENT, MOVES, movement_key
+from distvec.graph.node import Graph, Node
+from distvec.graph.view_nodes import MOVEMENT, MOVES, movement_key
 from distvec.planner.emit import emit
-from distvec.planner.free_riders import free_riders, own_products
-from distvec.planner.fuse import fuse
-from distvec.planner.linear import Expansion
-from distvec.planner.plain import plain_order
+from distvec.planner.fast_path import plain_order
+from distvec.planner.fuse import fuse, schedule
+from distvec.planner.linear import InnerProductExpansion
 from distvec.planner.plan import Plan, Template
-from distvec.planner.schedule import schedule
-from distvec.planner.simplify import simplify
-from distvec.planner.views import Descent
-from distvec.planner.walk import Walk
+from distvec.planner.simplify import free_riders, own_products, simplify
+from distvec.planner.toposort import Walk
+from distvec.planner.view_pushdown import ViewPushdown
 
 __all__ = ["Plan", "Planner", "Template"]
 
@@ -87,7 +85,7 @@ class Planner:
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
         if not MOVES.isdisjoint([node.op for node in order]):
-            descent = Descent(self._graph, walk, {id(root) for root in roots} | kept)
+            descent = ViewPushdown(self._graph, walk, {id(root) for root in roots} | kept)
             replaced = descent.run(order)
             if descent.moved:
                 notes.append(_MOVED.format(descent.moved))
@@ -96,7 +94,9 @@ class Planner:
         depth = max([walk.levels[id(node)] for node in order], default=0)
         if depth > 1 and self.cancellation_limit >= 1:
             stored = {id(root) for root in roots} | kept
-            expansion = Expansion(self._graph, walk, stored, self._exact, self.cancellation_limit)
+            expansion = InnerProductExpansion(
+                self._graph, walk, stored, self._exact, self.cancellation_limit
+            )
             expanded = expansion.run(order)
             if expansion.expanded:
                 notes.append(_EXPANDED.format(expansion.expanded))

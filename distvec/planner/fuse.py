@@ -1,23 +1,19 @@
-"""Which vectors are stored, and what shares one traversal of memory.
-
-The idea: memory is what costs, so what can be computed while an input passes by is. All stores and
-reductions of one level (see ``walk``) over one space, and of one shape of rows, make one
-``Traversal``: its inputs are read once, however many results there are. A vector that nobody asks
-for is not stored at all, but computed within each traversal that needs it; only where several do,
-and reading it back is cheaper than computing it again, is it stored by the first of them.
+"""Which vectors are stored, what shares one traversal of memory, and which traversals share one
+program: one message to each server that holds data.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import NamedTuple
 
-from distvec.graph.expr import Node
-from distvec.graph.moves import MOVEMENT, MOVES
-from distvec.planner import views
-from distvec.planner.walk import in_full
+from distvec.graph.node import Node
+from distvec.graph.view_nodes import MOVEMENT, MOVES, first_level, movement_key, phases_of
+from distvec.planner import view_pushdown as views
+from distvec.planner.toposort import find_read_whole
 from ps_backend.program import ops, row_ops
 from ps_backend.program.spaces import Space
 
@@ -56,7 +52,7 @@ def fuse(
     """
     wanted = {id(node): "asked for" for node in order if id(node) in goals and not node.on_client}
     below = _sources(order)
-    whole = in_full(order, goals)
+    whole = find_read_whole(order, goals)
     for node in order:
         is_held = id(node) in kept and id(node) in whole and id(node) not in wanted
         if is_held and not node.known and below[id(node)][0]:
@@ -172,3 +168,60 @@ def _is_worth_storing(source: Source) -> bool:
     """Whether reading the stored value back costs less than computing it again."""
     inputs, costly = source
     return costly or len(inputs) > 1
+
+
+class PhaseOf(NamedTuple):
+    """A phase of a movement, of which these nodes are the outputs."""
+
+    outputs: Sequence[Node]
+    phase: int
+
+
+@dataclass
+class Stage:
+    """Traversals that wait for the same answers, and the scalars that the client then computes."""
+
+    traversals: list[Traversal] = field(default_factory=list)
+    before: list[PhaseOf] = field(default_factory=list)
+    """Phases of movements that run before the traversals,"""
+    after: list[PhaseOf] = field(default_factory=list)
+    """and the first ones, which take what these have stored."""
+    scalars: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Schedule:
+    """Stages in order. ``before`` are scalars that need no answer at all."""
+
+    stages: list[Stage]
+    before: list[Node]
+
+
+def schedule(fused: Fused, levels: Mapping[int, int]) -> Schedule:
+    """One stage per level of traversals; a scalar goes to the stage after which it is known."""
+    by_level: dict[int, Stage] = {}
+    for traversal in fused.traversals:
+        by_level.setdefault(traversal.level, Stage()).traversals.append(traversal)
+    for outputs, first, phases in _movements(fused.movements, levels):
+        for phase in range(phases):
+            stage = by_level.setdefault(first + phase, Stage())
+            is_early = phase > 0 or phases == 1
+            (stage.before if is_early else stage.after).append(PhaseOf(outputs, phase))
+    before: list[Node] = []
+    for scalar in fused.scalars:
+        level = levels[id(scalar)]
+        earlier = [known for known in by_level if known < level]
+        (by_level[max(earlier)].scalars if earlier else before).append(scalar)
+    return Schedule([by_level[level] for level in sorted(by_level)], before)
+
+
+def _movements(
+    nodes: Sequence[Node], levels: Mapping[int, int]
+) -> Iterator[tuple[list[Node], int, int]]:
+    """The outputs of each movement, the level of its first phase, and how many phases it has."""
+    groups: dict[tuple[object, ...], list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(movement_key(node), []).append(node)
+    for outputs in groups.values():
+        node = outputs[0]
+        yield outputs, first_level(node, levels[id(node)]), phases_of(node)

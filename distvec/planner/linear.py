@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from distvec.graph.client_values import value_of
-from distvec.graph.expr import Buffer, Graph, Node
+from distvec.graph.host_eval import value_of
+from distvec.graph.node import Buffer, Graph, Node
 from distvec.planner.simplify import inner_of, product_of
-from distvec.planner.walk import Walk
+from distvec.planner.toposort import Walk
 from ps_backend.program.types import NodeType, client_type
 
 _MOST_TERMS = 400
@@ -51,7 +51,7 @@ def cancels(total: Any, magnitude: Any, limit: float) -> bool:
     return magnitude != 0.0 and not (magnitude <= limit * abs(total) and np.isfinite(magnitude))
 
 
-class Expansion:
+class InnerProductExpansion:
     """One walk over a graph, from its leaves up; what depends on expanded products is rebuilt."""
 
     def __init__(
@@ -245,10 +245,10 @@ def _alone(vector: Node) -> Form:
 
 
 _LINEAR: dict[str, Callable[..., Form | None]] = {
-    "add": Expansion._sum,
-    "subtract": Expansion._difference,
-    "multiply": Expansion._scaled,
-    "divide": Expansion._divided,
-    "negative": Expansion._opposite,
-    "cast": Expansion._widened,
+    "add": InnerProductExpansion._sum,
+    "subtract": InnerProductExpansion._difference,
+    "multiply": InnerProductExpansion._scaled,
+    "divide": InnerProductExpansion._divided,
+    "negative": InnerProductExpansion._opposite,
+    "cast": InnerProductExpansion._widened,
 }

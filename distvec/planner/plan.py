@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from distvec.graph import moves
-from distvec.graph.expr import Node
+from distvec.graph import view_nodes as moves
+from distvec.graph.node import Node
 from ps_backend.program.movements import MovementTypes
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
@@ -16,7 +16,7 @@ from ps_backend.program.types import NodeType
 
 @dataclass
 class PlannedView:
-    """How a sweep reads an input that is stored otherwise: see ``distvec.graph.moves``."""
+    """How a sweep reads an input that is stored otherwise: see ``distvec.graph.view_nodes``."""
 
     source: NodeType
     op: str

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from ps_backend.program.types import Row
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from distvec.array.handle import Handle, broadcasts
-from distvec.graph import build, shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node, topological
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Graph, Node, topological
 from distvec.planner.emit import sweep_of
 from distvec.planner.fuse import Traversal
 from distvec.rows.tracing import ARGUMENT, BATCH, NotTraceable

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distvec.graph.client_values import typed, value_of
-from distvec.graph.expr import Node, topological
+from distvec.graph.host_eval import typed, value_of
+from distvec.graph.node import Node, topological
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import NodeType
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array.creation import reshape
-from distvec.graph.expr import topological
+from distvec.graph.node import topological
 from distvec.rows.kinds import Kind, Number, PerKey, RowsOf
 from distvec.rows.traced import Traced, trace
 from distvec.rows.tracing import Tracer

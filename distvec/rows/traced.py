@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 from distvec.rows.kinds import Keys, Kind, PerKey, RowsOf
 from distvec.rows.lowering import as_node, fitted, lowered, per_key
 from distvec.rows.numbers import Numbers

@@ -17,10 +17,10 @@ from distvec.array.dist_array import DistArray
 from distvec.array.handle import Handle, Home
 from distvec.array.namespace import Namespace
 from distvec.diagnostics.callsite import call_site, is_from_outside
-from distvec.graph.client_values import FUNCTIONS
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Graph, Node
-from distvec.graph.moves import MOVEMENT, MOVES
+from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import FUNCTIONS
+from distvec.graph.node import Graph, Node
+from distvec.graph.view_nodes import MOVEMENT, MOVES
 from distvec.rows.kinds import Keys, Kind, Number, PerKey, RowsOf
 from ps_backend.client import Client
 from ps_backend.program import ops, row_ops

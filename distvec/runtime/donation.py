@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 from distvec.planner.plan import Plan, PlannedProgram
-from distvec.runtime.holders import Holders
+from distvec.runtime.liveness import LiveValues
 from ps_backend.program.row_ops import TABLE
 
 LEAST_BYTES = 1 << 20
 """Two copies of smaller vectors cost less than finding out whether one would do."""
 
 
-def find_donors(holders: Holders, plan: Plan) -> dict[int, int]:
+def find_donors(holders: LiveValues, plan: Plan) -> dict[int, int]:
     """Per vector that the last program stores, the dying input whose memory it takes over.
 
     All as positions in ``plan.nodes``. Empty if the memory of dying inputs is not enough for all,
@@ -83,7 +83,7 @@ def _fetched(program: PlannedProgram) -> set[int]:
     return found
 
 
-def _dying(holders: Holders, plan: Plan) -> set[int]:
+def _dying(holders: LiveValues, plan: Plan) -> set[int]:
     """Positions of the known vectors that nobody holds once ``plan`` has run.
 
     A buffer that two nodes stand for stays: the program would read it by the one while it writes

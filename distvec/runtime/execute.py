@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
-from distvec.graph.client_values import typed, value_of
-from distvec.graph.expr import Buffer, Graph, Node
-from distvec.graph.moves import SPREAD
+from distvec.graph.host_eval import typed, value_of
+from distvec.graph.node import Buffer, Graph, Node
+from distvec.graph.view_nodes import SPREAD
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSweep, PlannedView
 from distvec.runtime.donation import find_donors
-from distvec.runtime.holders import Holders
-from distvec.runtime.pending import Flight
+from distvec.runtime.liveness import InFlightProgram, LiveValues
 from ps_backend.client import Client, Ended
 from ps_backend.program.movements import MovementCall
 from ps_backend.program.reducers import REDUCERS
@@ -36,7 +35,7 @@ class Cancelled(Exception):
 class Executor:
     """Runs plans on the servers of one session."""
 
-    def __init__(self, client: Client, graph: Graph, holders: Holders) -> None:
+    def __init__(self, client: Client, graph: Graph, holders: LiveValues) -> None:
         self.client, self.graph, self.holders = client, graph, holders
 
     def new_buffer(self, type: NodeType) -> Buffer:
@@ -105,7 +104,7 @@ def _run_last(
     *,
     wait: bool,
 ) -> None:
-    donors, flight = find_donors(executor.holders, plan), Flight()
+    donors, flight = find_donors(executor.holders, plan), InFlightProgram()
     awaited = wait or program.answers or not program.is_local
     try:
         _run(executor, plan, program, values, workspaces, donors, wait=awaited, ended=flight.end)
@@ -133,7 +132,7 @@ def _settle(
     executor: Executor,
     plan: Plan,
     values: Sequence[Any],
-    flight: Flight | None = None,
+    flight: InFlightProgram | None = None,
     program: PlannedProgram | None = None,
 ) -> None:
     """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""

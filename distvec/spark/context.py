@@ -16,7 +16,7 @@ from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, SparkSession
 
 from distvec import DistArray
-from distvec.durability.levels import Durability
+from distvec.durability.policy import Durability
 from distvec.keyed.array import KeyedArray
 from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distvec import DistArray
-from distvec.graph.expr import Node
+from distvec.graph.node import Node
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import SharedArray
 

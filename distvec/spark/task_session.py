@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark import SparkContext
 
-from distvec.durability.levels import Durability
+from distvec.durability.policy import Durability
 from distvec.session import Session
 from distvec.spark.access import Access
 from distvec.spark.cluster.parent_watch import SupervisedServers

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from distvec.durability.checkpoints import Checkpoints
-from distvec.durability.keeper import SessionKeeper
+from distvec.durability.policy import SessionKeeper
 from distvec.session import Session
 from ps_backend.client import Client
 from ps_backend.durability.stores import Directory

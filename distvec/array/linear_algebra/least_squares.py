@@ -22,7 +22,7 @@ from distvec.array.linear_algebra.tall import (
 from distvec.array.operators import Arithmetic
 from distvec.array.shaping.joining import column_stack
 from distvec.array.values import item, numpy
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 
 _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 

@@ -16,9 +16,10 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic
 from distvec.array.transposed import Transposed, transpose
 from distvec.array.values import item
-from distvec.graph import matrices, shapes
-from distvec.graph.client_values import MOST_ELEMENTS
-from distvec.graph.dtypes import check_dtype
+from distvec.graph import build as shapes
+from distvec.graph import host_eval as matrices
+from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.types import client_type
 
 _ARRAYS = 2

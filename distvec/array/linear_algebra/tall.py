@@ -19,8 +19,8 @@ from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic
 from distvec.array.reduction_keywords import UNSAID
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import shapes
-from distvec.graph.client_values import MOST_ELEMENTS
+from distvec.graph import build as shapes
+from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.tsqr import KIND
 from ps_backend.program.types import client_type
 

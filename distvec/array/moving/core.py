@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from distvec.array.operators import Arithmetic
-from distvec.graph import moves
-from distvec.graph.expr import Node
+from distvec.graph import view_nodes as moves
+from distvec.graph.node import Node
 from ps_backend.program.movements import TABLE
 from ps_backend.program.types import ArrayType, NodeType
 

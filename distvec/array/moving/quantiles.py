@@ -25,8 +25,8 @@ from distvec.array.reduction_keywords import UNSAID, is_said, stored
 from distvec.array.reductions import as_axes, axis_of, kept, sum
 from distvec.array.statistics import as_array, weights_beside
 from distvec.array.transposed import transpose
-from distvec.graph.client_values import statistic
-from distvec.graph.shapes import on_client
+from distvec.graph.build import on_client
+from distvec.graph.host_eval import statistic
 from ps_backend.program.types import client_type
 
 _FLOAT, _HALF, _SINGLE = np.dtype(np.float64), np.dtype(np.float16), np.dtype(np.float32)

@@ -11,8 +11,9 @@ from distvec.array.by_columns import ByColumns
 from distvec.array.handle import check_session
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, operand_node
-from distvec.graph import build, shapes
-from distvec.graph.expr import Graph, Node
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph.node import Graph, Node
 from ps_backend.program import recurrences
 from ps_backend.program.types import FLOATS, Row, array_type, client_type
 

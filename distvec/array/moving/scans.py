@@ -30,9 +30,8 @@ from distvec.array.reduction_keywords import accumulation_dtype, stored, target_
 from distvec.array.shaping.joining import concatenate
 from distvec.array.signatures import as_arrays
 from distvec.graph import build
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
-from distvec.graph.shapes import on_client
+from distvec.graph.build import check_dtype, on_client
+from distvec.graph.node import Node
 from ps_backend.program.scans import SCANS, Scan
 from ps_backend.program.types import client_type
 

@@ -15,7 +15,7 @@ from distvec.array.handle import broadcasts, check_session
 from distvec.array.moving.core import move
 from distvec.array.moving.extremes import are_places
 from distvec.array.operators import Arithmetic
-from distvec.graph import shapes
+from distvec.graph import build as shapes
 from ps_backend.program.scatters import ASSIGN, KIND, WAYS
 
 __all__ = ["ASSIGN", "WAYS", "changed", "scattered"]

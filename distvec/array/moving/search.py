@@ -21,9 +21,9 @@ from distvec.array.moving.counting import as_vector, session_of
 from distvec.array.operators import Arithmetic
 from distvec.array.reductions import any as any_of
 from distvec.array.reductions import argmax
-from distvec.graph.client_values import MOST_ELEMENTS
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
+from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import MOST_ELEMENTS
+from distvec.graph.node import Node
 from ps_backend.program.searches import KIND
 from ps_backend.program.types import array_type
 

@@ -19,8 +19,8 @@ from distvec.array.moving.scans import cast_to, dtype_of, scan_of
 from distvec.array.operators import Arithmetic
 from distvec.array.reduction_keywords import accumulation_dtype, stored, target_of
 from distvec.array.signatures import as_arrays
-from distvec.graph.client_values import MOST_ELEMENTS
-from distvec.graph.shapes import on_client
+from distvec.graph.build import on_client
+from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.types import client_type
 
 

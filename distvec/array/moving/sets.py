@@ -14,7 +14,7 @@ from distvec.array.moving.counting import as_vector, session_of
 from distvec.array.moving.search import looked_up, searchsorted, small
 from distvec.array.moving.sorting import sort
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 
 _FEW = 8
 """So many values are compared with one after the other: that fuses with what is around it."""

@@ -20,7 +20,7 @@ from distvec.array.handle import refuse_window
 from distvec.array.items import get_item
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic
-from distvec.graph.shapes import on_client
+from distvec.graph.build import on_client
 from ps_backend.program.sorting import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type

@@ -18,7 +18,7 @@ from distvec.array.reductions import sum
 from distvec.array.shaping.padding import pad
 from distvec.array.shaping.placing import index_of
 from distvec.array.transposed import Transposed
-from distvec.graph.client_values import MOST_ELEMENTS
+from distvec.graph.host_eval import MOST_ELEMENTS
 
 
 def _beyond(x: Any, k: int) -> Any:

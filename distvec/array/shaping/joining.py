@@ -17,7 +17,7 @@ from distvec.array.shaping.on_client import joined_on_client
 from distvec.array.shaping.placing import MOST_TRAVELLING, end_to_end
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build
-from distvec.graph.dtypes import check_dtype
+from distvec.graph.build import check_dtype
 from ps_backend.program.types import array_type
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from distvec.array.creation import MOST_RANK
 from distvec.array.operators import Arithmetic
-from distvec.graph import shapes
-from distvec.graph.dtypes import check_dtype
+from distvec.graph import build as shapes
+from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
 

@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from distvec.array.creation import repeated, reshape
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.graph import build, moves, shapes
-from distvec.graph.dtypes import check_dtype
-from distvec.graph.expr import Node
+from distvec.graph import build
+from distvec.graph import build as shapes
+from distvec.graph import view_nodes as moves
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 

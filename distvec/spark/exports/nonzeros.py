@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from distvec import DistArray, Session
 from distvec.array.iteration import blocks
-from distvec.durability.progress import bar_of
+from distvec.durability.save_plan import bar_of
 from ps_backend.arguments import check_choice
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import CheckpointIncomplete, Corrupted

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from distvec import DistArray
-from distvec.durability.keeper import SessionKeeper
-from distvec.durability.losses import is_loss
+from distvec.durability.policy import SessionKeeper, is_loss
 from distvec.spark.shared_copies import SharedCopies
 from ps_backend.errors import NotDurable, PSError
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distvec import DistArray
-from distvec.graph.expr import Buffer
+from distvec.graph.node import Buffer
 from distvec.losses.errors import LossError, NotFinite
 from distvec.losses.loss import PhasedLoss
 from distvec.spark.context import PSContext

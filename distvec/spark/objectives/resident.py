@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from distvec.graph.expr import Buffer
+from distvec.graph.node import Buffer
 from distvec.spark.access import Access
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import BlockMissing

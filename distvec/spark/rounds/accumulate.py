@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from distvec import DistArray
-from distvec.graph.expr import Memento
+from distvec.graph.node import NodeSnapshot
 from distvec.keyed.array import KeyedArray
 from distvec.spark.callers import levels_to_user
 from distvec.spark.interpreter import adopt
@@ -52,7 +52,7 @@ class Target:
     name: str
     """In messages."""
     array: DistArray
-    before: Memento
+    before: NodeSnapshot
     params: tuple[Any, ...]
 
     @classmethod

@@ -18,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.durability.checkpoints import Checkpoints
-from distvec.durability.losses import await_all
-from distvec.durability.results import in_thread
+from distvec.durability.checkpoints import Checkpoints, in_thread
+from distvec.durability.policy import await_all
 from ps_backend.client import Client
 from ps_backend.durability.stores import Directory, open_store
 from ps_backend.errors import (

@@ -1,0 +1,72 @@
+"""Names of arrays on the servers, by which another driver of the session finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from distvec.array.creation import on_servers
+from distvec.array.dist_array import DistArray
+from distvec.array.handle import Home, check_session
+from distvec.array.values import buffer_of
+from distvec.graph.node import Buffer
+from ps_backend.client import StoredArray
+from ps_backend.errors import PSError
+
+
+class Names:
+    """The arrays of one session that have names. Not thread-safe."""
+
+    def __init__(self, session: Home, title: str | None) -> None:
+        """``title`` of the session; without one nobody can take it over, and names are refused."""
+        self.title = title
+        self._session = session
+        self._arrays: dict[str, DistArray] = {}  # held, so that their buffers stay
+
+    def publish(self, changes: Mapping[str, DistArray | None]) -> None:
+        """Give arrays names, in place of those that have them now; None takes a name away.
+
+        They are computed first. On all servers, or not at all.
+        """
+        if self.title is None:
+            raise PSError(
+                "names are for who takes over the session, which needs a title: "
+                "distvec.connect(addresses, token=..., name='run7')"
+            )
+        arrays = dict(self._arrays)
+        for name, array in changes.items():
+            if array is None:
+                arrays.pop(name, None)
+                continue
+            check_session(self._session, array, f"publish({name}=...)")
+            if not array.ndim:
+                raise TypeError(
+                    f"publish({name}=...): a rank-0 array is a scalar that the client keeps; "
+                    f"publish({name}=ps.array([{name}])) makes it one on the servers"
+                )
+            held = array.like(on_servers(array)) if array.node.on_client else array.copy()
+            arrays[name] = held
+        stored = {}
+        for name, held in arrays.items():
+            buffer = buffer_of(held)
+            stored[name] = StoredArray(buffer.id, buffer.type)
+        self._session.client.publish(stored)
+        self._arrays = arrays
+
+    def take(self) -> None:
+        """Find what the driver before has given names, as its heir; its other arrays are freed."""
+        client, graph = self._session.client, self._session.graph
+        self._arrays = {
+            name: DistArray(self._session, graph.leaf(Buffer(one.buffer, one.type, client.free)))
+            for name, one in client.take_published().items()
+        }
+
+    def __getitem__(self, name: str) -> DistArray:
+        found = self._arrays.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._arrays)) or "none"
+            raise KeyError(f"no array was published as {name!r}; there are: {known}")
+        copy: DistArray = found.copy()
+        return copy
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._arrays))

@@ -1,0 +1,325 @@
+"""The one node type: an operation on other nodes, interned, evaluated at most once.
+
+A node points at its arguments, and that is the graph. Within a session equal nodes are the same
+object, so common subexpressions are found by identity. Once a node has its value it lets go of its
+arguments, so that a loop does not drag its history along.
+
+Variables are nodes that stand for the arguments of a function that is being differentiated. While
+the function runs they have no value, so that the result still has its graph. Then the nodes made of
+them are made of the arguments.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distvec.graph.host_eval import typed
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.types import ArrayType, ClientType, NodeType, client_type
+
+_FLOAT = client_type(np.dtype(np.float64))
+
+_MOST_PRODUCTS = 512
+"""Far more than the pairs of a quasi-Newton history, and little beside a vector."""
+
+
+class Buffer:
+    """A materialised array on the servers. When nobody holds it, its id is noted to be freed."""
+
+    __slots__ = ("__weakref__", "_free", "id", "products", "type")
+
+    def __init__(self, id: int, type: ArrayType, free: Callable[[list[int]], None]) -> None:
+        self.id = id
+        self.type = type
+        self.products: dict[int, Any] = {}
+        """Known inner products with other buffers, by id: buffers never change, so these hold."""
+        self._free = free
+
+    def remember_product(self, other: int, value: Any) -> None:
+        """Keep the inner product with the buffer ``other``; the oldest are forgotten."""
+        if len(self.products) >= _MOST_PRODUCTS:
+            del self.products[next(iter(self.products))]
+        self.products[other] = value
+
+    def __del__(self) -> None:
+        self._free([self.id])
+
+
+class Node:
+    """One operation of the graph.
+
+    ``op`` is a row of the op table, a reduction, or one of the leaves ``"const"`` (a scalar that
+    the client knows) and ``"buffer"``. ``params`` are its fixed arguments, such as an axis.
+    """
+
+    __slots__ = (
+        "__weakref__", "args", "depth", "direct", "dtype", "is_scalar", "key", "on_client",
+        "op", "origin", "params", "serial", "type", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Node, ...],
+        type: NodeType,
+        key: Any = None,
+        params: tuple[Any, ...] = (),
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.params = params
+        self.type = type
+        self.dtype = type.dtype
+        self.is_scalar = type.is_scalar
+        """Whether the value is a number, which the client keeps."""
+        self.on_client = type.on_client
+        """Whether the client keeps the value, a number or a small array; else servers do."""
+        self.key = key
+        self.value: Any = None
+        """A NumPy scalar or array if it is ``on_client``, else a ``Buffer``, once known."""
+        self.origin: Any = None
+        """The plan that computed the value, for ``explain``."""
+        self.direct: Node | None = None
+        """Of an inner product expanded into others: the node that it stands for."""
+        self.serial = 0
+        """Where the node stands in the order of their making."""
+        depth: int = 0
+        for arg in args:
+            if arg.depth >= depth:
+                depth = arg.depth + 1
+        self.depth: int = depth
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is there already."""
+        return self.value is not None
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether this is what the client gets of arrays that servers reduce."""
+        return self.op in REDUCERS
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.dtype}{list(self.type.shape)}>"
+
+
+class NodeSnapshot(NamedTuple):
+    """What a node was before it got its value, or another one."""
+
+    op: str
+    args: tuple[Node, ...]
+    direct: Node | None
+    depth: int
+    value: Any
+
+
+_FEW = 1024
+"""So many may be noted of which nobody knows how many are gone."""
+
+
+class Graph:
+    """The interned nodes of one session."""
+
+    def __init__(self) -> None:
+        # Weak, by what the node is made of. Those of nodes that are gone go by and by: a callback
+        # for each costs as much as the node.
+        self._nodes: dict[Any, weakref.ref[Node]] = {}
+        self._crowded = _FEW
+        self._serials = itertools.count(1)
+        self.still: weakref.WeakSet[Node] = weakref.WeakSet()
+        """What derivatives take as constant: the result does not change with it."""
+        self.weak: set[Node] = set()
+        """What stands for Python numbers, and takes the dtype of what it meets, as these do."""
+
+    def __len__(self) -> int:
+        """Nodes alive whose value is not known."""
+        for key, reference in list(self._nodes.items()):
+            if reference() is None and self._nodes.get(key) is reference:
+                self._nodes.pop(key, None)
+        return len(self._nodes)
+
+    def holds(self, count: int) -> bool:
+        """Whether so many nodes are alive whose value is not known."""
+        return len(self._nodes) >= count and len(self) >= count
+
+    def make(
+        self, op: str, args: tuple[Node, ...], type: NodeType, params: tuple[Any, ...] = ()
+    ) -> Node:
+        """The node of this operation: the existing one where there is one.
+
+        A table without columns has nothing for servers to keep: it is a value of the client.
+        """
+        key: tuple[Any, ...] = (op, id(type), *map(id, args))  # the node keeps these alive
+        if params:
+            key = (*key, params)
+        known = self._nodes.get(key)
+        node = known() if known is not None else None
+        if node is None:
+            if type.shape[1:] == (0,) and not type.on_client:
+                return self.client_value(np.empty(type.shape, type.dtype), type.dtype)
+            node = Node(op, args, type, key, params)
+            node.serial = next(self._serials)
+            self._intern(node)
+        return node
+
+    def _intern(self, node: Node) -> None:
+        self._nodes[node.key] = weakref.ref(node)
+        if len(self._nodes) > self._crowded:
+            self._crowded = _FEW + 2 * len(self)
+
+    def inner(self, a: Node, b: Node) -> Node:
+        """The inner product of two float64 (or int64) vectors: the same node in either order."""
+        factors = (a, b) if a.serial <= b.serial else (b, a)
+        product = self.make("multiply", factors, a.type)
+        return self.make("sum", (product,), client_type(a.dtype))
+
+    def number(self, value: Any) -> Node:
+        """A float64 constant that is not looked up among the others: quicker for one use."""
+        node = Node("const", (), _FLOAT)
+        node.value = value
+        return node
+
+    def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
+        """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""
+        return self._constant(dtype.type(value), client_type(dtype))
+
+    def client_value(self, values: Any, dtype: np.dtype[Any]) -> Node:
+        """The same of a small array, of any rank."""
+        type = client_type(dtype, np.shape(values))
+        return self._constant(typed(values, type), type)
+
+    def _constant(self, value: Any, type: ClientType) -> Node:
+        key = ("const", type, value.tobytes())
+        known = self._nodes.get(key)
+        node = known() if known is not None else None
+        if node is None:
+            node = Node("const", (), type, key)
+            node.value = value
+            self._intern(node)
+        return node
+
+    def leaf(self, buffer: Buffer) -> Node:
+        """A node that stands for a buffer."""
+        node = Node("buffer", (), buffer.type)
+        node.serial = next(self._serials)
+        node.value = buffer
+        return node
+
+    def placeholder(self, op: str, type: NodeType) -> Node:
+        """A node that is equal to no other one."""
+        node = Node(op, (), type)
+        node.serial = next(self._serials)
+        return node
+
+    def settle(self, node: Node, value: Any, origin: Any) -> None:
+        """Give ``node`` its value and let go of the arguments it was computed from."""
+        node.value = value
+        node.origin = origin
+        if node.op == "const":
+            return
+        # The key holds ids of arguments, which may be reused from here on.
+        self._nodes.pop(node.key, None)
+        node.args = ()
+        node.direct = None
+        node.op = "value" if node.on_client else "buffer"
+        node.depth = 0
+
+    def memento(self, node: Node) -> NodeSnapshot:
+        """For ``restore``; it holds what ``node`` is computed from."""
+        return NodeSnapshot(node.op, node.args, node.direct, node.depth, node.value)
+
+    def restore(self, node: Node, memento: NodeSnapshot) -> None:
+        """Make ``node`` what it was."""
+        node.op, node.args, node.direct, node.depth, node.value = memento
+        node.origin = None
+        if node.value is None:  # its key holds ids of arguments, which the memento kept alive
+            self._nodes.setdefault(node.key, weakref.ref(node))
+
+
+def topological(
+    roots: Iterable[Node], stop: Callable[[Node], bool], done: set[int] | None = None
+) -> Iterator[Node]:
+    """All nodes below ``roots``, arguments first; nodes for which ``stop`` holds are not entered.
+
+    Nodes whose ids are in ``done`` are left out; it is kept up to date. Iterative, so a chain of
+    any depth is walked without recursion.
+    """
+    done = set() if done is None else done
+    for root in roots:
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) not in done:
+                waiting = [] if stop(node) else [arg for arg in node.args if id(arg) not in done]
+                if waiting:
+                    stack += reversed(waiting)
+                    continue
+                done.add(id(node))
+                yield node
+            stack.pop()
+
+
+VARIABLE = "variable"
+"""The op of such nodes."""
+
+
+class NotDifferentiable(TypeError):
+    """A function uses an operation without a derivative, or reads values of its argument."""
+
+
+def variable(graph: Graph, argument: Node) -> Node:
+    """A node of the type of ``argument`` that has no value yet."""
+    node = graph.placeholder(VARIABLE, argument.type)
+    node.depth = argument.depth
+    return node
+
+
+def conclude(variable: Node, argument: Node) -> None:
+    """Let ``variable`` be ``argument``: somebody may have kept what was made of it."""
+    variable.op, variable.args = "copy", (argument,)
+    variable.depth = argument.depth + 1
+
+
+def depending(roots: Iterable[Node], on: Sequence[Node] | None = None) -> list[Node]:
+    """The nodes below ``roots`` that depend on variables, or on those of ``on``; arguments first.
+
+    Not entered is what has a value.
+    """
+    wanted = None if on is None else {id(one) for one in on}
+    found: list[Node] = []
+    among: set[int] = set()
+    for node in topological(roots, lambda node: node.value is not None):
+        is_one = node.op == VARIABLE if wanted is None else id(node) in wanted
+        if is_one or (node.value is None and any(id(arg) in among for arg in node.args)):
+            among.add(id(node))
+            found.append(node)
+    return found
+
+
+def substituted(graph: Graph, roots: Sequence[Node], instead: Mapping[Node, Node]) -> list[Node]:
+    """``roots`` made of other nodes, where they are made of the keys of ``instead``."""
+    new = {id(old): node for old, node in instead.items()}
+    for node in depending(roots, list(instead)):
+        if id(node) not in new:
+            args = tuple([new.get(id(arg), arg) for arg in node.args])
+            made = new[id(node)] = graph.make(node.op, args, node.type, node.params)
+            if node in graph.still:
+                graph.still.add(made)
+    return [new.get(id(root), root) for root in roots]
+
+
+def refuse_variables(roots: Sequence[Node]) -> None:
+    """``NotDifferentiable`` if ``roots`` depend on a variable: they have no values yet."""
+    if depending(roots):
+        raise NotDifferentiable(
+            "a value is needed, within a function that is being differentiated, of what depends on "
+            "its argument; read or tested, as by float(), .item(), .numpy(), persist() or if, it "
+            "would lose its graph. Write distvec.where(condition, x, y) for a condition, "
+            "distvec.where(mask, x, 0) for the elements x[mask]; or return the array and read it "
+            "after the call: value_and_grad(f, has_aux=True)"
+        )

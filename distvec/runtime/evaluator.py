@@ -1,0 +1,263 @@
+"""When arrays are evaluated, what comes along, and what becomes of programs that fail."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
+from distvec.diagnostics.callsite import call_site
+from distvec.diagnostics.profile import measured
+from distvec.graph.node import Buffer, Graph, Node, depending, refuse_variables
+from distvec.planner import Plan, Planner, Template
+from distvec.runtime.execute import Cancelled, Executor, execute
+from distvec.runtime.liveness import Holder, LiveValues
+from ps_backend.client import Client, Counters, defer_signals, hold_lock
+from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
+from ps_backend.program.spaces import RaggedSpace
+from ps_backend.program.types import NodeType
+
+
+class Evaluator:
+    """The expressions of one session and their evaluation. Thread-safe."""
+
+    pending_depth = 512
+    """A chain of this many operations is sent off without waiting for an answer."""
+    pending_nodes = 4096
+    """So are this many pending operations in all."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.graph = Graph()
+        self.planner = Planner(self.graph)
+        self.implicit_evaluations = 0
+        """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
+        self.implicit_transfers = 0
+        """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
+        self.cancellations = 0
+        """How often an expanded inner product lost digits and was computed anew, directly."""
+        self.holders = LiveValues(self.graph)
+        """Who holds the values of nodes."""
+        self.counts: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+        """By node of a mask, how many of its elements are true, where that is known already."""
+        self.chosen: weakref.WeakKeyDictionary[Node, RaggedSpace] = weakref.WeakKeyDictionary()
+        """The same by server, where elements that it selects were put together."""
+        self.extremes: weakref.WeakKeyDictionary[Node, tuple[Any, Any]]
+        self.extremes = weakref.WeakKeyDictionary()
+        """By node of a stored array its least and greatest element, where they were asked for."""
+        self._executor = Executor(client, self.graph, self.holders)
+        self._strict = False
+        self._tracing = 0
+        self.overdue = False
+        """Whether so much is pending that it is to be sent off: see ``flush_overdue``."""
+        self._slack = 1  # times the limits of what may be pending, while sending it off fails
+        self._evaluating = threading.RLock()  # threads may build at will, but evaluate in turn
+        self.turns = threading.RLock()
+        """Held for a moment by who makes the ``turn`` of an array."""
+        self._refused: set[weakref.ref[Node]] = set()
+        """Nodes that could not be computed when nobody had asked: not tried again until asked."""
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent, received and run since the session opened, or since ``.reset()``."""
+        return self.client.counters
+
+    def new_buffer(self, type: NodeType) -> Buffer:
+        """A fresh buffer id with its finalizer; nothing is sent."""
+        return self._executor.new_buffer(type)
+
+    def note(self, array: Holder) -> None:
+        """Called for every array that was made, or stands for another node."""
+        self.holders.add(array)
+        if self._tracing:  # what a differentiated function made cannot be computed yet
+            return
+        slack = self._slack
+        if array.node.depth >= slack * self.pending_depth or (
+            self.graph.holds(slack * self.pending_nodes)
+        ):
+            self.overdue = True
+
+    def flush_overdue(self) -> None:
+        """Called before an operation is built: then no temporary of the last statement is alive."""
+        self.overdue = False
+        # What is not deep waits: it may never be asked for, and then needs no memory.
+        few = len(self.graph) < self._slack * self.pending_nodes
+        self._send_off(self.pending_depth / 2 if few else 0)
+
+    def evaluate(self, *arrays: Holder) -> None:
+        """Compute ``arrays``, in as few messages as their dependencies allow."""
+        self.compute(*arrays)
+
+    def flush(self) -> None:
+        """Send off everything pending without waiting for an answer, unless one is needed.
+
+        What fails then stays pending, and is tried again when it is asked for: there the error
+        shows.
+        """
+        self._send_off()
+
+    def plan(self, *arrays: Holder) -> Template:
+        """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
+        return self._plan([array.node for array in arrays]).template
+
+    def evaluate_implicitly(self, array: Holder, what: str) -> Any:
+        """The value of ``array``, which ``what`` needs; counted, and an error in strict mode."""
+        node = array.node
+        if node.value is not None:
+            return node.value
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} evaluates an array, which session.strict() forbids; "
+                f"call distvec.evaluate(...) or .persist() before"
+            )
+        self.implicit_evaluations += 1
+        return self.compute(array)[0].value
+
+    def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
+        """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
+        if node.on_client:
+            return  # scalars come with their evaluation
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} brings {count} elements ({count * node.dtype.itemsize} "
+                f"bytes) from the servers, which session.strict() forbids; write x.numpy() or "
+                f"x.pull(indices) where you want that"
+            )
+        self.implicit_transfers += 1
+
+    @contextmanager
+    def strict(self) -> Iterator[None]:
+        """Within it every implicit evaluation or transfer is an error that names the line."""
+        before, self._strict = self._strict, True
+        try:
+            yield
+        finally:
+            self._strict = before
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Within it, nodes may depend on variables: they are not evaluated."""
+        with self.holders.lock:
+            self._tracing += 1
+        try:
+            yield
+        finally:
+            with self.holders.lock:
+                self._tracing -= 1
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Within it no other thread evaluates, and no program is under way.
+
+        Those that have failed are taken back first: arrays stand for what they are computed from.
+        """
+        with hold_lock(self._evaluating):
+            with suppress(PSError):  # of what was sent: who asks for it hears of it
+                self.client.wait()
+            if self.holders.flights:
+                self._land()
+            yield
+
+    def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
+        if self._tracing:
+            refuse_variables(targets)
+        return self.planner.plan(targets, [] if alone else self._wanted(self.holders.pending()))
+
+    def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that may be computed though nobody asks for them."""
+        wanted = list(dict.fromkeys(nodes))
+        if self._refused:
+            wanted = [node for node in wanted if weakref.ref(node) not in self._refused]
+        if self._tracing:
+            traced = set(depending(wanted))
+            wanted = [node for node in wanted if node not in traced]
+        return wanted
+
+    def compute(self, *arrays: Holder) -> list[Node]:
+        """Give ``arrays`` their values, on the servers or here; waits for all programs under way.
+
+        Returns what they stood for when their turn came.
+        """
+        with hold_lock(self._evaluating) as hold:
+            for array in arrays:
+                _ = array.node  # that of a selection may take an evaluation of its own
+            with self.holders.lock:
+                nodes = [array.node for array in arrays]
+                self.holders.asked = targets = list(dict.fromkeys(nodes))
+            try:
+                self.holders.wait_for(targets)
+                unknown = [node for node in targets if node.value is None]
+                if unknown or self.holders.flights:
+                    self._compute(targets, hold)
+            finally:
+                self.holders.asked = ()
+        return nodes
+
+    def _compute(self, targets: Sequence[Node], hold: defer_signals) -> None:
+        with measured(self.counters):
+            try:
+                self._execute(targets, hold, wait=True)
+                return
+            except (OutOfBudget, NothingToReduce, IndexError, LinAlgError):
+                pass  # gone with the block, and with it what its traceback keeps alive
+            # What was taken along must not make fail what was asked for.
+            self._execute(targets, hold, wait=True, alone=True)
+            self._refused.update(map(weakref.ref, self.holders.pending()))
+
+    def _send_off(self, least_depth: float = 0) -> None:
+        """Compute what is pending and deep enough: without waiting, and without an error."""
+        with hold_lock(self._evaluating) as hold:
+            with self.holders.lock:
+                pending = self.holders.pending()
+                targets = self._wanted(node for node in pending if node.depth >= least_depth)
+                self.holders.asked = targets
+            try:
+                if targets:
+                    with measured(self.counters):
+                        self._execute(targets, hold, wait=False)
+            except (PSError, NothingToReduce, IndexError, LinAlgError):
+                self._refuse(targets)
+            finally:
+                self.holders.asked = ()
+
+    def _execute(
+        self, targets: Sequence[Node], hold: defer_signals, *, wait: bool, alone: bool = False
+    ) -> None:
+        while True:
+            missing = [node for node in targets if node.value is None]
+            plan = self._plan(missing, alone=alone) if missing else None
+            if plan is not None:
+                self.holders.wait_for(plan.nodes)
+            if self.holders.flights and self._land():
+                continue  # what the plan builds upon was taken back
+            if plan is None:
+                return
+            try:
+                limit = self.planner.cancellation_limit
+                execute(self._executor, plan, limit, wait=wait, between=hold.check)
+            except Cancelled as cancelled:
+                self.cancellations += len(cancelled.products)
+                for product in cancelled.products:
+                    self.planner.compute_directly(product)
+            else:
+                return
+
+    def _land(self) -> bool:
+        """Wait for all programs under way; whether one was taken back."""
+        self.client.wait()
+        flights = self.holders.flights[:]
+        del self.holders.flights[: len(flights)]
+        failed = [node for flight in reversed(flights) for node in flight.take_back(self.graph)]
+        if failed:
+            self._refuse(failed)
+        else:
+            self._slack = 1
+        return bool(failed)
+
+    def _refuse(self, nodes: Sequence[Node]) -> None:
+        self._refused.update(map(weakref.ref, nodes))
+        self._slack *= 2  # or each further operation would try again

@@ -1,0 +1,216 @@
+"""Who holds values: arrays, the evaluation under way, and requests that may yet have failed.
+
+A program that is sent without waiting gives its nodes their buffers as it leaves, so that the graph
+does not grow meanwhile. Should it fail, they are pending again, with what they were computed from:
+it was not asked for, so its failure is no error yet, and who asks for such a node hears of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from distvec.graph.node import Buffer, Graph, Node, NodeSnapshot, topological
+
+
+class InFlightProgram:
+    """One request under way, and the nodes that have values already which it is to make."""
+
+    __slots__ = ("_before", "_failed", "_landed", "sending")
+
+    def __init__(self) -> None:
+        self.sending = threading.RLock()
+        """Held by the thread that sends the request and waits, for others that want its nodes."""
+        self._landed = False
+        self._failed = False
+        self._before: list[tuple[Node, NodeSnapshot]] = []
+
+    def end(self, error: Exception | None) -> None:
+        """It was answered. Called by whichever thread waits for the answer."""
+        self._failed, self._landed = error is not None, True
+        if error is None:
+            self._before.clear()  # now, so that what they were computed from is freed
+
+    def remember(self, node: Node, memento: NodeSnapshot) -> None:
+        """``node``, which gets its value now, is to be so again if the request fails."""
+        self._before.append((node, memento))
+
+    def mementos(self) -> list[NodeSnapshot]:
+        """What its nodes become if it fails."""
+        return [memento for _, memento in list(self._before)]
+
+    def take_back(self, graph: Graph) -> list[Node]:
+        """If it failed, or never left, make its nodes what they were; returns these."""
+        if self._landed and not self._failed:
+            self._before.clear()
+        nodes = []
+        while self._before:
+            node, memento = self._before.pop()
+            graph.restore(node, memento)
+            nodes.append(node)
+        return nodes
+
+
+class Holder(Protocol):
+    """What stands for a node as long as somebody holds it: an array."""
+
+    node: Node
+
+    def become(self, node: Node) -> object:
+        """Stand for another node."""
+
+
+_FEW = 1024
+"""So many may be noted of which nobody knows how many are gone."""
+
+_Arrays = dict[int, weakref.ref[Holder]]
+
+
+class LiveValues:
+    """The arrays of one session, and what else must find its values again. Thread-safe.
+
+    What an array holds is asked of the array when it matters, so that nothing has to be noted when
+    it changes.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.lock: Any = threading.RLock()
+        """Held by who makes an array of what another one stands for, and by who decides that memory
+        is given away: so nobody has read a value then without holding it yet. Only for a moment:
+        under it neither a program is waited for nor the end of an evaluation."""
+        self.asked: Sequence[Node] = ()
+        """What the evaluation under way is to compute."""
+        self.flights: list[InFlightProgram] = []
+        """Requests whose answers nobody has waited for yet."""
+        self._changes: dict[Node, InFlightProgram] = {}
+        """By the node that each makes: requests that a thread is sending, to change an array."""
+        # Weak, since what nobody holds need never be computed.
+        self._arrays: _Arrays = {}
+        self._crowded = _FEW
+        self._pending: _Arrays = {}
+
+    def add(self, array: Holder) -> None:
+        """Note an array, and whether a later evaluation may take along what it stands for."""
+        key, reference = id(array), weakref.ref(array)
+        self._arrays[key] = reference
+        if array.node.value is None and self._pending.get(key) is not reference:
+            self._pending.pop(key, None)  # of an array that is gone
+            self._pending[key] = reference
+        if len(self._arrays) > self._crowded:
+            self._crowded = _FEW + 2 * len(self._alive(self._arrays))
+            self._alive(self._pending)
+
+    def keep(self, holder: Holder) -> None:
+        """Note what needs a node, but does not want its value to be stored along with others."""
+        self._arrays[id(holder)] = weakref.ref(holder)
+
+    def _alive(self, arrays: _Arrays) -> list[Holder]:
+        """Those that somebody has still. The others are forgotten, as finalizers cost too much."""
+        found = []
+        with self.lock:
+            for key, reference in list(arrays.items()):
+                array = reference()
+                if array is not None:
+                    found.append(array)
+                    continue
+                now = arrays.pop(key, None)
+                if now is not None and now() is not None:  # another thread's, made here since
+                    arrays[key] = now
+        return found
+
+    def pending(self) -> list[Node]:
+        """Nodes without a value of arrays that a user holds, oldest first."""
+        found = []
+        for array in self._alive(self._pending):
+            node = array.node
+            if node.value is None:
+                found.append(node)
+            elif not self.flights:  # else it may be pending again
+                self._pending.pop(id(array), None)
+        return found
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether this thread has the lock already: a handler of a signal runs, and what it has
+        interrupted may have read a value without holding it yet. Then none is to be given away."""
+        return bool(self.lock._is_owned())
+
+    def held(self, settled: Container[Node] = (), but: Holder | None = None) -> set[int]:
+        """Ids of the buffers that somebody needs once the nodes ``settled`` have their values.
+
+        A holder needs the buffer it stands for, or those that this is still to be computed from;
+        ``but`` is a holder that does not count. Only under ``lock``.
+        """
+        roots = [array.node for array in self._alive(self._arrays) if array is not but]
+        roots += self.asked
+        found = set()
+        for flight in [*self.flights, *self._changes.values()]:
+            for before in flight.mementos():
+                roots += before.args if before.direct is None else (*before.args, before.direct)
+                if before.op == "buffer":
+                    found.add(before.value.id)
+        unknown = []
+        for node in roots:
+            if not node.known:
+                unknown.append(node)
+            elif not node.on_client:
+                found.add(node.value.id)
+        below = topological(unknown, lambda node: node.known or node in settled)
+        found.update(node.value.id for node in below if node.known and not node.on_client)
+        return found
+
+    def buffers(self) -> dict[int, Buffer]:
+        """By id: those that arrays stand for, or are still to be computed from."""
+        with self.lock:
+            roots = [array.node for array in self._alive(self._arrays)]
+            nodes = topological(roots, lambda node: node.known)
+            return {node.value.id: node.value for node in nodes if isinstance(node.value, Buffer)}
+
+    def forget_products(self) -> None:
+        """Of buffers that arrays stand for: what is known of their inner products.
+
+        What is known decides how later ones are computed, and so their last bits. Where a run may
+        begin again nothing is known, so that it takes the same steps whatever was computed before.
+        """
+        for buffer in self.buffers().values():
+            buffer.products.clear()
+
+    @contextmanager
+    def changing(self, array: Holder, leaf: Node, flight: InFlightProgram) -> Iterator[bool]:
+        """In this block a request makes of the buffer that ``array`` is the one of ``leaf``.
+
+        Gives whether nobody else holds the former, so that the request may write over it. The array
+        is ``leaf`` at once; who evaluates that waits for the end of the block (``wait_for``). What
+        fails is taken back. Only in the array's turn.
+        """
+        with flight.sending:
+            may_be_read = self.is_interrupted
+            with self.lock:
+                is_alone = not may_be_read and array.node.value.id not in self.held(but=array)
+                flight.remember(leaf, self._graph.memento(leaf)._replace(value=array.node.value))
+                self._changes[leaf] = flight
+                array.become(leaf)
+            try:
+                yield is_alone
+            except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended
+                self.flights.append(flight)
+                raise
+            except BaseException:
+                flight.take_back(self._graph)
+                raise
+            finally:
+                del self._changes[leaf]
+
+    def wait_for(self, nodes: Iterable[Node]) -> None:
+        """Until other threads have made those of ``nodes`` that they are about to make."""
+        if not self._changes:
+            return
+        for node in nodes:
+            flight = self._changes.get(node)
+            if flight is not None:
+                with flight.sending:
+                    pass
