@@ -9,7 +9,7 @@ import numpy as np
 
 from distvec.array.namespace import VERSIONS
 from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
-from distvec.graph import build as dtypes
+from distvec.graph import build
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
@@ -111,7 +111,7 @@ def _cells(op: ops.Op) -> list[str]:
 
 def _result(op: ops.Op, dtype: str) -> str:
     try:
-        return dtypes.resolve(op.name, (np.dtype(dtype),) * op.arity)[1][-1].name
+        return build.resolve(op.name, (np.dtype(dtype),) * op.arity)[1][-1].name
     except TypeError:
         return "-"
 

@@ -20,7 +20,7 @@ from distvec.array.handle import Handle, check_session
 from distvec.array.keys import At, Mask, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic, elementwise
 from distvec.graph.build import broadcast_to as stretched
-from distvec.graph.build import collected, on_client, reshaped
+from distvec.graph.build import collect, on_client
 from ps_backend.program.types import client_type
 
 _MOST_PLACED = 1 << 18
@@ -132,7 +132,7 @@ def _kept(x: Arithmetic, new: Any) -> Any:
     if isinstance(new, np.ndarray) or new.node.on_client:
         return new
     with x.session.holders.lock:
-        return x.like(collected(x.session.graph, new.node))
+        return x.like(collect(x.session.graph, new.node))
 
 
 def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | None:
@@ -261,9 +261,9 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
         elif new.ndim == 0:
             values = new.node
         else:
-            kept = collected(graph, new.node)
+            kept = collect(graph, new.node)
             wide = stretched(graph, kept, client_type(x.dtype, shape))
-            values = reshaped(graph, wide, flat)
+            values = build.reshape(graph, wide, flat)
         where = graph.client_value(indices.ravel(), np.dtype(np.int64))
         return x.like(graph.make("place", (x.node, where, values), x.node.type))
 
@@ -276,6 +276,6 @@ def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:
     graph = x.session.graph
     with x.session.holders.lock:
         operand = _operand(x, new)
-        values = collected(graph, operand.node)
+        values = collect(graph, operand.node)
         changed = on_client(graph, "client.put", (x.node, values), x.node.type, key)  # type: ignore[arg-type]
         x.assign(x.like(changed))

@@ -15,7 +15,7 @@ from distvec.array.creation import filled
 from distvec.array.handle import Home
 from distvec.array.operators import Arithmetic
 from distvec.diagnostics.profile import measured
-from distvec.graph import view_nodes as moves
+from distvec.graph import view_nodes
 from distvec.graph.node import Buffer, Node
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
@@ -40,7 +40,7 @@ def elements(values: Arithmetic, mask: Arithmetic) -> Node:
             source.value.id, _type(source), chosen.value.id, target.id, space, bool(chosen.type.row)
         )
     leaf = session.graph.leaf(target)
-    return moves.view(session.graph, leaf, DenseSpace(space.length), 0, 1)
+    return view_nodes.view(session.graph, leaf, DenseSpace(space.length), 0, 1)
 
 
 def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:
@@ -61,7 +61,7 @@ def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:
         return x.copy()
     with session.holders.lock:
         type = array_type(space, values.dtype, values.node.type.row)
-        node = session.graph.make(moves.VIEW, (values.node,), type, (0, 1))
+        node = session.graph.make(view_nodes.VIEW, (values.node,), type, (0, 1))
         cut = values.like(node)
     (given,) = session.compute(cut)
     target = session.new_buffer(_type(old))

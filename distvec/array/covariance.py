@@ -17,7 +17,7 @@ from distvec.array.creation import reshape, squeeze
 from distvec.array.functions import apply
 from distvec.array.statistics import as_array
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import build as shapes
+from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
@@ -155,7 +155,7 @@ def _blocks(away: list[Any]) -> Any:
     with session.holders.lock:
         graph, type = session.graph, client_type(_FLOAT, (sum(sizes), sum(sizes)))
         blocks = [
-            shapes.reshaped(graph, part.node, extent)
+            build.reshape(graph, part.node, extent)
             for part, extent in zip(parts, extents, strict=True)
         ]
-        return across.like(shapes.on_client(graph, "client.block", blocks, type))
+        return across.like(build.on_client(graph, "client.block", blocks, type))

@@ -12,7 +12,7 @@ import numpy as np
 
 from distvec.array.handle import Handle, check_order, check_session
 from distvec.diagnostics.profile import measured
-from distvec.graph import build as shapes
+from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from distvec.runtime.evaluator import Evaluator
@@ -77,7 +77,7 @@ def on_servers(x: Handle) -> Node:
     with x.session.holders.lock:
         if not x.ndim or not x.node.on_client:
             return x.node
-        return shapes.spread(x.session.graph, x.node, DenseSpace(x.shape[0]))
+        return build.put_on_servers(x.session.graph, x.node, DenseSpace(x.shape[0]))
 
 
 def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node:
@@ -132,11 +132,11 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
     if node.on_client:
         if node.is_scalar:
             return repeated(graph, node, shape)
-        return shapes.reshaped(graph, node, shape)
+        return build.reshape(graph, node, shape)
     if not shape:
-        return shapes.scalar_of(graph, node)
+        return build.scalar_of(graph, node)
     if math.prod(own) == 1:
-        return repeated(graph, shapes.scalar_of(graph, node), shape)
+        return repeated(graph, build.scalar_of(graph, node), shape)
     if math.prod(own) == 0:
         return repeated(graph, graph.constant(0, node.dtype), shape)
     if own[0] == shape[0]:  # one of them has columns of one element
@@ -180,7 +180,7 @@ def broadcast_to(x: H, /, shape: Any) -> H:
     space = x.space if same_rows else DenseSpace(wanted[0])
     with x.session.holders.lock:
         type = array_type(space, x.dtype, wanted[1:])
-        return x.like(shapes.broadcast_to(x.session.graph, x.node, type))
+        return x.like(build.broadcast_to(x.session.graph, x.node, type))
 
 
 def broadcast_arrays(*arrays: H) -> list[H]:
@@ -189,7 +189,7 @@ def broadcast_arrays(*arrays: H) -> list[H]:
         return []
     for array in arrays:
         check_session(arrays[0].session, array, "broadcast_arrays")
-    _, shape = shapes.common_shape([array.node for array in arrays])
+    _, shape = build.common_shape([array.node for array in arrays])
     return [broadcast_to(array, shape) for array in arrays]
 
 

@@ -23,7 +23,6 @@ from distvec.array.handle import check_cast
 from distvec.array.reductions import sum
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
@@ -230,14 +229,14 @@ def _spread(term: _Term, space: Any) -> _Term:
         return term
     array = term.array
     with array.session.holders.lock:
-        node = shapes.spread(array.session.graph, array.node, space)
+        node = build.put_on_servers(array.session.graph, array.node, space)
         return _Term(array.like(node), term.labels)
 
 
 def _collected(term: _Term) -> _Term:
     array = term.array
     with array.session.holders.lock:
-        return _Term(array.like(shapes.collected(array.session.graph, array.node)), term.labels)
+        return _Term(array.like(build.collect(array.session.graph, array.node)), term.labels)
 
 
 def _product(terms: Sequence[_Term]) -> _Term:
@@ -293,9 +292,7 @@ def _on_client(terms: Sequence[_Term], output: str) -> Any:
     text = ",".join(term.labels for term in terms) + "->" + output
     with like.session.holders.lock:
         nodes = [term.array.node for term in terms]
-        return like.like(
-            shapes.on_client(like.session.graph, "client.einsum", nodes, type, (text,))
-        )
+        return like.like(build.on_client(like.session.graph, "client.einsum", nodes, type, (text,)))
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic
 from distvec.array.pieces import gathered
-from distvec.graph import build as shapes
+from distvec.graph import build
 from ps_backend.program.types import array_type
 
 LOCATING = {np.argmin, np.argmax, np.nanargmin, np.nanargmax}
@@ -87,7 +87,7 @@ def _flipped(operand: Any) -> Any:
     if operand.node.on_client or 1 in operand.shape:
         with operand.session.holders.lock:
             graph = operand.session.graph
-            return operand.like(shapes.transposed(graph, shapes.collected(graph, operand.node)))
+            return operand.like(build.transpose(graph, build.collect(graph, operand.node)))
     return redistributed(operand)
 
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Node
 from distvec.runtime.evaluator import Evaluator
@@ -190,7 +189,7 @@ class Handle:
         graph = self.session.graph
         _ = value.node  # that of a selection takes evaluations, which must not be under the lock
         with self.turn, self.session.holders.lock:
-            node = shapes.broadcast_to(graph, value.node, self.node.type)
+            node = build.broadcast_to(graph, value.node, self.node.type)
             return self.become(build.cast(graph, node, self.dtype))
 
 

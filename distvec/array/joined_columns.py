@@ -13,7 +13,7 @@ import numpy.typing as npt
 from distvec.array.exchanged import flipped
 from distvec.array.handle import broadcasts, check_session, refuse_window
 from distvec.array.indexing import addable
-from distvec.graph import build as shapes
+from distvec.graph import build
 from ps_backend.program.row_ops.shapes import JOINS
 from ps_backend.program.types import array_type
 
@@ -34,7 +34,7 @@ def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], values: Any) -> N
     with table.turn, table.session.holders.lock:
         graph = table.session.graph
         type = array_type(table.node.type.space, x.dtype, (len(where),))
-        joined = shapes.broadcast_to(graph, given.node, type)
+        joined = build.broadcast_to(graph, given.node, type)
         places = graph.client_value(where, np.dtype(np.int64))
         params = (JOINS.index(name),)
         args = table.node, joined, places

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from distvec.array.creation import broadcast_to, reshape
 from distvec.array.keys import At, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic
-from distvec.graph import view_nodes as moves
-from distvec.graph.build import collected, on_client
+from distvec.graph import view_nodes
+from distvec.graph.build import collect, on_client
 from distvec.graph.host_eval import item_shape
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
@@ -88,7 +88,7 @@ def gathered(x: A, indices: A) -> A:
     if not len(x) and len(wide):
         raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
     with x.session.holders.lock:
-        return x.like(moves.gather(x.session.graph, x.node, wide.node))
+        return x.like(view_nodes.gather(x.session.graph, x.node, wide.node))
 
 
 def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
@@ -116,7 +116,7 @@ def sliced(x: A, part: Slice) -> A:
         return x.copy()
     with x.session.holders.lock:
         space = DenseSpace(part.length)
-        return x.like(moves.view(x.session.graph, x.node, space, part.start, part.step))
+        return x.like(view_nodes.view(x.session.graph, x.node, space, part.start, part.step))
 
 
 def spread(values: A, part: Slice, like: Arithmetic) -> A:
@@ -124,7 +124,7 @@ def spread(values: A, part: Slice, like: Arithmetic) -> A:
     with values.session.holders.lock:
         space = like.node.type.space
         return values.like(
-            moves.spread(values.session.graph, values.node, space, part.start, part.step)
+            view_nodes.spread(values.session.graph, values.node, space, part.start, part.step)
         )
 
 
@@ -184,6 +184,6 @@ def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]
 def known(array: Any) -> npt.NDArray[Any]:
     """The values of indices or of a mask, read by the client."""
     with array.session.holders.lock:
-        array = array.like(collected(array.session.graph, array.node))
+        array = array.like(collect(array.session.graph, array.node))
     array.session.evaluate_implicitly(array, "an index array")
     return np.asarray(array.node.value)

@@ -19,7 +19,6 @@ from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_n
 from distvec.array.reduction_keywords import target_of
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
@@ -172,17 +171,17 @@ def _matrix_product(graph: Graph, x: Node, y: Node) -> Node:
     if 0 in shape:
         return graph.client_value(np.empty(shape, x.dtype), x.dtype)
     if not x.on_client and len(x.type.shape) == 2:
-        small = shapes.collected(graph, y)
+        small = build.collect(graph, y)
         type = array_type(x.type.space, x.dtype, shape[1:])
         return graph.make("matmul", (x, small), type)
     if x.on_client and y.on_client:
-        return shapes.on_client(graph, "client.matmul", (x, y), client_type(x.dtype, shape))
+        return build.on_client(graph, "client.matmul", (x, y), client_type(x.dtype, shape))
     # Along the split axis of y.
     if x.on_client:
-        x = shapes.transposed(graph, x)
+        x = build.transpose(graph, x)
         if not y.on_client:
-            x = shapes.spread(graph, x, y.type.space)
-    return gram(graph, x, shapes.spread(graph, y, x.type.space) if y.on_client else y)
+            x = build.put_on_servers(graph, x, y.type.space)
+    return gram(graph, x, build.put_on_servers(graph, y, x.type.space) if y.on_client else y)
 
 
 def gram(graph: Graph, x: Node, y: Node) -> Node:

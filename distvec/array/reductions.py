@@ -28,7 +28,6 @@ from distvec.array.reduction_keywords import (
     stored,
 )
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
@@ -90,7 +89,7 @@ def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[
     if node.on_client:
         rest = () if axis is None else node.type.shape[:axis] + node.type.shape[axis + 1 :]
         params = op, axis, row.accumulators(node.dtype.name)[0].name
-        return shapes.on_client(graph, "client.reduce", (node,), client_type(wide, rest), params)
+        return build.on_client(graph, "client.reduce", (node,), client_type(wide, rest), params)
     if axis is None:
         return graph.make(op, (node,), client_type(wide))
     if axis == 0:
@@ -106,7 +105,7 @@ def kept(x: A, result: A, axis: int | None, keepdims: bool) -> A:
     if not result.node.on_client:
         return reshape(result, shape)
     with x.session.holders.lock:
-        return x.like(shapes.reshaped(x.session.graph, result.node, shape))
+        return x.like(build.reshape(x.session.graph, result.node, shape))
 
 
 def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:

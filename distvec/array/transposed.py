@@ -39,7 +39,6 @@ from distvec.array.reduction_keywords import stored
 from distvec.array.reductions import kept
 from distvec.array.signatures import leading
 from distvec.graph import build
-from distvec.graph import build as shapes
 from ps_backend.program.row_ops.shapes import JOINS
 
 
@@ -57,7 +56,7 @@ def transpose(x: Any, /, axes: Any = None) -> Any:
         return x
     if x.node.on_client:
         with x.session.holders.lock:
-            return x.like(shapes.transposed(x.session.graph, x.node))
+            return x.like(build.transpose(x.session.graph, x.node))
     return Transposed(x.copy())
 
 
@@ -121,7 +120,7 @@ class Transposed(Methods, ByColumns):
             graph = table.session.graph
             x, y = (build.cast(graph, one.node, dtype) for one in (first, second))
             if y.on_client:
-                y = shapes.spread(graph, y, x.type.space)
+                y = build.put_on_servers(graph, y, x.type.space)
             return table.like(products.gram(graph, x, y))
 
     def __rmatmul__(self, other: Any) -> Any:
@@ -133,14 +132,14 @@ class Transposed(Methods, ByColumns):
         if first.ndim == 2 and not first.node.on_client and first.size >= table.size:
             with table.session.holders.lock:
                 graph = table.session.graph
-                small = shapes.transposed(graph, shapes.collected(graph, table.node))
+                small = build.transpose(graph, build.collect(graph, table.node))
                 small_array = table.like(small)
             return products.matmul(first, small_array)
         if first.ndim == 1:
             return products.matmul(table, first)
         with table.session.holders.lock:
             graph = table.session.graph
-            small_array = table.like(shapes.transposed(graph, shapes.collected(graph, first.node)))
+            small_array = table.like(build.transpose(graph, build.collect(graph, first.node)))
         return Transposed(products.matmul(table, small_array))
 
     # --- everything else, by way of the table -------------------------------------------------

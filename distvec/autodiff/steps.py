@@ -10,7 +10,7 @@ import numpy as np
 
 from distvec.array.creation import reshape
 from distvec.array.operators import Arithmetic
-from distvec.graph import build as shapes
+from distvec.graph import build
 from distvec.graph.node import Node, NotDifferentiable
 from ps_backend.program import ops
 from ps_backend.program.types import NodeType, client_type
@@ -66,9 +66,9 @@ class Step:
         with self.like.session.holders.lock:
             if not isinstance(adjoint, Arithmetic):
                 constant = graph.constant(node.dtype.type(adjoint), node.dtype)
-                return self.like.like(shapes.broadcast_to(graph, constant, node.type))
+                return self.like.like(build.broadcast_to(graph, constant, node.type))
             type = node.type.of(adjoint.dtype)
-            found = self.like.like(shapes.broadcast_to(graph, adjoint.node, type))
+            found = self.like.like(build.broadcast_to(graph, adjoint.node, type))
         return found if found.dtype == node.dtype else found.astype(node.dtype)
 
     def zeros(self, node: Node) -> Any:
@@ -89,7 +89,7 @@ class Step:
             nodes = [arg.node for arg in args]
             type = client_type(nodes[0].dtype, shape)
             graph = self.like.session.graph
-            return self.like.like(shapes.on_client(graph, op, nodes, type, tuple(params)))
+            return self.like.like(build.on_client(graph, op, nodes, type, tuple(params)))
 
     def constant(self, values: Any) -> Any:
         """A small array of NumPy's as one that the client keeps."""

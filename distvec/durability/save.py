@@ -1,5 +1,6 @@
-"""``dv.save``: arrays into one complete file, or into a folder with a part for each server. Files are
-filled by the servers that hold the rows, or through the client.
+"""``dv.save``: arrays into one complete file, or into a folder with a part for each server.
+
+Files are filled by the servers that hold the rows, or through the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be saved, and where to: arrays of one session, values of NumPy's, files and folders."""
+"""What is to be saved, and where to: arrays of a session, NumPy's values, files, folders."""
 
 from __future__ import annotations
 

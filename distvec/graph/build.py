@@ -146,21 +146,21 @@ def fit(graph: Graph, node: Node, space: Space, shape: Shape) -> Node:
         return scalar_of(graph, node)
     along = len(own) == len(shape) and own[0] == shape[0]
     if not along:
-        kept = collected(graph, node)
-        return reshaped(graph, kept, own[-1:]) if len(own) == 2 else kept
+        kept = collect(graph, node)
+        return reshape(graph, kept, own[-1:]) if len(own) == 2 else kept
     return put_on_servers(graph, node, space) if node.on_client else node
 
 
 def scalar_of(graph: Graph, node: Node) -> Node:
     """The only element of an array as a rank-0 node."""
     if node.on_client:
-        return reshaped(graph, node, ())
+        return reshape(graph, node, ())
     if node.op == "fill":  # not computed yet, and then that of which it is made will do
         return node.args[0]
-    return reshaped(graph, collected(graph, node), ())
+    return reshape(graph, collect(graph, node), ())
 
 
-def collected(graph: Graph, node: Node) -> Node:
+def collect(graph: Graph, node: Node) -> Node:
     """A small array as one that the client keeps: its elements come with the next answer."""
     if node.on_client:
         return node
@@ -179,14 +179,14 @@ def put_on_servers(graph: Graph, node: Node, space: Space) -> Node:
     return graph.make("slots", (node,), array_type(space, node.dtype, shape[1:]))
 
 
-def reshaped(graph: Graph, node: Node, shape: Shape) -> Node:
+def reshape(graph: Graph, node: Node, shape: Shape) -> Node:
     """What the client keeps, in another shape."""
     if node.type.shape == shape:
         return node
     return on_client(graph, "client.reshape", (node,), client_type(node.dtype, shape), shape)
 
 
-def transposed(graph: Graph, node: Node) -> Node:
+def transpose(graph: Graph, node: Node) -> Node:
     """What the client keeps, with its axes in the other order."""
     type = client_type(node.dtype, node.type.shape[::-1])
     return on_client(graph, "client.transpose", (node,), type)
@@ -207,7 +207,7 @@ def broadcast_to(graph: Graph, node: Node, type: NodeType) -> Node:
     if node.type.shape == type.shape and node.on_client == type.on_client:
         return node
     if type.on_client:
-        kept = collected(graph, node)
+        kept = collect(graph, node)
         if kept.type.shape == type.shape:
             return kept
         return on_client(graph, "client.broadcast", (kept,), type.of(node.dtype), type.shape)  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def _apply_broadcast(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtyp
     """``apply`` for arguments of several shapes, or small arrays of the client."""
     space, shape = common_shape(args)
     if space is None:
-        kept = [arg if arg.on_client else collected(graph, arg) for arg in args]
+        kept = [arg if arg.on_client else collect(graph, arg) for arg in args]
         return on_client(graph, op, kept, client_type(dtype, shape))
     fitted = [fit(graph, arg, space, shape) for arg in args]
     return graph.make(op, tuple(fitted), array_type(space, dtype, shape[1:]))

@@ -9,7 +9,7 @@ import numpy as np
 from distvec.array.dist_array import DistArray
 from distvec.array.handle import Home
 from distvec.diagnostics.profile import measured
-from distvec.graph import view_nodes as moves
+from distvec.graph import view_nodes
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.layout import Layout
@@ -35,7 +35,7 @@ def freeze(
         remote.freeze(layout.versions, sources, targets)
     graph = session.graph
     leaves = [graph.leaf(buffer) for buffer in buffers]
-    views = [moves.view(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
+    views = [view_nodes.view(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
     return [DistArray(session, view) for view in views]
 
 
@@ -44,7 +44,7 @@ def stored(values: DistArray, layout: Layout) -> Buffer:
     session = values.session
     type = array_type(layout.held, values.dtype, values.node.type.row)
     with session.holders.lock:
-        node = session.graph.make(moves.VIEW, (values.node,), type, (0, 1))
+        node = session.graph.make(view_nodes.VIEW, (values.node,), type, (0, 1))
         moved = values.like(node)
     (given,) = session.compute(moved)
     buffer: Buffer = given.value

@@ -2,17 +2,17 @@
 
 Passes over nodes, each in a file of its own, in this order. Nothing here talks to a server.
 
-===========  ===========================================================================
-walk         the graph as one list, arguments first, and how many answers each node needs
-simplify     what the client can tell by itself gets its value: known products, arithmetic
-views        (before linear) reading at other slots, moved down to what is stored
-free_riders  what comes along because it reads nothing new: pending arrays, squared norms
-linear       inner products of linear combinations, where a scalar is known earlier so
-fuse         which vectors are stored, and which stores and reductions share one traversal
-schedule     traversals into programs: one program is one message per server
-emit         programs in the form that servers run (``ps_backend.program``)
-combine      within emit: which steps are one linear combination, which sums inner products
-===========  ===========================================================================
+=============  ==========================================================================
+toposort       the graph as one list, arguments first, and how many answers each node needs
+simplify       what the client can tell by itself gets its value: products, arithmetic;
+               what comes along because it reads nothing new: pending arrays, norms
+view_pushdown  reading at other slots, moved down to what is stored
+linear         inner products of linear combinations, where a scalar is known earlier so
+fuse           which vectors are stored, and which stores and reductions share one traversal;
+               traversals into programs: one program is one message per server
+emit           programs in the form that servers run (``ps_backend.program``),
+               and which steps are one linear combination, which sums inner products
+=============  ==========================================================================
 
 A graph of the same shape over other buffers and scalars gets the same programs, so the last four
 passes run once per shape: ``Planner`` keeps what they made.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from distvec.graph.node import Node
 from distvec.graph.view_nodes import MOVEMENT, MOVES, first_level, movement_key, phases_of
-from distvec.planner import view_pushdown as views
 from distvec.planner.toposort import find_read_whole
+from distvec.planner.view_pushdown import view_sources
 from ps_backend.program import ops, row_ops
 from ps_backend.program.spaces import Space
 
@@ -57,7 +57,7 @@ def fuse(
         is_held = id(node) in kept and id(node) in whole and id(node) not in wanted
         if is_held and not node.known and below[id(node)][0]:
             wanted[id(node)] = "held by a variable"
-    for key, why in views.sources(order).items():
+    for key, why in view_sources(order).items():
         wanted.setdefault(key, why)
     traversals: dict[tuple[int, Space, bool], Traversal] = {}
     plain = _plain(order)

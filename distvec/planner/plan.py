@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from distvec.graph import view_nodes as moves
+from distvec.graph import view_nodes
 from distvec.graph.node import Node
 from ps_backend.program.movements import MovementTypes
 from ps_backend.program.spaces import Space
@@ -25,10 +25,10 @@ class PlannedView:
     """The position of the node whose values are the slots to be read."""
 
     def __str__(self) -> str:
-        if self.op == moves.GATHER:
+        if self.op == view_nodes.GATHER:
             return f"the slots that an index vector names, of {self.source.space}"
         start, step = self.params
-        if self.op == moves.SPREAD:
+        if self.op == view_nodes.SPREAD:
             return f"put at slots {start}, {start + step}, ..., from {self.source.space}"
         return f"slots {start}, {start + step}, ... of {self.source.space}"
 

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from distvec.graph import view_nodes as moves
+from distvec.graph import view_nodes
 from distvec.graph.node import Graph, Node
 from distvec.graph.view_nodes import GATHER, MOVEMENT, MOVES, SPREAD, VIEW
 from distvec.planner.toposort import Walk
@@ -124,7 +124,7 @@ class ViewPushdown:
     # --- slices -------------------------------------------------------------------------------
 
     def _view(self, source: Node, space: Space, start: int, step: int) -> Node:
-        """``moves.view``, as low as it goes."""
+        """``view_nodes.view``, as low as it goes."""
         if source.op == VIEW and not source.known:
             base, (first, stride) = source.args[0], source.params
             if _has_one_width(source):
@@ -140,7 +140,7 @@ class ViewPushdown:
         if source.op == "iota" and (step == 1 or not source.type.row):
             return self._line(space, start * _width(source), step, source.type.row)
         if source.op == "iota" or not self._is_cheap(source, _MOST_STEPS, in_order=step == 1):
-            return moves.view(self._graph, source, space, start, step)
+            return view_nodes.view(self._graph, source, space, start, step)
         return self._each(source, space, start, step, VIEW)
 
     def _reshaped(self, source: Node, space: Space, row: Row, start: int) -> Node:
@@ -179,7 +179,7 @@ class ViewPushdown:
     # --- what is assigned to slices -----------------------------------------------------------
 
     def _spread(self, source: Node, space: Space, start: int, step: int) -> Node:
-        """``moves.spread``, as low as it goes."""
+        """``view_nodes.spread``, as low as it goes."""
         if source.op == VIEW and not source.known and _has_one_width(source):
             first, stride = source.params
             base = source.args[0]
@@ -194,14 +194,14 @@ class ViewPushdown:
         if source.op == "iota" and step == 1:
             return self._line(space, -start * _width(source), 1, source.type.row)
         if source.op == "iota" or not self._is_cheap(source, most):
-            return moves.spread(self._graph, source, space, start, step)
+            return view_nodes.spread(self._graph, source, space, start, step)
         return self._each(source, space, start, step, SPREAD)
 
     def _shifted(self, base: Node, space: Space, by: int, step: int) -> Node:
         """Slot ``by + step * i`` reads slot ``i`` of ``base``, where there is one."""
         if (by, step) == (0, 1) and base.type.space == space:
             return base
-        return moves.spread(self._graph, base, space, by, step)
+        return view_nodes.spread(self._graph, base, space, by, step)
 
     # --- both ---------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ def _has_one_width(node: Node) -> bool:
     return node.type.row == node.args[0].type.row
 
 
-def sources(order: Sequence[Node]) -> dict[int, str]:
+def view_sources(order: Sequence[Node]) -> dict[int, str]:
     """By id, the arrays that must be stored since they are read at other slots, and why."""
     found: dict[int, str] = {}
     for node in order:

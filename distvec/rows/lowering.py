@@ -10,7 +10,6 @@ import numpy as np
 
 from distvec.array.handle import Handle, broadcasts
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node, topological
 from distvec.planner.emit import sweep_of
@@ -38,7 +37,7 @@ def fitted(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
             f"new rows of {name!r} have shape {_printed(own)}, which does not fit the array's, "
             f"{_printed(('n', *type.row))}, of n keys"
         )
-    return build.cast(graph, shapes.broadcast_to(graph, node, type), type.dtype)
+    return build.cast(graph, build.broadcast_to(graph, node, type), type.dtype)
 
 
 def _printed(shape: tuple[object, ...]) -> str:

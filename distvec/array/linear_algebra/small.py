@@ -16,8 +16,7 @@ from distvec.array.handle import check_session
 from distvec.array.operators import Arithmetic
 from distvec.array.transposed import Transposed, transpose
 from distvec.array.values import item
-from distvec.graph import build as shapes
-from distvec.graph import host_eval as matrices
+from distvec.graph import build, host_eval
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.types import client_type
@@ -27,7 +26,7 @@ _ARRAYS = 2
 
 
 def of_small(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, one of ``matrices.FUNCTIONS``, of arrays that the client keeps; lazy.
+    """``function``, one of ``host_eval.LINEAR_ALGEBRA``, of arrays that the client keeps; lazy.
 
     What servers have comes to the client with the next answer, if it is small. Errors of shapes and
     dtypes are NumPy's, at once; others, as ``LinAlgError`` of a singular matrix, show where the
@@ -58,17 +57,17 @@ def applied(function: Callable[..., Any], arrays: Sequence[Any], **keywords: Any
     like = session_array(arrays)
     fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
     given = [np.asarray(one) if isinstance(one, list) else one for one in arrays]
-    found = matrices.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
+    found = host_eval.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
     nodes = [collected(like, array, function.__name__).node for array in given]
-    params = matrices.name_of(function), fixed
+    params = host_eval.name_of(function), fixed
     with like.session.holders.lock:
         graph = like.session.graph
         if not isinstance(found, tuple):
             type = client_type(check_dtype(found.dtype), found.shape)
-            return like.like(shapes.on_client(graph, "client.linalg", nodes, type, params))
+            return like.like(build.on_client(graph, "client.linalg", nodes, type, params))
         type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
-        packed = like.like(shapes.on_client(graph, "client.linalg", nodes, type, params))
-        return matrices.tuple_like(found, _unpacked(packed, found))
+        packed = like.like(build.on_client(graph, "client.linalg", nodes, type, params))
+        return host_eval.tuple_like(found, _unpacked(packed, found))
 
 
 def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
@@ -76,7 +75,7 @@ def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
     graph, parts, start = packed.session.graph, [], 0
     for one in found:
         type, place = client_type(packed.dtype, one.shape), (start, *one.shape)
-        node = shapes.on_client(graph, "client.part", (packed.node,), type, place)
+        node = build.on_client(graph, "client.part", (packed.node,), type, place)
         parts.append(packed.like(node))
         start += one.size
     return parts
@@ -110,7 +109,7 @@ def collected(like: Any, array: Any, name: str) -> Any:
             values = np.asarray(array)
             return like.like(graph.client_value(values, check_dtype(values.dtype)))
         check_session(like.session, array, name)
-        return like.like(shapes.collected(graph, array.node))
+        return like.like(build.collect(graph, array.node))
 
 
 def _check_size(array: Any, name: str) -> None:
@@ -132,4 +131,4 @@ def _check_size(array: Any, name: str) -> None:
 
 def functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function, the one of small arrays."""
-    return {function: of_small(function) for function in matrices.FUNCTIONS.values()}
+    return {function: of_small(function) for function in host_eval.LINEAR_ALGEBRA.values()}

@@ -19,7 +19,7 @@ from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic
 from distvec.array.reduction_keywords import UNSAID
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import build as shapes
+from distvec.graph import build
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.tsqr import KIND
 from ps_backend.program.types import client_type
@@ -66,7 +66,7 @@ def triangle(x: Any) -> Any:
     with x.session.holders.lock:
         graph = x.session.graph
         found = graph.make("triangle", (x.node, x.node), type)
-        return x.like(shapes.on_client(graph, "client.triangle", (found,), type))
+        return x.like(build.on_client(graph, "client.triangle", (found,), type))
 
 
 def factors(x: Any) -> tuple[Any, Any]:

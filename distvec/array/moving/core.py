@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array.operators import Arithmetic
-from distvec.graph import view_nodes as moves
+from distvec.graph import view_nodes
 from distvec.graph.node import Node
 from ps_backend.program.movements import TABLE
 from ps_backend.program.types import ArrayType, NodeType
@@ -43,7 +43,7 @@ def move(
         held = [_operand(like, operand) for operand in operands]
         args = [*(array.node for array in made), *held]
         return [
-            like.like(moves.movement(graph, kind, number, args, type, phases, params))
+            like.like(view_nodes.movement(graph, kind, number, args, type, phases, params))
             for number, type in enumerate(types)
         ]
 

@@ -12,7 +12,6 @@ from distvec.array.handle import check_session
 from distvec.array.moving.core import move
 from distvec.array.operators import Arithmetic, operand_node
 from distvec.graph import build
-from distvec.graph import build as shapes
 from distvec.graph.node import Graph, Node
 from ps_backend.program import recurrences
 from ps_backend.program.types import FLOATS, Row, array_type, client_type
@@ -55,17 +54,17 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
     graph = like.session.graph
     with like.session.holders.lock:
         factor, term, start = (_node(like, one) for one in made)
-        space, shape = shapes.common_shape([factor, term])
+        space, shape = build.common_shape([factor, term])
         if space is None:
             type = client_type(_FLOAT, shape)
-            args = factor, term, shapes.collected(graph, start)
-            found = shapes.on_client(graph, "client.recurrence", args, type)
+            args = factor, term, build.collect(graph, start)
+            found = build.on_client(graph, "client.recurrence", args, type)
             return like.like(build.cast(graph, found, dtype))
         made_type = array_type(space, dtype if dtype.name in FLOATS else _FLOAT, shape[1:])
         factor, term = (_as_float(graph, one) for one in (factor, term))
-        term = shapes.broadcast_to(graph, term, made_type.of(term.dtype))
-        factor = shapes.fit(graph, factor, space, shape)
-        start = build.cast(graph, shapes.collected(graph, start), _FLOAT)
+        term = build.broadcast_to(graph, term, made_type.of(term.dtype))
+        factor = build.fit(graph, factor, space, shape)
+        start = build.cast(graph, build.collect(graph, start), _FLOAT)
         inputs, operands = [like.like(term)], [like.like(start)]
         (operands if factor.on_client else inputs).append(like.like(factor))
     (result,) = move(recurrences.KIND, inputs, operands, [made_type])

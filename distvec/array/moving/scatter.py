@@ -15,7 +15,7 @@ from distvec.array.handle import broadcasts, check_session
 from distvec.array.moving.core import move
 from distvec.array.moving.extremes import are_places
 from distvec.array.operators import Arithmetic
-from distvec.graph import build as shapes
+from distvec.graph import build
 from ps_backend.program.scatters import ASSIGN, KIND, WAYS
 
 __all__ = ["ASSIGN", "WAYS", "changed", "scattered"]
@@ -93,4 +93,4 @@ def _of_all(x: Arithmetic, values: Any, shape: tuple[int, ...]) -> Any:
 
 def _collected(x: Arithmetic, values: Any) -> Any:
     with x.session.holders.lock:
-        return x.like(shapes.collected(x.session.graph, values.node))
+        return x.like(build.collect(x.session.graph, values.node))

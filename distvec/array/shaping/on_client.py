@@ -9,7 +9,7 @@ import numpy as np
 
 from distvec.array.creation import MOST_RANK
 from distvec.array.operators import Arithmetic
-from distvec.graph import build as shapes
+from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
@@ -36,4 +36,4 @@ def joined_on_client(name: str, arrays: Sequence[Any], axis: int) -> Any:
         raise NotImplementedError(f"{name}: the result has rank {like.ndim}, at most {MOST_RANK}")
     type = client_type(like.dtype, like.shape)
     with ours[0].session.holders.lock:
-        return ours[0].like(shapes.on_client(graph, f"client.{name}", nodes, type, (axis,)))
+        return ours[0].like(build.on_client(graph, f"client.{name}", nodes, type, (axis,)))

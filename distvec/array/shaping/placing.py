@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from distvec.array.creation import repeated, reshape
 from distvec.array.operators import Arithmetic, elementwise
-from distvec.graph import build
-from distvec.graph import build as shapes
-from distvec.graph import view_nodes as moves
+from distvec.graph import build, view_nodes
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Node
 from ps_backend.program.spaces import DenseSpace
@@ -42,7 +40,7 @@ def shifted(x: Arithmetic, length: int, by: int) -> Any:
         space = DenseSpace(length)
         if not by and x.node.type.space == space:
             return x.like(x.node)
-        return x.like(moves.spread(x.session.graph, x.node, space, by, 1))
+        return x.like(view_nodes.spread(x.session.graph, x.node, space, by, 1))
 
 
 def choose(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:
@@ -107,10 +105,10 @@ def _held(like: Arithmetic, node: Node) -> Any:
         return _Held(node)
     graph = like.session.graph
     if len(shape) == 1:
-        return like.like(repeated(graph, shapes.reshaped(graph, node, ()), shape))
-    row = shapes.reshaped(graph, node, shape[1:])
+        return like.like(repeated(graph, build.reshape(graph, node, ()), shape))
+    row = build.reshape(graph, node, shape[1:])
     type = array_type(DenseSpace(1), node.dtype, shape[1:])
-    return like.like(shapes.broadcast_to(graph, row, type))
+    return like.like(build.broadcast_to(graph, row, type))
 
 
 def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from distvec.autodiff.rules import arithmetic as columns
-from distvec.autodiff.rules import arithmetic as elementwise
-from distvec.autodiff.rules import arithmetic as products
-from distvec.autodiff.rules import arithmetic as reductions
-from distvec.autodiff.rules import host as client
-from distvec.autodiff.rules import host as small_linear_algebra
-from distvec.autodiff.rules import moves as moving
-from distvec.autodiff.rules import moves as places
+from distvec.autodiff.rules.arithmetic import (
+    PRODUCT_RULES,
+    ROW_RULES,
+    elementwise_rule,
+    reduction_rule,
+)
+from distvec.autodiff.rules.host import HOST_RULES, LINEAR_ALGEBRA_RULES
+from distvec.autodiff.rules.moves import INDEX_RULES, MOVEMENT_RULES
 from distvec.autodiff.steps import NotDifferentiable, Rule, why_not
 from distvec.graph.node import Node
 from distvec.graph.view_nodes import MOVEMENT
@@ -24,10 +24,10 @@ from ps_backend.program import ops
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        **products.RULES,
-        **columns.RULES,
-        **places.RULES,
-        **client.RULES,
+        **PRODUCT_RULES,
+        **ROW_RULES,
+        **INDEX_RULES,
+        **HOST_RULES,
     }
 )
 """By op of a node."""
@@ -50,14 +50,14 @@ def rule_of(node: Node) -> Rule:
     """How adjoints go back through ``node``. ``NotDifferentiable`` names what has no derivative."""
     row = ops.TABLE.get(node.op)
     if row is not None and row.derivatives:
-        return elementwise.back
-    name, found = node.op, reductions.rule_of(node)
+        return elementwise_rule
+    name, found = node.op, reduction_rule(node)
     if node.op == MOVEMENT:
         name = node.params[0]
-        found = moving.RULES.get(name)
+        found = MOVEMENT_RULES.get(name)
     elif node.op == "client.linalg":
         name = node.params[-2]
-        found = small_linear_algebra.RULES.get(name)
+        found = LINEAR_ALGEBRA_RULES.get(name)
     elif found is None:
         found = _RULES.get(node.op)
     if found is None:

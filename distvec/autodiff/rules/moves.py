@@ -16,14 +16,12 @@ from distvec.array.moving.scatter import ASSIGN, WAYS, scattered
 from distvec.array.pieces import gathered, inside, rows_at
 from distvec.array.shaping.placing import index_of
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
-from distvec.graph import build as shapes
-from distvec.graph import view_nodes as moves
+from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
 from ps_backend.program import recurrences, scatters
 from ps_backend.program.scans import SCANS
 from ps_backend.program.sorting import ORDER, SORT, VALUES
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type
 
 
 def _view(step: Step, number: int) -> Adjoint:
@@ -46,7 +44,7 @@ def _view(step: Step, number: int) -> Adjoint:
         whole = step.whole()
         with like.session.holders.lock:
             space = source.type.space
-            found = like.like(moves.spread(like.session.graph, whole.node, space, start, by))
+            found = like.like(view_nodes.spread(like.session.graph, whole.node, space, start, by))
     here = reshape(here, (len(here), 1)) if like.ndim == 2 else here
     return np.where(here, found, 0.0)
 
@@ -59,7 +57,7 @@ def _spread(step: Step, number: int) -> Adjoint:
     start, by = step.params
     with whole.session.holders.lock:
         space = step.node.args[0].type.space
-        return whole.like(moves.view(whole.session.graph, whole.node, space, start, by))
+        return whole.like(view_nodes.view(whole.session.graph, whole.node, space, start, by))
 
 
 def _gather(step: Step, number: int) -> Adjoint:
@@ -117,13 +115,13 @@ def _slots(step: Step, number: int) -> Adjoint:
         return step.adjoint
     whole = step.whole()
     with whole.session.holders.lock:
-        return whole.like(shapes.collected(whole.session.graph, whole.node))
+        return whole.like(build.collect(whole.session.graph, whole.node))
 
 
 _INDEX: dict[str, Rule] = {
-    moves.VIEW: _view,
-    moves.SPREAD: _spread,
-    moves.GATHER: _gather,
+    view_nodes.VIEW: _view,
+    view_nodes.SPREAD: _spread,
+    view_nodes.GATHER: _gather,
     "take": _take,
     "place": _place,
     "collect": _collect,
@@ -157,15 +155,15 @@ def _sort(step: Step, number: int) -> Adjoint | None:
         )
     with step.like.session.holders.lock:
         graph, type = step.like.session.graph, node.type.of(np.dtype(np.int64))
-        others = moves.phases_of(node), moves.params_of(node)
-        order = step.like.like(moves.movement(graph, SORT, ORDER, node.args, type, *others))
+        others = view_nodes.phases_of(node), view_nodes.params_of(node)
+        order = step.like.like(view_nodes.movement(graph, SORT, ORDER, node.args, type, *others))
     adjoint = step.adjoint if step.is_number else step.whole()
     return scattered(step.zeros(node.args[0]), "add", order, adjoint)
 
 
 def _scatter(step: Step, number: int) -> Adjoint | None:
     """Of ``add``, ``subtract`` and assignment; of repeated places the last value counts then."""
-    way, has_base = WAYS[moves.params_of(step.node)[0]], moves.params_of(step.node)[1]
+    way, has_base = WAYS[view_nodes.params_of(step.node)[0]], view_nodes.params_of(step.node)[1]
     base, index, values = _parts(step.node, has_base)
     if way not in ("add", "subtract", ASSIGN):
         raise NotDifferentiable(f"numpy.{way}.at has no derivative here")
@@ -236,5 +234,3 @@ _MOVEMENT: dict[str, Rule] = {
     recurrences.KIND: _recurrence,
 }
 MOVEMENT_RULES = MappingProxyType(_MOVEMENT)
-
-__all__ = ["RULES", "array_type"]
