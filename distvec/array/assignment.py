@@ -19,6 +19,7 @@ from distvec.array.creation import broadcast_to, filled, reshape
 from distvec.array.handle import Handle, check_session
 from distvec.array.keys import At, Mask, Part, Slice, Take, positions
 from distvec.array.operators import Arithmetic, elementwise
+from distvec.graph import build
 from distvec.graph.build import broadcast_to as stretched
 from distvec.graph.build import collect, on_client
 from ps_backend.program.types import client_type
