@@ -23,10 +23,9 @@ from distvec.spark.loops.run import run
 
 if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
-    from distvec.spark.exports.nonzeros import load_nonzeros, save_nonzeros
-    from distvec.spark.objectives.loss import LogisticLoss
+    from distvec.spark.nonzeros import load_nonzeros, save_nonzeros
     from distvec.spark.objectives.model import Model, mllib_model, scores
-    from distvec.spark.objectives.objective import Objective
+    from distvec.spark.objectives.objective import LogisticLoss, Objective
 
 __all__ = [
     "LogisticLoss",
@@ -44,14 +43,14 @@ __all__ = [
 
 # Tasks import this package, and have no use for optimizers.
 _OF_DRIVERS = {
-    "LogisticLoss": "distvec.spark.objectives.loss",
+    "LogisticLoss": "distvec.spark.objectives.objective",
     "Model": "distvec.spark.objectives.model",
     "Objective": "distvec.spark.objectives.objective",
     "block_loss": "distvec.losses",
-    "load_nonzeros": "distvec.spark.exports.nonzeros",
+    "load_nonzeros": "distvec.spark.nonzeros",
     "mllib_model": "distvec.spark.objectives.model",
     "row_loss": "distvec.losses",
-    "save_nonzeros": "distvec.spark.exports.nonzeros",
+    "save_nonzeros": "distvec.spark.nonzeros",
     "scores": "distvec.spark.objectives.model",
 }
 

@@ -18,20 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from distvec import DistArray
 from distvec.durability.policy import Durability
 from distvec.keyed.array import KeyedArray
-from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.start import Options, start
-from distvec.spark.finalizer_queue import FinalizerQueue
-from distvec.spark.interpreter import send_wheel, use_this_python
+from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import context_of, has_stopped
-from distvec.spark.rounds.accumulate import Into, accumulate
-from distvec.spark.rounds.accumulate_task import Function
-from distvec.spark.rounds.block import Block
-from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.rounds.keyed import KeyedContributor
-from distvec.spark.rounds.round import Shared, check_arrays, check_keyed, open_round
+from distvec.spark.jobs.interpreter import send_wheel, use_this_python
+from distvec.spark.lifetimes import FinalizerQueue, FittedModels, HeldByPlans
+from distvec.spark.rounds.accumulate import Function, Into, accumulate
+from distvec.spark.rounds.contribute import Contributor, KeyedContributor
+from distvec.spark.rounds.round import Block, Shared, check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
-from distvec.spark.weights import Fitted, HeldByPlans
 from ps_backend.arguments import check_seconds, extensions, whole_count
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
@@ -69,7 +65,7 @@ class PSContext(TaskSession):
         """Ends what belongs to this context and nobody holds any more."""
         self.scored = HeldByPlans()
         """Weights of models that lazy frames will pull."""
-        self.fitted = Fitted()
+        self.fitted = FittedModels()
         """The models that weights are of."""
         self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those whose tasks stay, for ``make_way``."""

@@ -1,16 +1,165 @@
-"""A session that Spark tasks can join."""
+"""A session that Spark tasks can join: how the driver hands it out, and how a task joins it."""
 
 from __future__ import annotations
 
-from pyspark import SparkContext
+import gc
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from pyspark import SparkContext, TaskContext
 
 from distvec.durability.policy import Durability
 from distvec.session import Session
-from distvec.spark.access import Access
-from distvec.spark.cluster.parent_watch import SupervisedServers
-from distvec.spark.joined import JoinedSession
+from distvec.spark.cluster.registry_service import RemoteDirectory
+from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.rounds.contribute import CollectReports, Reports
-from ps_backend.client import Client, Tls
+from ps_backend.client import Client, Counters, Tls
+from ps_backend.errors import ServerLost
+
+T = TypeVar("T")
+
+_SINGLETONS: dict[tuple[int, type], Any] = {}
+
+
+def singleton(kind: type[T]) -> T:
+    """This process's object of that class, made without arguments at the first call."""
+    key = os.getpid(), kind
+    if key not in _SINGLETONS:
+        _SINGLETONS[key] = kind()
+    found: T = _SINGLETONS[key]
+    return found
+
+
+_MOST_CLIENTS = 4
+_JOIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class SessionTicket:
+    """How a task joins the driver's session.
+
+    ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
+    keep a stream open to each server, as is worth it for a task that stays. ``tls``: how servers
+    are known that serve with it; no secret. ``lives``: where there is no registry, those of the
+    servers: who joined them in other lives joins anew.
+    """
+
+    addresses: tuple[str, ...]
+    token: str
+    secret: str
+    registry: tuple[str, int] | None = None
+    pipe: bool | None = None
+    tls: Tls | None = None
+    lives: tuple[int, ...] = ()
+
+
+def join(access: SessionTicket) -> Client:
+    """This process's client of the session; connects at the first call.
+
+    Raises ServerLost after some seconds, and then at once for as long again: a job has many tasks,
+    and they are not to wait one after the other.
+    """
+    return singleton(_TicketClients).join(access)
+
+
+class _TicketClients:
+    """The clients of a process, and the sessions that it could not join."""
+
+    def __init__(self) -> None:
+        self._joined: dict[SessionTicket, Client] = {}
+        self._not_joined: dict[SessionTicket, tuple[float, ServerLost]] = {}
+
+    def join(self, access: SessionTicket) -> Client:
+        if access not in self._joined:
+            until, error = self._not_joined.pop(access, (0.0, None))
+            if error is not None and time.monotonic() < until and not _is_there(access):
+                self._not_joined[access] = until, error
+                raise error
+            while len(self._joined) >= _MOST_CLIENTS:
+                oldest = self._joined.pop(next(iter(self._joined)))
+                # Its servers may be gone, and closing waits for them.
+                threading.Thread(target=oldest.close, daemon=True).start()
+            try:
+                self._joined[access] = _connect(access)
+            except ServerLost as lost:
+                self._not_joined[access] = time.monotonic() + 2 * _JOIN_SECONDS, lost
+                raise
+            _stay_as_they_are()
+        return self._joined[access]
+
+
+def _stay_as_they_are() -> None:
+    """Collections of garbage leave out what this process of Spark has loaded by now.
+
+    Spark collects after each task in a process that is used again: some 100,000 objects of loaded
+    modules, which takes 30 to 80 ms of a core that the next job, or resident tasks, could have.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()
+
+
+def _is_there(access: SessionTicket) -> bool:
+    """Does the registry know of all servers where they are now?"""
+    if access.registry is None:
+        return False
+    directory = RemoteDirectory(access.registry, access.token)
+    return all(directory.locate(server) for server in range(len(access.addresses)))
+
+
+def _connect(access: SessionTicket) -> Client:
+    if access.registry is None:
+        return Client.connect(
+            access.addresses,
+            token=access.token,
+            session=access.secret,
+            timeout=_JOIN_SECONDS,
+            tls=access.tls,
+            pipe=access.pipe,
+        )
+    return Client.follow(
+        RemoteDirectory(access.registry, access.token),
+        len(access.addresses),
+        token=access.token,
+        session=access.secret,
+        timeout=_JOIN_SECONDS,
+        tls=access.tls,
+        pipe=access.pipe,
+    )
+
+
+@dataclass(frozen=True)
+class WorkerSession:
+    """What rows of keys need of a session; this process joins it with the first message.
+
+    All that computes with whole arrays is the driver's.
+    """
+
+    access: SessionTicket
+
+    @property
+    def client(self) -> Client:
+        """This process's client of the session. Raises ``ServerLost``."""
+        return join(self.access)
+
+    @property
+    def counters(self) -> Counters:
+        """What this process has sent, in all."""
+        return self.client.counters
+
+    def joinable(self) -> WorkerSession:
+        """For a copy in one more process."""
+        return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"a task has no session to compute in (.{name}): there, pull, push, assign, apply to "
+            "and remove chosen keys; expressions over whole arrays, as w @ w, are for the driver",
+            name=name,
+            obj=self,
+        )
 
 
 class TaskSession(Session):
@@ -40,16 +189,16 @@ class TaskSession(Session):
             return self._servers.registry.generations
         return self.client.lives if self.client.is_replaced else ()
 
-    def joinable(self) -> JoinedSession:
+    def joinable(self) -> WorkerSession:
         """What keyed arrays have as their session in tasks. It holds the token, as ``access``."""
-        return JoinedSession(self.access)
+        return WorkerSession(self.access)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> SessionTicket:
         """What a task needs to join this session; it holds the token, so keep it in closures."""
         client, servers = self.client, self._servers
         registry = None if servers is None else servers.registry_address
-        return Access(
+        return SessionTicket(
             tuple(client.addresses),
             self._token,
             client.secret,

@@ -189,7 +189,7 @@ def test_a_cell_that_runs_again_leaks_nothing(notebook, ps, spark, capsys):
 
 
 def test_the_tasks_of_a_loss_make_way_for_the_next_one(ps, spark, problem, monkeypatch):
-    monkeypatch.setattr("distvec.spark.objectives.resident._IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr("distvec.spark.objectives.evaluator._IDLE_SECONDS", 3600.0)
     with LogisticLoss(problem.frame, mode="resident") as first:
         w = ps.ones(first.dimension)
         value = float(first(w)[0])

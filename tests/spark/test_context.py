@@ -13,9 +13,9 @@ import pytest
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from distvec.spark import LogisticLoss, PSContext
-from distvec.spark import access as spark_access
-from distvec.spark.access import Access, join
+from distvec.spark import task_session as spark_access
 from distvec.spark.cluster.start import Options
+from distvec.spark.task_session import SessionTicket, join
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import launch_local
 from tests.waiting import FOR_EVER, has_ended
@@ -155,11 +155,11 @@ def test_many_tasks_wait_for_a_lost_server_once(monkeypatch):
         try:
             return connect(access)
         finally:
-            monkeypatch.setattr("distvec.spark.access._JOIN_SECONDS", FOR_EVER)
+            monkeypatch.setattr("distvec.spark.task_session._JOIN_SECONDS", FOR_EVER)
 
-    monkeypatch.setattr("distvec.spark.access._connect", connect_once)
-    monkeypatch.setattr("distvec.spark.access._JOIN_SECONDS", 0.2)
-    access = Access(("127.0.0.1:1",), "token", "a session of nobody")
+    monkeypatch.setattr("distvec.spark.task_session._connect", connect_once)
+    monkeypatch.setattr("distvec.spark.task_session._JOIN_SECONDS", 0.2)
+    access = SessionTicket(("127.0.0.1:1",), "token", "a session of nobody")
     for _ in range(10):
         with pytest.raises(ServerLost, match=r"server 127\.0\.0\.1:1 does not answer"):
             join(access)

@@ -22,7 +22,7 @@ import numpy as np
 import distvec as dv
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
+from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import TOKEN, served
@@ -142,8 +142,8 @@ def _zombies(trials: int) -> Row:
             for one in (first.pid, pid):
                 os.kill(one, signal.SIGSTOP)
             began = time.monotonic()
-            orders = ServerOrders(listening.address, TOKEN, 1, 1 << 26, 1)
-            second = Supervisor(orders, 0, 2, RemoteDesk(listening.address, TOKEN))
+            orders = ServerSpec(listening.address, TOKEN, 1, 1 << 26, 1)
+            second = Supervisor(orders, 0, 2, RemoteRegistryClient(listening.address, TOKEN))
             thread = threading.Thread(target=second.run)
             thread.start()
             while (found := registry.locate(0)) is None or found == zombie:

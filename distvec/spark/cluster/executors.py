@@ -2,6 +2,9 @@
 
 Not a barrier job, since Spark never repeats the tasks of one. Here a lost task's server is placed
 anew, by a job of its own: it begins empty, on any executor that has a slot to spare.
+
+PySpark's handler of SIGINT calls ``cancelAllJobs``, and so would end the job whose tasks are the
+servers, with all that they hold: ``CancelGuard`` spares it.
 """
 
 from __future__ import annotations
@@ -17,9 +20,8 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 
-from distvec.spark.cluster.cancel_guard import CancelGuard
-from distvec.spark.cluster.parent_watch import SupervisedServers
 from distvec.spark.cluster.supervise import supervise
+from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import (
     YOUNG_SECONDS,
     all_slots,
@@ -32,6 +34,35 @@ from distvec.spark.jobs.application import (
 from distvec.spark.jobs.background import BackgroundJob
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
+
+
+class CancelGuard:
+    """While it is up, ``cancelAllJobs`` of a SparkContext spares the jobs of one group.
+
+    A job that began some milliseconds ago may be spared, too, as Spark does not list it yet.
+    """
+
+    def __init__(self, context: SparkContext, group: str) -> None:
+        self._context, self._group = context, group
+        self._cancel = self.cancel_others
+
+    def up(self) -> None:
+        """Take the place of the SparkContext's method, for this one object."""
+        vars(self._context)["cancelAllJobs"] = self._cancel
+
+    def down(self) -> None:
+        """Give it back. Idempotent."""
+        if vars(self._context).get("cancelAllJobs") is self._cancel:
+            del vars(self._context)["cancelAllJobs"]
+
+    def cancel_others(self) -> None:
+        """Cancel all jobs that run or wait, but those of the group."""
+        tracker = self._context.statusTracker()
+        spared = set(tracker.getJobIdsForGroup(self._group))
+        for job in tracker.getActiveJobsIds():
+            if job not in spared:
+                self._context._jsc.sc().cancelJob(job)
+
 
 _STOP_SECONDS = 10.0
 _CANCEL_SECONDS = 8.0

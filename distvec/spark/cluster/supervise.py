@@ -37,7 +37,7 @@ _RECONNECT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class ServerOrders:
+class ServerSpec:
     """What every supervisor is told, as plain data in a task's closure; it holds the token."""
 
     registry: tuple[str, int]
@@ -54,7 +54,7 @@ class ServerOrders:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Grant:
     """What a supervisor is told: one of ``registry``'s words, and the life its server is to be."""
 
     state: str
@@ -63,10 +63,10 @@ class Told:
     """So long after the claim was sent the server may answer, if it is to serve."""
 
 
-class Desk(Protocol):
+class RegistryClient(Protocol):
     """Where a supervisor claims its server's number."""
 
-    def claim(self, claim: Claim, seconds: float) -> Told:
+    def claim(self, claim: Claim, seconds: float) -> Grant:
         """What to do; waits a moment if it is nothing new.
 
         Raises ``OSError``, also if there is no answer in so many seconds.
@@ -83,20 +83,20 @@ class Desk(Protocol):
         """Leave. Idempotent."""
 
 
-class RemoteDesk:
+class RemoteRegistryClient:
     """The registry on the driver, for a task."""
 
     def __init__(self, address: tuple[str, int], key: str) -> None:
         self._address, self._key = address, key
         self._lines: SignedLines | None = None
 
-    def claim(self, claim: Claim, seconds: float) -> Told:
-        """As ``Desk``; connects if need be."""
+    def claim(self, claim: Claim, seconds: float) -> Grant:
+        """As ``RegistryClient``; connects if need be."""
         answer = self._ask({"claim": asdict(claim)}, seconds)
-        return Told(str(answer["state"]), int(answer["life"]), SERVE_SECONDS)
+        return Grant(str(answer["state"]), int(answer["life"]), SERVE_SECONDS)
 
     def certify(self, request: str) -> str:
-        """As ``Desk``; connects if need be."""
+        """As ``RegistryClient``; connects if need be."""
         return str(self._ask({"certify": request}, _MESSAGE_SECONDS)["certificate"])
 
     def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -116,14 +116,14 @@ class RemoteDesk:
         return "127.0.0.1" if self._lines is None else self._lines.local_host
 
     def close(self) -> None:
-        """As ``Desk``."""
+        """As ``RegistryClient``."""
         lines, self._lines = self._lines, None
         if lines is not None:
             with suppress(OSError):
                 lines.close()
 
 
-class DriverDesk:
+class LocalRegistryClient:
     """The registry of this process, for a thread of the driver.
 
     Nobody else ever supervises its server, so it may answer for ever: also where the driver is so
@@ -136,23 +136,23 @@ class DriverDesk:
         self._registry, self._connection = registry, registry.new_connection()
         self._signer = signer
 
-    def claim(self, claim: Claim, seconds: float) -> Told:
-        """As ``Desk``."""
+    def claim(self, claim: Claim, seconds: float) -> Grant:
+        """As ``RegistryClient``."""
         state = self._registry.renew(claim, self._connection)
-        return Told(state, self._registry.life(claim), math.inf)
+        return Grant(state, self._registry.life(claim), math.inf)
 
     def certify(self, request: str) -> str:
-        """As ``Desk``."""
+        """As ``RegistryClient``."""
         if self._signer is None:
             raise PSError("the servers of this application have no certificates")
         return self._signer.sign(request)
 
     def close(self) -> None:
-        """As ``Desk``."""
+        """As ``RegistryClient``."""
         self._registry.let_go(self._connection)
 
 
-def supervise(orders: ServerOrders, numbers: Iterable[int]) -> Iterator[int]:
+def supervise(orders: ServerSpec, numbers: Iterable[int]) -> Iterator[int]:
     """For ``mapPartitions``: run the server whose number is the partition's element.
 
     It ends when the driver says so.
@@ -161,7 +161,7 @@ def supervise(orders: ServerOrders, numbers: Iterable[int]) -> Iterator[int]:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("supervise runs inside a Spark task")
-    desk = RemoteDesk(orders.registry, orders.token)
+    desk = RemoteRegistryClient(orders.registry, orders.token)
     retry = context.attemptNumber() > 0
     Supervisor(orders, server, context.taskAttemptId(), desk, retry=retry).run()
     return iter(())
@@ -179,7 +179,13 @@ class Supervisor:
     """
 
     def __init__(
-        self, orders: ServerOrders, server: int, attempt: int, desk: Desk, *, retry: bool = False
+        self,
+        orders: ServerSpec,
+        server: int,
+        attempt: int,
+        desk: RegistryClient,
+        *,
+        retry: bool = False,
     ) -> None:
         self._orders, self._server, self._attempt = orders, server, attempt
         self._desk, self._retry = desk, retry
@@ -216,7 +222,7 @@ class Supervisor:
             self._end()
             self._desk.close()
 
-    def _renew(self) -> Told:
+    def _renew(self) -> Grant:
         """Claim the number, with the present address; what the registry says to do."""
         since = time.monotonic()
         while True:

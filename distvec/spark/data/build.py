@@ -21,12 +21,13 @@ from pyspark import TaskContext
 from distvec.losses.labels import LabelRule
 from distvec.losses.rows import Floats, Ints, Matrix, Rows
 from distvec.spark.data.blocks import Block, local_columns, save, scratch_directory
-from distvec.spark.data.digest import Digests, row_digests
 from distvec.spark.data.rows import (
     BadRow,
+    Digests,
     SparseRows,
     features_of,
     numbers_of,
+    row_digests,
     sizes_differ,
     weights_of,
 )

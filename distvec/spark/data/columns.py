@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,9 @@ from pyspark.sql.types import (
     NumericType,
     StringType,
 )
+
+from distvec.losses.loss import Loss
+from distvec.spark.context import PSContext
 
 _MOST_NAMED = 20
 """Columns in a message."""
@@ -45,7 +49,7 @@ class Columns:
         return {name: column for name, column in names.items() if column is not None}
 
 
-def select(data: DataFrame, columns: Columns, order: str = "") -> DataFrame:
+def select_columns(data: DataFrame, columns: Columns, order: str = "") -> DataFrame:
     """The columns by their own names, types checked, numbers as double.
 
     Rows of a group, or of one time, are in one partition; times ascend with the partitions.
@@ -68,7 +72,7 @@ def _partitions(data: DataFrame) -> int:
 
 def _group(data: DataFrame, name: str, argument: str) -> Column:
     """A number for each group: an integer itself, of anything else a hash of 64 bits."""
-    column, kind = column_of(data, name, argument)
+    column, kind = find_column(data, name, argument)
     if isinstance(kind, IntegralType):
         return column.cast("long").alias(argument)
     hashed = F.when(column.isNotNull(), F.xxhash64(column))  # it hashes null, too
@@ -107,7 +111,7 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
         numbers = [_one_of_several(data, name) for name in names]
         return F.array(*numbers).alias("features")
     (name,) = (names,) if isinstance(names, str) else names
-    column, kind = column_of(data, name, "features")
+    column, kind = find_column(data, name, "features")
     if isinstance(kind, VectorUDT):
         return column.alias("features")
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
@@ -123,7 +127,7 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
 
 
 def _one_of_several(data: DataFrame, name: str) -> Column:
-    column, kind = column_of(data, name, "features")
+    column, kind = find_column(data, name, "features")
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
             f"features=[..., {name!r}, ...]: that is a column of {kind.simpleString()}; several "
@@ -134,7 +138,7 @@ def _one_of_several(data: DataFrame, name: str) -> Column:
 
 
 def _number(data: DataFrame, name: str, argument: str) -> Column:
-    column, kind = column_of(data, name, argument)
+    column, kind = find_column(data, name, argument)
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
             f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers"
@@ -147,7 +151,7 @@ def _of_text(kind: DataType) -> str:
     return " (for text see pyspark.ml.feature.StringIndexer)" * isinstance(kind, StringType)
 
 
-def column_of(data: DataFrame, name: str, argument: str) -> tuple[Column, DataType]:
+def find_column(data: DataFrame, name: str, argument: str) -> tuple[Column, DataType]:
     """The column of that name, a dot in which may also be a path into a struct, and its type."""
     if not isinstance(name, str):
         raise TypeError(f"{argument}={name!r}; give the name of a column")
@@ -176,3 +180,54 @@ def column_of(data: DataFrame, name: str, argument: str) -> tuple[Column, DataTy
     names = data.columns[:_MOST_NAMED]
     more = f" and {len(data.columns) - len(names)} more" if len(data.columns) > len(names) else ""
     raise ValueError(f"{argument}={name!r}: the data has no such column, only {names}{more}{hint}")
+
+
+def check_data(data: DataFrame, ps: PSContext) -> None:
+    """TypeError or ValueError for what is no DataFrame of the Spark application of ``ps``."""
+    if not hasattr(data, "sparkSession"):
+        module, name = type(data).__module__.partition(".")[0], type(data).__name__
+        shown = name if module == "builtins" else f"{module}.{name}"
+        in_memory = isinstance(data, tuple | list | np.ndarray)
+        raise TypeError(
+            f"data is {shown}; it must be a Spark DataFrame: spark.createDataFrame(data)"
+            + "; rows in memory: distvec.losses.Objective((X, y), loss=...)" * in_memory
+        )
+    if data.sparkSession.sparkContext is not ps.spark_context:
+        raise ValueError("the data belongs to another SparkContext than the PSContext")
+
+
+def check_columns(loss: Loss, columns: Columns) -> None:
+    """Refuse columns that the loss has no use for, and the lack of one that it needs."""
+    if loss.order == "group" and columns.group is None:
+        raise ValueError(f"{loss} ranks within groups; name their column: group=...")
+    if loss.order != "group" and columns.group is not None:
+        raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
+    if loss.order != "time" and columns.event is not None:
+        raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")
+
+
+_OF_MLLIB = {
+    "featuresCol": "features=",
+    "labelCol": "label=",
+    "weightCol": "weight=",
+    "regParam": "l2=, or of Objective penalty=optim.ElasticNet(l1=, l2=)",
+    "elasticNetParam": "Objective(data, loss=Logistic(), penalty=optim.ElasticNet(l1=, l2=))",
+    "fitIntercept": "intercept=",
+    "maxIter": "minimize(max_iterations=)",
+    "tol": "minimize(gradient_tolerance=)",
+}
+
+
+def check_options(given: Collection[str], known: Collection[str]) -> None:
+    """TypeError for an argument that ``LogisticLoss`` does not have, as those of MLlib."""
+    for name in given:
+        if name in ("loss", "penalty"):
+            raise TypeError(
+                f"LogisticLoss has no argument {name!r}, but l2=; write Objective(data, "
+                "loss=Logistic(), penalty=...)"
+            )
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
+            hint = f": write {_OF_MLLIB[name]}" if name in _OF_MLLIB else hint
+            raise TypeError(f"LogisticLoss has no argument {name!r}{hint}")

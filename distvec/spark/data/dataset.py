@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
+import re
 import uuid
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
-from pyspark import RDD, StorageLevel
+from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from distvec.losses.labels import LabelRule
 from distvec.spark.data.blocks import BlockMissing, remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
-from distvec.spark.data.columns import Columns, select
-from distvec.spark.data.placement import is_lopsided
+from distvec.spark.data.columns import Columns, select_columns
 from distvec.spark.data.rows import sizes_differ
-from distvec.spark.jobs.application import executor_ids, has_stopped, is_local, reason_of
+from distvec.spark.jobs.application import (
+    executor_ids,
+    free_slots_by_executor,
+    has_stopped,
+    is_local,
+    reason_of,
+)
+
+_LOPSIDED = 2.0
+"""So many times the turns that evenly spread blocks would need are too many."""
+
+_CACHED_ON = re.compile(r"executor_[^,|()]*_([^_,|()]+)")
+
+
+def is_lopsided(context: SparkContext, rdd: RDD[Any]) -> bool:
+    """Would tasks over the cached partitions of ``rdd`` run much faster elsewhere?
+
+    A few calls of the JVM.
+    """
+    places = context._jsc.sc().dagScheduler().getCacheLocs(rdd._jrdd.rdd()).mkString("|")
+    found = [match[1] for each in places.split("|") if (match := _CACHED_ON.search(each))]
+    return needs_moving(Counter(found), free_slots_by_executor(context))
+
+
+def needs_moving(blocks: Counter[str], free: dict[str, int]) -> bool:
+    """``blocks`` and ``free`` slots by executor: do the tasks take too many turns?"""
+    total, slots = blocks.total(), sum(max(0, number) for number in free.values())
+    if not total or not slots:
+        return False
+    if any(free.get(executor, 0) <= 0 for executor in blocks):
+        return True
+    turns = max(math.ceil(count / free[executor]) for executor, count in blocks.items())
+    return turns > _LOPSIDED * math.ceil(total / slots)
+
 
 T = TypeVar("T")
 
@@ -83,12 +118,12 @@ class Dataset:
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
         request = BuildRequest(self._name, rule, dtype, order, compact, columns.feature_names)
-        self._source = select(data, columns, order).mapInArrow(
+        self._source = select_columns(data, columns, order).mapInArrow(
             functools.partial(build, request), DESCRIPTOR_SCHEMA
         )
         try:
             known = self._materialise()
-            self.labels = check(known, rule)
+            self.labels = check_descriptors(known, rule)
             """The distinct labels, as they are in the data, if the rule gathers them."""
         except BaseException:
             self.close()
@@ -266,7 +301,7 @@ def collect(rdd: RDD[T]) -> list[T]:
         raise RuntimeError(f"a Spark job failed: {reason_of(error)}") from error
 
 
-def check(known: list[Descriptor], rule: LabelRule) -> list[float]:
+def check_descriptors(known: list[Descriptor], rule: LabelRule) -> list[float]:
     """The distinct labels that the rule gathers.
 
     ValueError for the first bad row, or for partitions that do not go together.

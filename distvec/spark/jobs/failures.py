@@ -1,14 +1,27 @@
-"""Exceptions of users' functions in tasks, on their way to the driver, which raises them again."""
+"""Why jobs and tasks failed, told on the driver, and exceptions of users' functions raised there."""
 
 from __future__ import annotations
 
 import base64
+import os
+import sys
 import traceback
 from typing import Any, NamedTuple, NoReturn
 
 from pyspark import cloudpickle
 
 from ps_backend.errors import ServerLost
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def user_stacklevel() -> int:
+    """For ``warnings.warn`` where this is called: the first caller outside of this package."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
 
 _MOST_BYTES = 4_000
 """Of the exception, and of its trace, where they travel as text."""

@@ -23,12 +23,10 @@ from distvec.keyed.space import KeyedSpace
 from distvec.rows.face import rows as row_functions
 from distvec.rows.optimizer import RowOptimizer
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import column_of
-from distvec.spark.interpreter import adopt
-from distvec.spark.keyed.progress import SCHEMA, Progress, Seen
-from distvec.spark.keyed.task import INTERCEPT, Pass, Reading, Score
-from distvec.spark.objectives.arguments import check_data
-from distvec.spark.rounds.keyed import KeyedContributor
+from distvec.spark.data.columns import check_data, find_column
+from distvec.spark.jobs.interpreter import use_driver_python
+from distvec.spark.keyed.task import INTERCEPT, SCHEMA, Pass, Progress, Reading, Score, Seen
+from distvec.spark.rounds.contribute import KeyedContributor
 
 
 class KeyedLogisticLoss:
@@ -154,7 +152,7 @@ class KeyedLogisticLoss:
             raise TypeError("there are no rows: give train(data) a DataFrame, or the constructor")
         check_data(chosen, self.ps)
         self.ps.make_way()
-        adopt(chosen)
+        use_driver_python(chosen)
         reading = self._reading
         for key in reading.keys:
             self._key_column(chosen, key)
@@ -162,11 +160,11 @@ class KeyedLogisticLoss:
         for name, argument in ((reading.values, "values"), (reading.weight, "weight")):
             if name is not None:
                 used[name] = argument
-        return chosen.select(*(column_of(chosen, *one)[0].alias(one[0]) for one in used.items()))
+        return chosen.select(*(find_column(chosen, *one)[0].alias(one[0]) for one in used.items()))
 
     def _key_column(self, data: DataFrame, name: str) -> None:
         """TypeError for a column that has no keys."""
-        _, kind = column_of(data, name, "features")
+        _, kind = find_column(data, name, "features")
         refused = isinstance(kind, UserDefinedType | StructType | MapType)
         if isinstance(kind, ArrayType):
             is_key = isinstance(kind.elementType, IntegralType | StringType)

@@ -1,13 +1,11 @@
 """What a training function gets in its task: a worker with a clock, and arrays to pull and push.
 
-    def train(worker, w):
-        data = load(worker.rows)
-        batches = (data.batch(t) for t in range(worker.now, 100))
-        for batch, weights in worker.prefetch(w, batches, lambda batch: batch.columns):
-            w.push(batch.columns, -step * gradient(batch, weights))
-            worker.clock()
-
-Nothing here knows of Spark.
+def train(worker, w):
+    data = load(worker.rows)
+    batches = (data.batch(t) for t in range(worker.now, 100))
+    for batch, weights in worker.prefetch(w, batches, lambda batch: batch.columns):
+        w.push(batch.columns, -step * gradient(batch, weights))
+        worker.clock()
 """
 
 from __future__ import annotations
@@ -15,17 +13,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 from typing import Any, TypeVar
 
 import numpy.typing as npt
+from pyspark import TaskContext
 
 from distvec.array.indexing import as_indices
-from distvec.spark.loops.gate import Gate
+from distvec.spark.jobs.failures import Failure
+from distvec.spark.loops.checkpoint_barrier import BarrierSpec, WorkerBarrier
+from distvec.spark.loops.worker_progress import LineWriter, Reporter, WorkerReport
 from distvec.spark.rounds.contribute import as_values
+from distvec.spark.task_session import SessionTicket, join
 from ps_backend.client import Indices, LoopRank, Pulled, SharedArray
+from ps_backend.errors import LoopClosed, SessionUnknown
 
 _MOST_LAPS = 100
 
@@ -74,7 +78,7 @@ class Worker:
         rows: Iterable[Any],
         watch: Stopwatch,
         began: int = 0,
-        gate: Gate | None = None,
+        gate: WorkerBarrier | None = None,
     ) -> None:
         """``began``: the clock at which all began; ``gate``: where they stand still at times."""
         self.size = size
@@ -219,3 +223,84 @@ class _Ahead:
             self._pulled = loop_rank.ask(target, wanted, self.clock, self._given_up.is_set)
         except Exception as error:  # noqa: BLE001 - raised where the values are wanted
             self._failure = error
+
+
+_MOST_UNREAD = 10_000
+
+Train = Callable[..., Any]
+"""A training function: gets a ``Worker`` and a ``LoopArray`` for each array."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What each task is told: the session, the loop, its arrays, and where to report."""
+
+    access: SessionTicket
+    loop: str
+    size: int
+    targets: tuple[SharedArray, ...]
+    driver: tuple[str, int]
+    began: int = 0
+    """The clock at which the workers began."""
+    gate: BarrierSpec | None = None
+
+
+def serve(
+    assignment: Assignment, train: Train, rank: int, rows: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    """For ``mapPartitionsWithIndex``: the rank and what ``train`` returned.
+
+    Nothing if the driver ended the loop meanwhile. The prints of ``train`` go to the driver.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("serve runs inside a Spark task; call run on the driver")
+    try:
+        client = join(assignment.access)
+        attempt = context.taskAttemptId() + 1
+        loop_rank = LoopRank(client.loop(assignment.loop), rank, attempt)
+        gate = None
+        if assignment.gate is not None:
+            gate = WorkerBarrier(client.loop(assignment.gate.name), assignment.gate, rank, attempt)
+            gate.arrive(loop_rank.now)
+        return iter([(rank, _train(assignment, train, loop_rank, gate, rows))])
+    except (LoopClosed, SessionUnknown):
+        return iter(())  # the driver wants no more of this task
+
+
+def _train(
+    assignment: Assignment,
+    train: Train,
+    loop_rank: LoopRank,
+    gate: WorkerBarrier | None,
+    rows: Iterable[Any],
+) -> Any:
+    watch, done, failure = Stopwatch(), False, ""
+    rows = iter(rows)
+    worker = Worker(loop_rank, assignment.size, rows, watch, assignment.began, gate)
+    arrays = [LoopArray(loop_rank, target, watch) for target in assignment.targets]
+
+    def tell(lines: Sequence[str]) -> WorkerReport:
+        return WorkerReport(
+            loop_rank.rank, loop_rank.attempt, worker.now, watch.take(), lines, done, failure
+        )
+
+    key = assignment.access.token
+    with (
+        closing(Reporter(assignment.driver, key, tell)) as reporter,
+        closing(LineWriter(reporter.print_line)) as out,
+        redirect_stdout(out),
+        redirect_stderr(out),
+    ):
+        try:
+            result = train(worker, *arrays)
+        except Exception as error:
+            failure = Failure.of(loop_rank.rank, error).as_text()
+            raise
+        loop_rank.leave()
+        if gate is not None:
+            gate.leave()
+        done = True
+    # Spark uses a Python process again only if it has read all its input.
+    deque(islice(rows, _MOST_UNREAD), maxlen=0)
+    return result

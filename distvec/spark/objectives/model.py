@@ -1,4 +1,4 @@
-"""Fitted models that say something of DataFrames' rows."""
+"""Fitted models that say something of DataFrames' rows, and the same models in MLlib's classes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,104 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast, SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec.array.handle import Handle
+from distvec.losses import Logistic, Loss, Model, RowLoss, Softmax
 from distvec.losses import model as models
 from distvec.losses.binary import Logistic
 from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
-from distvec.spark.exports import mllib
-from distvec.spark.interpreter import adopt
+from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.objectives.scores import Arrays, Request, nothing_of, score_batches
 from ps_backend.client import StoredArray
 from ps_backend.program.types import FLOATS
 
 if TYPE_CHECKING:
+    from pyspark.ml.classification import LogisticRegressionModel
     from pyspark.ml.util import JavaMLWritable
+
+_CLASSIFICATION = "org.apache.spark.ml.classification"
+_REGRESSION = "org.apache.spark.ml.regression"
+
+
+def model_in_mllib(model: Model) -> JavaMLWritable:
+    """The model of MLlib that says what ``model`` says, its parameters on the driver.
+
+    ``NotImplementedError`` as ``check_loss``; ``RuntimeError`` without a SparkSession.
+    """
+    from pyspark.ml.classification import LinearSVCModel, LogisticRegressionModel
+    from pyspark.ml.regression import LinearRegressionModel
+
+    loss = model.loss
+    check_loss(loss)
+    local = model.whole().numpy()
+    coefficients = np.asarray(local.coefficients, np.float64)
+    rest = np.asarray(local.intercept, np.float64)
+    if isinstance(loss, Softmax):
+        return _softmax(coefficients, rest)
+    if isinstance(loss, Logistic):
+        made = _java(f"{_CLASSIFICATION}.LogisticRegressionModel", coefficients, rest)
+        return LogisticRegressionModel._from_java(made)
+    if loss.labels == "signs":
+        made = _java(f"{_CLASSIFICATION}.LinearSVCModel", coefficients, rest)
+        return LinearSVCModel._from_java(made)
+    made = _java(f"{_REGRESSION}.LinearRegressionModel", coefficients, rest)
+    return LinearRegressionModel._from_java(made)
+
+
+def check_loss(loss: Loss) -> None:
+    """``NotImplementedError`` for losses of which MLlib has no model."""
+    known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
+    if not known and not isinstance(loss, Softmax):
+        raise NotImplementedError(
+            f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
+            "labels can be made; any other is saved by model.save(path), or distvec.save"
+        )
+
+
+def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionModel:
+    from pyspark.ml.classification import LogisticRegressionModel
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import DenseMatrix, DenseVector
+
+    classes = table.shape[1]
+    matrix = DenseMatrix(classes, len(table), np.ascontiguousarray(table).ravel())
+    context = _context()
+    args = (_py2java(context, matrix), _py2java(context, DenseVector(intercepts)), classes, True)
+    made = _class(f"{_CLASSIFICATION}.LogisticRegressionModel")(_uid("logreg"), *args)
+    return LogisticRegressionModel._from_java(made)
+
+
+def _java(name: str, coefficients: np.ndarray, intercept: Any) -> Any:
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import DenseVector
+
+    vector = _py2java(_context(), DenseVector(coefficients))
+    return _class(name)(_uid(name.rpartition(".")[2]), vector, float(intercept))
+
+
+def _class(name: str) -> Any:
+    found = _context()._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _uid(prefix: str) -> str:
+    return str(_class("org.apache.spark.ml.util.Identifiable").randomUID(prefix))
+
+
+def _context() -> SparkContext:
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise RuntimeError("models of MLlib live in Spark: start a SparkSession first")
+    return session.sparkContext
 
 
 class Model(models.Model):
@@ -106,7 +185,7 @@ class Model(models.Model):
     def to_mllib(self) -> Any:
         """The model of MLlib that says the same, but for classes, which are 0 and 1 there:
         ``distvec.spark.mllib_model``."""
-        return mllib.model_in_mllib(self)
+        return model_in_mllib(self)
 
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
         if not isinstance(data, DataFrame):
@@ -154,8 +233,8 @@ def mllib_model(
     SparkSession.
     """
     if loss is not None:
-        mllib.check_loss(loss)
-    return mllib.model_in_mllib(model_of(weights, loss, intercept))
+        check_loss(loss)
+    return model_in_mllib(model_of(weights, loss, intercept))
 
 
 def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
@@ -210,7 +289,7 @@ def _scored(
     features = feature_column(df, names)
     request, session = _request(model, what, df)
     request = replace(request, names=Columns(feature_names(names)).feature_names)
-    adopt(df)
+    use_driver_python(df)
 
     # arrow_udf reads the kind of function from these hints, which a functools.partial cannot have.
     def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:

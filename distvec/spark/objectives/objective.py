@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +13,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pyspark.sql import DataFrame
 
+import distvec
 from distvec import DistArray
 from distvec.array.handle import Handle
 from distvec.array.shaping.joining import concatenate
 from distvec.losses import labels as label_rules
+from distvec.losses.binary import Logistic
 from distvec.losses.loss import (
     Loss,
     Parameter,
@@ -30,17 +34,22 @@ from distvec.losses.loss import (
 from distvec.losses.objective_base import ObjectiveBase, known_features
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import Columns, feature_names
+from distvec.spark.data.columns import (
+    Columns,
+    check_columns,
+    check_data,
+    check_options,
+    feature_names,
+)
 from distvec.spark.data.dataset import Dataset
-from distvec.spark.interpreter import adopt
-from distvec.spark.objectives.arguments import check_columns, check_data
-from distvec.spark.objectives.evaluate import Work
-from distvec.spark.objectives.evaluator import Evaluator
+from distvec.spark.jobs.interpreter import use_driver_python
+from distvec.spark.keyed.logistic import KeyedLogisticLoss
+from distvec.spark.objectives.evaluation_task import LossSpec
+from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
+from distvec.spark.objectives.features import active_features, rows_at_features, standard_deviations
 from distvec.spark.objectives.model import Model
-from distvec.spark.objectives.moments import standard_deviations
 from distvec.spark.objectives.partition import Part
-from distvec.spark.objectives.resident import Residents
-from distvec.spark.objectives.touched import at_coordinates, touched_coordinates
+from optim import ElasticNet
 from optim.stochastic.minibatches import Order
 from ps_backend.arguments import check_choice
 
@@ -123,7 +132,7 @@ class Objective(ObjectiveBase):
         check_data(data, self.ps)
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
         self.ps.make_way()
-        adopt(data)
+        use_driver_python(data)
         self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
@@ -137,7 +146,7 @@ class Objective(ObjectiveBase):
             self.loss = loss.bind(self.data.labels)
             self._evaluator = self._made_evaluator(mode)
             if compact:
-                self.coordinates = touched_coordinates(self.ps, self.data)
+                self.coordinates = active_features(self.ps, self.data)
             self.features = self.data.size if self.coordinates is None else len(self.coordinates)
             self._part: Part | None = None
             self._share: float | None = None
@@ -147,9 +156,9 @@ class Objective(ObjectiveBase):
             raise
 
     def _made_evaluator(self, mode: str) -> Evaluator:
-        work, residents = Work(self.loss, self.intercept), None
+        work, residents = LossSpec(self.loss, self.intercept), None
         if mode == "resident":
-            residents = Residents(self.ps, self.data, work)
+            residents = StandingTasks(self.ps, self.data, work)
             self.ps.residents.add(residents)
         evaluator = Evaluator(self.ps, self.data, work, residents)
         self._hold = self.ps.finalizers.hold(evaluator.close)
@@ -314,7 +323,7 @@ class Objective(ObjectiveBase):
         intercept = self._has_intercept(parameter)
         whole = shape_of(parameter, self.data.size, intercept=self.intercept)
         known = known_features(parameter, model.shape, whole, intercept=intercept)
-        return at_coordinates(model, self.coordinates, known, start, intercept=intercept)
+        return rows_at_features(model, self.coordinates, known, start, intercept=intercept)
 
     def _is_penalised(self, parameter: Parameter) -> DistArray | None:
         if not self._has_intercept(parameter):
@@ -403,3 +412,64 @@ class Draws(Order):
     def at(self, k: int) -> int:
         """The k-th number."""
         return int(np.random.default_rng((self.seed, k)).integers(self.count))
+
+
+class LogisticLoss(Objective):
+    """``loss(w) -> (value, gradient)``: the mean logistic loss of a DataFrame's rows.
+
+    ``value = sum c ln(1 + exp(-y m)) / sum c + 0.5 l2 ||w||^2`` with ``m = <x, w>``, labels ``y``
+    +1 or -1 and row weights ``c`` (column ``weight``, else 1). It is ``Objective`` with that loss
+    and penalty, whose other arguments it takes; ``mode`` is "job" unless said otherwise.
+    ``label`` holds {0, 1} or {-1, 1}, or two values of which ``positive_label`` is +1.
+
+    With ``keys=True`` it is a ``KeyedLogisticLoss`` instead, which takes its own arguments:
+    features are keys that nobody numbered, and it trains itself, by minibatches.
+    """
+
+    _stack_of_user: ClassVar[int] = 3
+
+    def __new__(cls, *args: Any, keys: bool = False, **options: Any) -> Any:
+        """One over numbered features, or over ``keys``."""
+        return KeyedLogisticLoss(*args, **options) if keys else super().__new__(cls)
+
+    def __init__(
+        self,
+        data: DataFrame,
+        *,
+        l2: float = 0.0,
+        mode: str = "job",
+        keys: bool = False,
+        **options: Any,
+    ) -> None:
+        check_options(options, _OPTIONS)
+        self.l2 = _penalty_factor(l2, "l2")
+        super().__init__(data, loss=Logistic(), penalty=_l2(l2), mode=mode, **options)
+
+    def with_l2(self, l2: float) -> LogisticLoss:
+        """The same rows (and the same blocks: closing one closes both) under another penalty."""
+        other = self.with_penalty(_l2(_penalty_factor(l2, "l2")))
+        other.l2 = float(l2)
+        return other
+
+    def l1_weights(self, l1: float) -> float | DistArray:
+        """``l1`` for ``OWLQN(l1=...)``: with an intercept, an array that is 0 there."""
+        l1 = _penalty_factor(l1, "l1")
+        is_weight = self._is_penalised(self.loss.parameters[0])
+        return l1 if is_weight is None else distvec.where(is_weight, l1, 0.0).persist()
+
+
+_OPTIONS = [
+    name
+    for name in inspect.signature(Objective.__init__).parameters
+    if name not in ("self", "data", "loss", "penalty")
+]
+
+
+def _l2(l2: float) -> ElasticNet | None:
+    return ElasticNet(0.0, l2) if l2 else None
+
+
+def _penalty_factor(value: float, name: str) -> float:
+    if not (math.isfinite(value) and value >= 0.0):
+        raise ValueError(f"{name}={value}; it must be finite and 0 or more")
+    return float(value)

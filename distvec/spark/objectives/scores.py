@@ -13,11 +13,10 @@ from pyspark import Broadcast
 
 from distvec.losses.loss import Loss, Parameter, answer, zeros
 from distvec.losses.rows import Floats, Ints, Rows
-from distvec.spark.access import Access, join
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.rows import BadRow, features_of
-from distvec.spark.kept import kept
-from distvec.spark.objectives.vectors import Values, WholeVectors
+from distvec.spark.objectives.partition import CoordinateTransfer, Values
+from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Client, StoredArray
 
 
@@ -41,7 +40,7 @@ class Request:
     intercept: bool
     num_features: int
     arrays: Arrays | Broadcast[Arrays]
-    access: Access | None = None
+    access: SessionTicket | None = None
     names: tuple[str, ...] = ()
     """Of the columns that the features come from, if they are several."""
 
@@ -102,7 +101,7 @@ def _places(
     client: Client | None, coordinates: Any, columns: Ints
 ) -> tuple[Ints, np.ndarray[Any, Any]]:
     """The rows of the parameters for those of ``columns`` that have one, and which have."""
-    known = coordinates if client is None else kept(_Coordinates).get(client, coordinates)
+    known = coordinates if client is None else singleton(_Coordinates).get(client, coordinates)
     places = np.searchsorted(known, columns)
     is_known = places < len(known)
     is_known[is_known] = known[places[is_known]] == columns[is_known]
@@ -116,7 +115,7 @@ def _pulled(client: Client | None, array: Any, columns: Ints, *, intercept: bool
     if client is None:
         found: Values = array[coordinates]
         return found
-    return WholeVectors().pull(client, array.buffer, array.type, coordinates)
+    return CoordinateTransfer().pull(client, array.buffer, array.type, coordinates)
 
 
 class _Coordinates:

@@ -14,9 +14,10 @@ import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from distvec import DistArray
 from distvec.array.changing import turns_of
@@ -26,11 +27,37 @@ from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
-from distvec.spark.rounds.contribute import Contributor, Report, Sender
-from distvec.spark.rounds.keyed import KeyedContributor
+from distvec.spark.rounds.contribute import Contributor, KeyedContributor, Report, Sender
 from distvec.spark.task_session import TaskSession
 from ps_backend.client import OPERATIONS, Client, Total, Winner, defer_signals
 from ps_backend.errors import PSError, RoundLost, ServerLost
+
+T = TypeVar("T")
+
+
+class Block(AbstractContextManager[T]):
+    """A context manager that tells who uses it without ``with`` what to type."""
+
+    def __init__(self, manager: AbstractContextManager[T], example: str) -> None:
+        self._manager, self._example = manager, example
+
+    def __enter__(self) -> T:
+        return self._manager.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._manager.__exit__(kind, error, trace)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"there is no {name!r} before the block begins: {self._example}")
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"tasks take what the block gives: {self._example}")
+
 
 _NO_TASK = (
     "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
@@ -98,19 +125,19 @@ def open_round(
         yield contributors[0] if len(arrays) == 1 else contributors
         sender.is_over = True
         reports = ps.reports.value.pop(sender.name, None)
-        commit(ps, slots, op, sender.name, counted(reports or []))
+        commit(ps, slots, op, sender.name, winning_reports(reports or []))
     except BaseException as error:
         sender.is_over = True
         ps.reports.value.pop(sender.name, None)
         abandon(ps.client, sender.name, error)
         if isinstance(error, ServerLost):
-            raise _lost(error) from error
+            raise _round_lost(error) from error
         raise
     if reports is None:
         warnings.warn(_NO_TASK, stacklevel=4)  # the end of the user's block
 
 
-def _lost(error: ServerLost) -> RoundLost:
+def _round_lost(error: ServerLost) -> RoundLost:
     lost = RoundLost(
         f"{error}\nContributions to the round were lost with it, and none of its arrays was "
         "changed. Run the block again, once they have their values; or let "
@@ -120,7 +147,7 @@ def _lost(error: ServerLost) -> RoundLost:
     return lost
 
 
-def counted(reports: Iterable[Report]) -> list[Report]:
+def winning_reports(reports: Iterable[Report]) -> list[Report]:
     """The reports that count, in the order of their closures and partitions.
 
     Of a partition whose task succeeded several times (a stage before a shuffle may be run again)

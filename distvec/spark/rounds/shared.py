@@ -1,8 +1,8 @@
-"""An array that tasks read and add to at any time, as asynchronous SGD (HogWild) wants it."""
+"""Arrays that tasks change in place: for asynchronous SGD (HogWild), and for loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,12 +11,39 @@ import numpy.typing as npt
 
 from distvec import DistArray
 from distvec.array.indexing import as_indices
-from distvec.spark.access import Access, join
+from distvec.graph.node import Node
 from distvec.spark.rounds.contribute import as_values
-from distvec.spark.shared_copies import SharedCopies
-from distvec.spark.task_session import TaskSession
+from distvec.spark.task_session import SessionTicket, TaskSession, join
 from ps_backend.client import Client, SharedArray
 from ps_backend.errors import BufferLost
+
+
+class SharedCopies:
+    """Shared arrays that begin as copies of others, and are freed with this object."""
+
+    def __init__(self, ps: TaskSession, arrays: Sequence[DistArray]) -> None:
+        """Evaluates them; one more message a server."""
+        self.session = ps
+        self.arrays: list[SharedArray] = []
+        held = [array.copy() for array in arrays]  # so that what is read stays meanwhile
+        ps.evaluate(*held)  # at once, in common messages
+        sources = [array.buffer for array in held]
+        self.arrays += [SharedArray(ps.client.new_id(), source.type) for source in sources]
+        ps.client.share([source.id for source in sources], self.arrays)
+
+    def snapshot(self, *, last: bool = False) -> list[Node]:
+        """Buffers with the values of now; ``last``: what the arrays become. One message a server.
+
+        Whoever adds to them after the last one gets ``BufferLost``.
+        """
+        ps = self.session
+        buffers = [ps.new_buffer(array.type) for array in self.arrays]
+        ps.client.snapshot(self.arrays, [buffer.id for buffer in buffers], last=last)
+        return [ps.graph.leaf(buffer) for buffer in buffers]
+
+    def __del__(self) -> None:
+        self.session.client.free([array.number for array in self.arrays])
+
 
 _OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or share again"
 
@@ -30,7 +57,7 @@ class TaskArray:
     """
 
     def __init__(
-        self, access: Access, array: SharedArray, copies: SharedCopies | None = None
+        self, access: SessionTicket, array: SharedArray, copies: SharedCopies | None = None
     ) -> None:
         """``copies``: on the driver, ``array`` alone; tasks join by ``access``."""
         self._access, self._array, self._copies = access, array, copies

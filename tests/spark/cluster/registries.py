@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
+from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
 from ps_backend.errors import PSError
 from tests.waiting import PATIENCE, join_all
 
@@ -28,9 +28,9 @@ def service(servers):
 @contextmanager
 def supervised(attempts, listening):
     """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
-    orders = ServerOrders(listening.address, KEY, 1, 1 << 26, 1)
+    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1)
     found = {
-        attempt: Supervisor(orders, 0, attempt, RemoteDesk(listening.address, KEY))
+        attempt: Supervisor(orders, 0, attempt, RemoteRegistryClient(listening.address, KEY))
         for attempt in attempts
     }
     errors = {}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from distvec.spark.cluster.cancel_guard import CancelGuard
+from distvec.spark.cluster.executors import CancelGuard
 from tests.waiting import join_all
 
 pytestmark = pytest.mark.spark

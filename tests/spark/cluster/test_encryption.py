@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from distvec.spark import PSContext
-from distvec.spark.access import join
-from distvec.spark.cluster.encryption import authority_for
 from distvec.spark.cluster.registry import Claim, Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.signed_lines import ask_once
-from distvec.spark.cluster.supervise import RemoteDesk, ServerOrders, Supervisor
+from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
+from distvec.spark.cluster.supervised_servers import authority_for
+from distvec.spark.task_session import join
 from ps_backend.client import Client
 from ps_backend.errors import ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
@@ -39,10 +39,8 @@ def running(authority):
     """A registry and one server, which a supervisor elsewhere keeps running."""
     registry = Registry(1)
     listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", KEY, authority.sign)
-    orders = ServerOrders(
-        listening.address, KEY, 1, 1 << 26, 1, authority=authority.signer.authority
-    )
-    supervisor = Supervisor(orders, 0, 1, RemoteDesk(listening.address, KEY))
+    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1, authority=authority.signer.authority)
+    supervisor = Supervisor(orders, 0, 1, RemoteRegistryClient(listening.address, KEY))
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:

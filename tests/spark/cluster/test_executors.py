@@ -23,9 +23,9 @@ SAME = """
 import json, os, select, signal, sys, time, warnings
 import numpy as np
 from pyspark.sql import SparkSession
-import distvec.spark.objectives.resident as resident
+import distvec.spark.objectives.evaluator as resident
 from distvec.spark import LogisticLoss, PSContext
-from distvec.spark.access import join
+from distvec.spark.task_session import join
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace

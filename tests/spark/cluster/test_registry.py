@@ -7,7 +7,7 @@ import math
 import pytest
 
 from distvec.spark.cluster.registry import LEAVE, SERVE, STOP, WAIT, Claim, Registry
-from distvec.spark.cluster.supervise import DriverDesk
+from distvec.spark.cluster.supervise import LocalRegistryClient
 from ps_backend.errors import ServerLost
 from ps_backend.transport import Location
 
@@ -118,7 +118,7 @@ def test_each_life_has_a_number_that_no_other_ever_has():
 
 
 def test_a_server_beside_the_driver_needs_no_leave_to_answer():
-    told = DriverDesk(Registry(1)).claim(Claim(0, 7), 1.0)
+    told = LocalRegistryClient(Registry(1)).claim(Claim(0, 7), 1.0)
     assert (told.state, told.life, told.seconds) == (SERVE, 1, math.inf)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distvec.spark.cluster.beside_driver import DriverServers
+from distvec.spark.cluster.start import DriverServers
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace

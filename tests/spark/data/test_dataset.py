@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from pyspark.sql import Row, functions
 from distvec.losses.labels import Signs
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.columns import Columns, feature_names, select
-from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.columns import Columns, feature_names, select_columns
+from distvec.spark.data.dataset import Dataset, needs_moving
 from distvec.spark.jobs.application import is_local
 
 pytestmark = pytest.mark.spark
@@ -187,9 +188,9 @@ def test_names_of_columns(spark):
     frame = frame.withColumn("s", functions.struct(functions.array("a", "`b.c`").alias("x")))
     expected = [1.0, 2.0, 3.0, 4.0]
     for features in (("a", "b.c"), ("A", "`b.c`"), "s.x"):
-        rows = select(frame, Columns(features, "y")).collect()
+        rows = select_columns(frame, Columns(features, "y")).collect()
         assert [value for row in rows for value in row.features] == expected
-    flags = select(frame, Columns(("d",), "y")).collect()
+    flags = select_columns(frame, Columns(("d",), "y")).collect()
     assert [row.features for row in flags] == [[1.0], [0.0]]
     for features, kind in (((), ValueError), (("a", "a"), ValueError), (("a", 7), TypeError)):
         with pytest.raises(kind, match=r"features=.*(names no column|twice|give the name)"):
@@ -202,3 +203,20 @@ def test_names_of_columns(spark):
 )
 def test_local_masters(master, local):
     assert is_local(master) is local
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free", "expected"),
+    [
+        ({}, {"0": 2}, False),
+        ({"0": 2, "1": 2}, {"0": 2, "1": 2}, False),
+        ({"0": 2, "1": 2}, {"0": 0, "1": 3}, True),  # servers hold all slots of "0"
+        ({"0": 2}, {"1": 2}, True),  # Spark has not forgotten "0" yet
+        ({"0": 2, "1": 2}, {"0": 0, "1": 0}, False),  # nowhere is better
+        ({"0": 6}, {"0": 1, "1": 3}, True),  # six turns for two
+        ({"0": 6}, {"0": 2, "1": 2}, False),  # three turns for two
+        ({"0": 1}, {"0": 1, "1": 9}, False),
+    ],
+)
+def test_blocks_move_where_it_is_worth_it(blocks, free, expected):
+    assert needs_moving(Counter(blocks), free) is expected

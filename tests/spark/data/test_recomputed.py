@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from distvec.spark import LogisticLoss
-from distvec.spark.data.digest import row_digests
-from distvec.spark.data.rows import SparseRows
+from distvec.spark.data.rows import SparseRows, row_digests
 
 ROWS, SIZE, PARTITIONS = 90, 40, 3
 

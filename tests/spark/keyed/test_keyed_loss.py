@@ -9,8 +9,7 @@ from pyspark.sql import functions
 
 import distvec as dv
 from distvec.spark import LogisticLoss
-from distvec.spark.keyed.progress import Seen
-from distvec.spark.keyed.task import INTERCEPT, Reading
+from distvec.spark.keyed.task import INTERCEPT, Reading, Seen
 from ps_backend.program.keys import hash_texts
 
 pytestmark = pytest.mark.spark

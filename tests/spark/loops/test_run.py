@@ -9,8 +9,7 @@ import pytest
 
 from distvec.spark import run
 from distvec.spark.jobs.application import free_slots
-from distvec.spark.loops.reports import LineWriter, WorkerReport
-from distvec.spark.loops.view import View, screen
+from distvec.spark.loops.worker_progress import LineWriter, WorkerProgress, WorkerReport, screen
 from examples import bounded_staleness
 from tests.spark.conftest import ROOT
 from tests.waiting import wait_for
@@ -235,14 +234,14 @@ def test_refusals(ps, rdd, spark):
 
 def test_without_a_free_slot_it_says_so_in_time(ps, rdd, held_slots, monkeypatch):
     with held_slots(), monkeypatch.context() as patch:
-        patch.setattr("distvec.spark.loops.driver._START_SECONDS", 0.2)
+        patch.setattr("distvec.spark.loops.run._START_SECONDS", 0.2)
         with pytest.raises(RuntimeError, match=r"needs 1 slots at once, and 0 of .*coalesce"):
             run(lambda worker: None, rdd)
     assert run(lambda worker: worker.size, rdd) == [2, 2]
 
 
 def test_a_view_tells_who_is_silent_and_who_is_slow():
-    view = View(3)
+    view = WorkerProgress(3)
     assert (view.silent(1e9, 1.0), view.missing) == ([], 3)
     view.note(WorkerReport(0, 7, 1, [0.2] * 10), 10.0)
     view.note(WorkerReport(1, 8, 2, [0.19] * 29), 11.0)
@@ -284,7 +283,7 @@ def test_a_line_writer_shows_the_end_of_a_bar_and_bounds_what_it_keeps():
 
 
 def test_a_bar_shows_the_slowest(capsys):
-    view = View(2)
+    view = WorkerProgress(2)
     with screen(True) as shown:
         view.note(WorkerReport(0, 1, 5), 0.0)
         view.note(WorkerReport(1, 1, 3), 0.0)

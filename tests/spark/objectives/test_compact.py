@@ -14,8 +14,7 @@ from pyspark.ml.linalg import Vectors
 from distvec.losses.rows import Rows
 from distvec.spark import LogisticLoss
 from distvec.spark.data.blocks import Block, local_columns, save
-from distvec.spark.objectives.partition import Partition
-from distvec.spark.objectives.vectors import WholeVectors
+from distvec.spark.objectives.partition import CoordinateTransfer, Partition
 from optim import LBFGS, OWLQN
 from ps_backend.client import StoredArray
 from ps_backend.errors import BufferLost
@@ -70,7 +69,7 @@ def test_what_is_pulled_and_pushed(client, rows_of, size, data, dtype, intercept
     values = np.random.default_rng(size).normal(size=space.length).astype(dtype)
     client.write(buffer, space, values)
 
-    vectors = WholeVectors()
+    vectors = CoordinateTransfer()
     for _ in range(2):  # the second uses memory of the first
         where = rows.coordinates(client, space, intercept=intercept, kept=stored)
         assert full[where[: len(touched)]].tolist() == sorted(touched)

@@ -106,10 +106,10 @@ def test_blocks_that_vanished_are_built_again(ps, problem):
 
 
 def _forget_blocks(rows):
-    from distvec.spark.kept import kept
-    from distvec.spark.objectives.evaluate import LoadedPartitions
+    from distvec.spark.objectives.evaluation_task import LoadedPartitions
+    from distvec.spark.task_session import singleton
 
-    kept(LoadedPartitions).clear()
+    singleton(LoadedPartitions).clear()
     return list(rows)
 
 
@@ -146,7 +146,7 @@ def test_a_failed_evaluation_changes_nothing(loss, ps, monkeypatch):
 
 
 def _fail(work, request, access, row):
-    from distvec.spark.objectives.evaluate import PartitionResult
+    from distvec.spark.objectives.evaluation_task import PartitionResult
 
     return PartitionResult(row.partition, 0, error="PSError", details=("no luck",))
 

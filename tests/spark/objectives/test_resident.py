@@ -15,8 +15,7 @@ from distvec.losses.binary import Logistic
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.jobs.application import free_slots
-from distvec.spark.objectives.evaluate import Work
-from distvec.spark.objectives.resident_task import Orders, serve
+from distvec.spark.objectives.evaluation_task import LossSpec, TaskSpec, serve
 from optim import LBFGS
 from ps_backend.errors import BufferLost
 from tests.spark.test_faults import said, script
@@ -88,7 +87,7 @@ def test_closing_frees_the_slots(loss, ps, spark):
 
 
 def test_idle_tasks_make_way_for_other_jobs_and_come_back(loss, ps, spark, monkeypatch):
-    monkeypatch.setattr("distvec.spark.objectives.resident._IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("distvec.spark.objectives.evaluator._IDLE_SECONDS", 0.3)
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
     assert spark.range(10).count() == 10  # waits until the tasks have ended
@@ -141,23 +140,23 @@ def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
 def test_a_task_without_all_of_its_partitions_does_not_stay(loss, ps, spark):
     known = loss.data.run(list)
     serve_two = functools.partial(
-        serve, Orders(ps.access, "a topic", [[0, 1, 2]], Work(Logistic(), False))
+        serve, TaskSpec(ps.access, "a topic", [[0, 1, 2]], LossSpec(Logistic(), False))
     )
     with pytest.raises(Exception, match=r"got the partitions \[0, 1\] of \[0, 1, 2\]: its input"):
         spark.sparkContext.parallelize(known[:2], 1).mapPartitions(serve_two).collect()
 
 
 def _forget_blocks(rows):
-    from distvec.spark.kept import kept
-    from distvec.spark.objectives.evaluate import LoadedPartitions
+    from distvec.spark.objectives.evaluation_task import LoadedPartitions
+    from distvec.spark.task_session import singleton
 
-    kept(LoadedPartitions).clear()
+    singleton(LoadedPartitions).clear()
     return list(rows)
 
 
 def test_without_a_free_slot_it_says_so_in_time(loss, ps, held_slots, monkeypatch):
     with held_slots(), monkeypatch.context() as patch:
-        patch.setattr("distvec.spark.objectives.resident._START_SECONDS", 0.2)
+        patch.setattr("distvec.spark.objectives.evaluator._START_SECONDS", 0.2)
         with pytest.raises(RuntimeError, match=r"needs 1 free slots .* 0 of them .*; end other"):
             loss(ps.ones(loss.dimension))
     assert np.isfinite(float(loss(ps.ones(loss.dimension))[0]))
@@ -180,8 +179,8 @@ def test_the_tasks_end_with_the_context(spark, problem):
 
 START = """
 import os, signal, tempfile, threading
-import distvec.spark.objectives.resident as resident
-import distvec.spark.objectives.resident_task as module
+import distvec.spark.objectives.evaluator as resident
+import distvec.spark.objectives.evaluation_task as module
 from distvec.spark.jobs.application import free_slots
 from optim import SGD
 
@@ -206,7 +205,7 @@ def answer_first_server(self, *args):
 died, lives = tempfile.mkdtemp(), tempfile.mkdtemp()
 
 def die_once(orders, rows):
-    import distvec.spark.objectives.resident_task as module
+    import distvec.spark.objectives.evaluation_task as module
     result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
     open(f"{died if attempt == 0 else lives}/{os.getpid()}", "w").close()
 
@@ -238,7 +237,7 @@ loss._evaluator.residents.close()
 deaths = tempfile.mkdtemp()
 
 def die_when_told(orders, rows):
-    import distvec.spark.objectives.resident_task as module
+    import distvec.spark.objectives.evaluation_task as module
     result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
 
     def told_and_killed(*args):
@@ -277,7 +276,7 @@ deaths = tempfile.mkdtemp()
 loss._evaluator.residents.close()
 
 def die_often(orders, rows):
-    import distvec.spark.objectives.resident_task as module
+    import distvec.spark.objectives.evaluation_task as module
     if TaskContext.get().partitionId() == 0 and len(os.listdir(deaths)) < 5:  # maxFailures is 4
         open(tempfile.mkstemp(dir=deaths)[1]).close()
         os.kill(os.getpid(), signal.SIGKILL)

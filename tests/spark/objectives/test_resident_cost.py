@@ -11,9 +11,12 @@ from distvec.losses.binary import Logistic
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, save
 from distvec.spark.data.build import Descriptor
-from distvec.spark.objectives.evaluate import PRODUCTS, SUMMARY, Evaluation, Work
-from distvec.spark.objectives.resident_task import (
+from distvec.spark.objectives.evaluation_task import (
+    PRODUCTS,
     READY,
+    SUMMARY,
+    Evaluation,
+    LossSpec,
     answer_all,
     comes_along,
     decode_results,
@@ -73,7 +76,7 @@ def running(tmp_path):
 
             def serve():
                 with suppress(MailboxClosed):
-                    work = Work(Logistic(), intercept=False)
+                    work = LossSpec(Logistic(), intercept=False)
                     answer_all(task, task.mailbox("m"), work, filled, 7)
 
             thread = threading.Thread(target=serve)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distvec.spark.rounds.contribute import Report
-from distvec.spark.rounds.round import counted
+from distvec.spark.rounds.round import winning_reports
 from tests.spark import round_schedules
 from tests.spark.round_schedules import Outcome
 from tests.spark.standalone import standalone
@@ -170,13 +170,13 @@ def test_the_last_attempt_of_a_repeated_partition_counts():
         return Report(closure, 7, partition, attempt, run, [1])
 
     came = [report(1, 4), report(0, 9, closure=1), report(1, 6, run=2), report(1, 6), report(0, 3)]
-    assert counted(came) == [
+    assert winning_reports(came) == [
         report(0, 3),
         report(1, 6, run=2),
         report(1, 6),
         report(0, 9, closure=1),
     ]
-    assert counted([]) == []
+    assert winning_reports([]) == []
 
 
 @pytest.mark.timeout(600)  # some 30 s, but much longer where others use the machine

@@ -34,7 +34,7 @@ def sparse(dtype, length=5000):
 @pytest.mark.parametrize("form", ["parquet", "text"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(tmp_path, session, monkeypatch, form, dtype):
-    monkeypatch.setattr("distvec.spark.exports.nonzeros._SLOTS", 1500)
+    monkeypatch.setattr("distvec.spark.nonzeros._SLOTS", 1500)
     values = sparse(dtype)
     save_nonzeros(tmp_path / "w", session.array(values), format=form)
     found, on_servers = load_nonzeros(tmp_path / "w"), load_nonzeros(tmp_path / "w", session)

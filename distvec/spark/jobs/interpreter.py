@@ -51,7 +51,7 @@ def send_wheel(context: SparkContext) -> None:
     context.addPyFile(str(shutil.copy(wheel, f"{folder}/{name}")))
 
 
-def adopt(data: DataFrame | RDD[Any]) -> None:
+def use_driver_python(data: DataFrame | RDD[Any]) -> None:
     """``use_this_python`` for what ``data`` has noted already.
 
     A DataFrame of Python's rows, and a UDF, note Spark's choice for good when they are made, which

@@ -1,35 +1,43 @@
-"""The task side of an evaluation: pull what the rows touch, compute, contribute the gradient."""
+"""The task side of an evaluation: keep the rows, and evaluate whenever the driver asks."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pyspark import TaskContext
 
 from distvec.losses.errors import LossError, loss_error
 from distvec.losses.loss import Arrays, Loss, PhasedLoss
-from distvec.spark.access import Access, join
+from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
-from distvec.spark.kept import kept
-from distvec.spark.objectives.partition import Part, Partition, Selection
-from distvec.spark.objectives.vectors import Values, WholeVectors
-from ps_backend.client import Change, Client, StoredArray
-from ps_backend.errors import PSError
+from distvec.spark.objectives.partition import (
+    CoordinateTransfer,
+    Part,
+    Partition,
+    Selection,
+    Values,
+)
+from distvec.spark.task_session import SessionTicket, join, singleton
+from ps_backend.client import Change, Client, Mailbox, Question, StoredArray
+from ps_backend.errors import MailboxClosed, PSError, ServerLost, SessionUnknown
+from ps_backend.program.types import ArrayType
 
 SUMS, SUMMARY, PRODUCTS = "sums", "summary", "products"
 """What may be asked of a partition: value and gradients; what it tells in a phase of a
 ``PhasedLoss``; the Hessian of its value times directions."""
 
-Told = tuple[tuple[float, ...], ...]
+PhaseInput = tuple[tuple[float, ...], ...]
 """What a partition was told, by phase."""
 
 
 @dataclass(frozen=True)
-class Work:
+class LossSpec:
     """What is evaluated. It travels in closures, as a loss may be a user's function."""
 
     loss: Loss
@@ -49,7 +57,7 @@ class Evaluation:
     """Of each partition's rows; None: all."""
     round: str = ""
     """Where gradients are staged; empty where they go with the answer to a mailbox."""
-    told: Mapping[int, Told] = field(default_factory=dict)
+    told: Mapping[int, PhaseInput] = field(default_factory=dict)
     """By partition."""
 
     @property
@@ -82,12 +90,12 @@ class LoadedPartitions:
     """The mapped rows that a process has, and its memory for arrays."""
 
     def __init__(self) -> None:
-        self._vectors: dict[int, WholeVectors] = {}
+        self._vectors: dict[int, CoordinateTransfer] = {}
         self._by_path: dict[str, Partition] = {}
 
-    def vectors(self, slot: int = 0) -> WholeVectors:
+    def vectors(self, slot: int = 0) -> CoordinateTransfer:
         """The memory for one of the arrays that an evaluation needs."""
-        return self._vectors.setdefault(slot, WholeVectors())
+        return self._vectors.setdefault(slot, CoordinateTransfer())
 
     def get(self, path: str) -> Partition:
         """Those of ``path``, or BlockMissing; others whose files are gone are let go, or their disk
@@ -104,7 +112,7 @@ class LoadedPartitions:
 
 
 def evaluate(
-    work: Work, request: Evaluation, access: Access, descriptor: Descriptor
+    work: LossSpec, request: Evaluation, access: SessionTicket, descriptor: Descriptor
 ) -> PartitionResult:
     """For ``Dataset.run_on_blocks``: gradients are staged under (round, partition, attempt)."""
     context = TaskContext.get()
@@ -129,7 +137,7 @@ def stager(client: Client, request: Evaluation) -> Contribute:
 
 def result_of(
     client: Client,
-    work: Work,
+    work: LossSpec,
     request: Evaluation,
     descriptor: Descriptor,
     attempt: int,
@@ -140,7 +148,7 @@ def result_of(
     Raises BlockMissing.
     """
     partition = descriptor.partition
-    loaded = kept(LoadedPartitions).get(descriptor.path)
+    loaded = singleton(LoadedPartitions).get(descriptor.path)
     try:
         task = _Task(client, work, request, loaded.selection(request.part, partition))
         found, gradients = task.run(request.told.get(partition, ()))
@@ -163,11 +171,11 @@ class _Task:
     """One evaluation of some rows."""
 
     def __init__(
-        self, client: Client, work: Work, request: Evaluation, selection: Selection
+        self, client: Client, work: LossSpec, request: Evaluation, selection: Selection
     ) -> None:
         self.client, self.work, self.request, self.selection = client, work, request, selection
 
-    def run(self, told: Told) -> tuple[PartitionResult, Arrays]:
+    def run(self, told: PhaseInput) -> tuple[PartitionResult, Arrays]:
         """What is asked, by nobody yet, and the gradients."""
         loss, rows = self.work.loss, self.selection.rows
         try:
@@ -210,7 +218,7 @@ class _Task:
 
     def changes(self, gradients: Arrays) -> list[Change]:
         """What to add to the sums of the gradients."""
-        loaded, changes = kept(LoadedPartitions), []
+        loaded, changes = singleton(LoadedPartitions), []
         for slot, gradient in enumerate(gradients):
             type = self.request.parameters[slot].type
             values = gradient.astype(type.dtype, copy=False)
@@ -226,7 +234,7 @@ class _Task:
         return pulled[:count], pulled[count:]
 
     def _pull(self, slot: int, parameter: int, stored: StoredArray) -> Values:
-        vectors = kept(LoadedPartitions).vectors(slot)
+        vectors = singleton(LoadedPartitions).vectors(slot)
         return vectors.pull(self.client, *stored, self._coordinates(parameter))
 
     def _coordinates(self, parameter: int) -> np.ndarray:
@@ -237,3 +245,178 @@ class _Task:
             intercept=self.work.intercept and takes,
             kept=self.request.coordinates,
         )
+
+
+READY = b""
+"""The driver's first question to a new job: which partitions have a task that runs?"""
+
+BLOCK_MISSING = BlockMissing.__name__
+
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What each resident task is told: how to join the session, where questions are asked, and by
+    task the partitions that it must have."""
+
+    access: SessionTicket
+    mailbox: str
+    groups: list[list[int]]
+    work: LossSpec
+
+
+def encode_request(request: Evaluation) -> bytes:
+    """An evaluation as it is asked for."""
+    said = {
+        "parameters": [_plain(one) for one in request.parameters],
+        "asked": request.asked,
+        "directions": [_plain(one) for one in request.directions],
+        "coordinates": request.coordinates and _plain(request.coordinates),
+        "part": request.part,
+        "round": request.round,
+        "told": [*request.told.items()],
+    }
+    return json.dumps({key: value for key, value in said.items() if value}).encode()
+
+
+def _decode_request(question: bytes) -> Evaluation:
+    said = json.loads(question)
+    coordinates, part = said.get("coordinates"), said.get("part")
+    return Evaluation(
+        tuple(map(_stored, said["parameters"])),
+        said["asked"],
+        tuple(map(_stored, said.get("directions", ()))),
+        coordinates and _stored(coordinates),
+        part and Part(*part),
+        said.get("round", ""),
+        dict(said.get("told", ())),
+    )
+
+
+def _plain(array: StoredArray) -> tuple[int, Any]:
+    return array.buffer, array.type.plain
+
+
+def _stored(plain: Sequence[Any]) -> StoredArray:
+    return StoredArray(plain[0], ArrayType.from_plain(plain[1]))
+
+
+def decode_results(answers: Mapping[int, bytes]) -> list[PartitionResult]:
+    """What tasks answered, in the order of the partitions. Numbers arrive bit for bit."""
+    return [_decoded(answers[partition]) for partition in sorted(answers)]
+
+
+def _decoded(answer: bytes) -> PartitionResult:
+    said: dict[str, Any] = json.loads(answer)
+    result = PartitionResult(**said)
+    return result._replace(summary=tuple(result.summary), details=tuple(result.details))
+
+
+def serve(orders: TaskSpec, descriptors: Iterable[Descriptor]) -> Iterator[int]:
+    """For ``mapPartitions`` over descriptors: answer whatever is asked, until the mailbox closes.
+
+    A task that takes the place of a lost one answers the question under way first. RuntimeError if
+    it has not all of its partitions.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("serve runs inside a Spark task; call the objective on the driver")
+    filled = sorted(one for one in descriptors if one.rows)
+    _check_complete(filled, orders.groups[context.partitionId()])
+    if filled:
+        # The driver wants no more of this task, or the mailbox went with its server.
+        with suppress(MailboxClosed, SessionUnknown, ServerLost):
+            client = join(orders.access)
+            mailbox, attempt = client.mailbox(orders.mailbox), context.taskAttemptId()
+            answer_all(client, mailbox, orders.work, filled, attempt)
+    return iter(())
+
+
+def _check_complete(filled: Sequence[Descriptor], needed: list[int]) -> None:
+    """Raise if partitions are missing, upon which Spark raises why, and repairs it.
+
+    Where Spark cannot read what was lost (a shuffle's output went, too), a Python task just sees
+    its input end, and Spark says nothing before the task ends. One that stays would never end.
+    """
+    have = [one.partition for one in filled]
+    if have != needed:
+        raise RuntimeError(
+            f"a resident task got the partitions {have} of {needed}: its input ended early"
+        )
+
+
+def answer_all(
+    client: Client, mailbox: Mailbox, work: LossSpec, filled: Sequence[Descriptor], attempt: int
+) -> None:
+    """Answer each question: two messages a server and one more where weights do not come along."""
+    number, along = 0, False
+    while True:
+        question = _next_question(client, mailbox, number, along=along)
+        if question is None:
+            continue
+        number = question.number
+        if question.value == READY:
+            for one in filled:
+                mailbox.answer(number, *_as_answer(PartitionResult(one.partition, attempt)))
+            continue
+        request = _decode_request(question.value)
+        along = comes_along(request)
+        for one in filled:
+            _answer(client, mailbox, number, work, request, one, attempt)
+
+
+def comes_along(request: Evaluation) -> bool:
+    """Do the values of its one parameter come with the question, and with the next one?
+
+    Those who want values wait on all servers that hold some, and only questions about a gradient
+    are asked there: not those of a phase, which may come next after one with something told.
+    """
+    return len(request.parameters) == 1 and request.asked == SUMS and not request.told
+
+
+def _answer(
+    client: Client,
+    mailbox: Mailbox,
+    number: int,
+    work: LossSpec,
+    request: Evaluation,
+    one: Descriptor,
+    attempt: int,
+) -> None:
+    """Evaluate a partition, and send what is found."""
+    stage = stager(client, request)
+    space = request.changes[0].type.space if request.changes and not request.round else None
+
+    def contribute(result: PartitionResult, changes: Sequence[Change]) -> None:
+        if request.round:
+            stage(result, changes)
+        change = changes[0] if space is not None and changes else None
+        mailbox.answer(number, *_as_answer(result), space, change)
+
+    try:
+        result = result_of(client, work, request, one, attempt, contribute)
+    except BlockMissing:
+        missing = PartitionResult(one.partition, attempt)
+        result = missing._replace(error=BLOCK_MISSING, details=(one.path,))
+    if result.error:
+        mailbox.answer(number, *_as_answer(result), space)
+
+
+def _next_question(client: Client, mailbox: Mailbox, after: int, *, along: bool) -> Question | None:
+    """The next one, or None after some time; with the values that it is about, if so it was last.
+
+    Then the first evaluation of it finds them here.
+    """
+    vectors = singleton(LoadedPartitions).vectors()
+    if along and (place := vectors.give_way()) is not None:
+        with suppress(PSError):  # what is wrong with the weights is said where they are needed
+            question = mailbox.question(after, _WAIT_SECONDS, place)
+            if question is not None:
+                vectors.came(client, _decode_request(question.value).parameters[0].buffer)
+                return question
+    return mailbox.question(after, _WAIT_SECONDS)
+
+
+def _as_answer(result: PartitionResult) -> tuple[int, bytes]:
+    return result.partition, json.dumps(result._asdict()).encode()

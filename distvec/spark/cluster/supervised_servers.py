@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from distvec.spark.cluster.encryption import authority_for
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import ServerOrders
-from ps_backend.arguments import NO_EXTENSIONS, Extensions
+from distvec.spark.cluster.supervise import ServerSpec
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, is_loopback
 from ps_backend.client import Client, Tls
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.kept_server import START_SECONDS
+
+if TYPE_CHECKING:
+    from ps_backend.processes.certificates import Authority
+
+_LOG = logging.getLogger(__name__)
+
+
+def authority_for(asked: bool | None, host: str) -> Authority | None:
+    """Who signs for servers that others reach as they reach ``host``; None: they serve without TLS.
+
+    ``asked`` None: with TLS where others than this machine reach them, if it can be had. Raises
+    ``ValueError`` if it is asked for and cannot.
+    """
+    possible = importlib.util.find_spec("cryptography") is not None
+    wanted = not is_loopback(host) if asked is None else asked
+    if not wanted:
+        return None
+    if not possible and asked:
+        raise ValueError(
+            "tls=True needs the package cryptography, here and on the executors: "
+            "pip install 'distvec[tls]'"
+        )
+    if not possible:
+        _LOG.warning(
+            "between tasks and parameter servers the token and all values travel as they are, as "
+            "the package cryptography is missing: pip install 'distvec[tls]', or say tls=False"
+        )
+        return None
+    from ps_backend.processes.certificates import Authority
+
+    return Authority()
+
 
 _CONNECT_SECONDS = 5.0
 """Servers that came up just in time have so long to open the session."""
@@ -56,7 +90,7 @@ class SupervisedServers(ABC):
         signer = None if self.authority is None else self.authority.signer
         sign, authority = (None, "") if signer is None else (signer.sign, signer.authority)
         self._service = RegistryService(self.registry, host, bind, self.token, sign)
-        self._orders = ServerOrders(
+        self._orders = ServerSpec(
             self.registry_address,
             self.token,
             servers,

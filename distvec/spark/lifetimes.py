@@ -1,8 +1,11 @@
-"""Weights in a context: those that lazy frames will pull, and the models that they are of."""
+"""What ends when its last user is gone: calls of finalizers, weights of lazy frames, fitted models."""
 
 from __future__ import annotations
 
 import itertools
+import logging
+import queue
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +13,44 @@ from typing import Any
 from pyspark import SparkContext
 
 from distvec.array.handle import Handle
+
+Action = Callable[[], object]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Hold:
+    """Something in use: when the last reference to this object goes, its action runs."""
+
+
+class FinalizerQueue:
+    """A thread for actions that finalizers may not take: calls of Spark and of servers.
+
+    A finalizer may run in the midst of another such call, so it only puts the action on a queue.
+    """
+
+    def __init__(self) -> None:
+        self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="distvec-spark-finalizers", daemon=True).start()
+
+    def hold(self, action: Action) -> Hold:
+        """An object whose end is the sign for ``action``, which must not refer to it."""
+        hold = Hold()
+        weakref.finalize(hold, self._actions.put, action).atexit = False
+        return hold
+
+    def close(self) -> None:
+        """End the thread, after what is on the queue; returns at once."""
+        self._actions.put(None)
+
+    def _run(self) -> None:
+        while (action := self._actions.get()) is not None:
+            try:
+                action()
+            except Exception:  # noqa: BLE001 - Spark or a server is ending, and its things with it
+                _LOG.debug("what was forgotten could not be ended", exc_info=True)
+            del action  # or it would live until the next one comes
+
 
 _MANY = 16
 """With so many, and twice as many as at the last time, the JVM is asked which are still there."""
@@ -47,7 +88,7 @@ class HeldByPlans:
         return len(self._held)
 
 
-class Fitted:
+class FittedModels:
     """The models of arrays that objectives have seen, while those are there; by identity.
 
     The last objective counts.
