@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -67,8 +68,8 @@ class PSContext(TaskSession):
         """Weights of models that lazy frames will pull."""
         self.fitted = FittedModels()
         """The models that weights are of."""
-        self.residents: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those whose tasks stay, for ``make_way``."""
+        self.standing_tasks: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those whose tasks stay, for ``release_slots``."""
         self._options = Options() if options is None else options
         self._stopped = threading.Event()
         atexit.register(self.stop)
@@ -307,7 +308,7 @@ class PSContext(TaskSession):
         the trace of the task as its cause. Whatever is raised, ``into`` keeps its value. One Spark
         job, what the tasks send, and one message a server, two more for keyed arrays.
         """
-        self.make_way()
+        self.release_slots()
         accumulate(self, data, function, into, op)
 
     @overload
@@ -338,13 +339,20 @@ class PSContext(TaskSession):
         check_arrays(self, [array])
         return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
 
-    def make_way(self) -> None:
+    def release_slots(self) -> None:
         """End resident tasks that wait, so that another Spark job gets their slots at once.
 
         The next evaluation starts them again.
         """
-        for resident in list(self.residents):
+        for resident in list(self.standing_tasks):
             resident.close()
+
+    def make_way(self) -> None:
+        """The old name of ``release_slots``."""
+        warnings.warn(
+            "PSContext.make_way() is release_slots() now", DeprecationWarning, stacklevel=2
+        )
+        self.release_slots()
 
     @property
     def _is_usable(self) -> bool:

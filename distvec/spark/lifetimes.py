@@ -1,4 +1,4 @@
-"""What ends when its last user is gone: calls of finalizers, weights of lazy frames, fitted models."""
+"""What ends with its last user: tasks and files of objectives, weights that lazy frames pull."""
 
 from __future__ import annotations
 

@@ -7,15 +7,14 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from pyspark import SparkContext, TaskContext
+from pyspark import AccumulatorParam, SparkContext, TaskContext
 
 from distvec.durability.policy import Durability
 from distvec.session import Session
 from distvec.spark.cluster.registry_service import RemoteDirectory
 from distvec.spark.cluster.supervised_servers import SupervisedServers
-from distvec.spark.rounds.contribute import CollectReports, Reports
 from ps_backend.client import Client, Counters, Tls
 from ps_backend.errors import ServerLost
 
@@ -160,6 +159,35 @@ class WorkerSession:
             name=name,
             obj=self,
         )
+
+
+class Report(NamedTuple):
+    """What one run of a task staged: ``counts[k]`` contributions to slot ``k``."""
+
+    closure: int
+    stage: int
+    partition: int
+    attempt: int
+    run: int
+    counts: list[int]
+
+
+Reports = dict[str, list[Report]]
+"""By round; one whose tasks had nothing to contribute has none."""
+
+
+class CollectReports(AccumulatorParam[Reports]):
+    """The accumulator's rule: all reports, in the order in which they come."""
+
+    def zero(self, value: Reports) -> Reports:
+        """Nothing reported."""
+        return {}
+
+    def addInPlace(self, value1: Reports, value2: Reports) -> Reports:
+        """``value1`` with the reports of ``value2`` at the end."""
+        for name, reports in value2.items():
+            value1.setdefault(name, []).extend(reports)
+        return value1
 
 
 class TaskSession(Session):

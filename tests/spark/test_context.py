@@ -190,3 +190,8 @@ def test_a_lost_server_is_server_lost(spark, ps, problem, kill):
         assert np.isfinite(float(loss(ps.zeros(loss.dimension))[0])), "it went on with another"
     assert ps.generations == (before[0], before[1] + 1)
     assert float(ps.ones(3000).sum()) == 3000.0
+
+
+def test_the_old_name_of_release_slots_still_works(ps):
+    with pytest.warns(DeprecationWarning, match=r"make_way\(\) is release_slots\(\) now"):
+        ps.make_way()

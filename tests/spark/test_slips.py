@@ -13,7 +13,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 
 from distvec.spark import LogisticLoss
-from distvec.spark.jobs.application import reason_of
+from distvec.spark.jobs.failures import reason_of
 from tests.spark.conftest import ROOT
 from tests.waiting import PATIENCE
 

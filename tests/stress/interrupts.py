@@ -49,7 +49,7 @@ def push(x: dv.DistArray, ones: dv.DistArray) -> dv.DistArray:
 def commit(x: dv.DistArray, ones: dv.DistArray) -> dv.DistArray:
     """The end of a round, whose task is this thread."""
     from distvec.spark.rounds import round as rounds
-    from distvec.spark.rounds.contribute import Report
+    from distvec.spark.task_session import Report
 
     ps, partition = x.session, 0
     name = f"round {ps.client.new_id()}"

@@ -27,11 +27,11 @@ from distvec.spark.jobs.application import (
     all_slots,
     awaits_executors,
     has_stopped,
-    reason_of,
     seconds_since_start,
     slots,
 )
 from distvec.spark.jobs.background import BackgroundJob
+from distvec.spark.jobs.failures import reason_of
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 

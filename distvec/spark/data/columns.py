@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from distvec.losses.loss import Loss
-from distvec.spark.context import PSContext
+from distvec.spark.task_session import TaskSession
 
 _MOST_NAMED = 20
 """Columns in a message."""
@@ -182,7 +182,7 @@ def find_column(data: DataFrame, name: str, argument: str) -> tuple[Column, Data
     raise ValueError(f"{argument}={name!r}: the data has no such column, only {names}{more}{hint}")
 
 
-def check_data(data: DataFrame, ps: PSContext) -> None:
+def check_data(data: DataFrame, ps: TaskSession) -> None:
     """TypeError or ValueError for what is no DataFrame of the Spark application of ``ps``."""
     if not hasattr(data, "sparkSession"):
         module, name = type(data).__module__.partition(".")[0], type(data).__name__
@@ -204,30 +204,3 @@ def check_columns(loss: Loss, columns: Columns) -> None:
         raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
     if loss.order != "time" and columns.event is not None:
         raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")
-
-
-_OF_MLLIB = {
-    "featuresCol": "features=",
-    "labelCol": "label=",
-    "weightCol": "weight=",
-    "regParam": "l2=, or of Objective penalty=optim.ElasticNet(l1=, l2=)",
-    "elasticNetParam": "Objective(data, loss=Logistic(), penalty=optim.ElasticNet(l1=, l2=))",
-    "fitIntercept": "intercept=",
-    "maxIter": "minimize(max_iterations=)",
-    "tol": "minimize(gradient_tolerance=)",
-}
-
-
-def check_options(given: Collection[str], known: Collection[str]) -> None:
-    """TypeError for an argument that ``LogisticLoss`` does not have, as those of MLlib."""
-    for name in given:
-        if name in ("loss", "penalty"):
-            raise TypeError(
-                f"LogisticLoss has no argument {name!r}, but l2=; write Objective(data, "
-                "loss=Logistic(), penalty=...)"
-            )
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
-            hint = f": write {_OF_MLLIB[name]}" if name in _OF_MLLIB else hint
-            raise TypeError(f"LogisticLoss has no argument {name!r}{hint}")

@@ -30,8 +30,8 @@ from distvec.spark.jobs.application import (
     free_slots_by_executor,
     has_stopped,
     is_local,
-    reason_of,
 )
+from distvec.spark.jobs.failures import reason_of
 
 _LOPSIDED = 2.0
 """So many times the turns that evenly spread blocks would need are too many."""

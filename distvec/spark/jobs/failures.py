@@ -1,18 +1,24 @@
-"""Why jobs and tasks failed, told on the driver, and exceptions of users' functions raised there."""
+"""Why jobs and tasks failed: in a line, and as exceptions of users' functions, raised again."""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import os
+import re
 import sys
 import traceback
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
+from pyspark.errors import PythonException
 
+import distvec
 from ps_backend.errors import ServerLost
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.abspath(distvec.__file__))
 
 
 def user_stacklevel() -> int:
@@ -22,6 +28,8 @@ def user_stacklevel() -> int:
         frame, levels = frame.f_back, levels + 1
     return levels
 
+
+_LOST = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 
 _MOST_BYTES = 4_000
 """Of the exception, and of its trace, where they travel as text."""
@@ -85,3 +93,61 @@ class Failure(NamedTuple):
         else:
             error = RuntimeError(f"{where}: {self.summary}")
         raise error from RemoteTrace(self.trace)
+
+
+def tasks_were_lost(error: BaseException) -> bool:
+    """Did a job fail because processes were lost, and not by an exception of what they ran?"""
+    cause = error if error.__cause__ is None else error.__cause__
+    return not isinstance(cause, PythonException) and _LOST.search(str(cause)) is not None
+
+
+def reason_of(error: Exception) -> str:
+    """Why a Spark job failed, in a line: what a worker raised last, or what Java said and why."""
+    text = str(error).strip().partition("\n\nJVM stacktrace:")[0]
+    reason = _raised(text) if isinstance(error, PythonException) else _said(str(error).strip())
+    if "No module named" in reason or "cannot import name" in reason:
+        reason += (
+            "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "
+            f"what the driver has{_of_wheels()}"
+        )
+    if "PYTHON_VERSION_MISMATCH" in reason:
+        reason += (
+            f" Set PYSPARK_PYTHON to a Python {sys.version_info[0]}.{sys.version_info[1]} on the "
+            "workers before Spark starts; it is "
+            f"{os.environ.get('PYSPARK_PYTHON', 'not set, which means python3 on their PATH')}"
+        )
+    return reason or type(error).__name__
+
+
+def _of_wheels() -> str:
+    """What is said of wheels among the files that were sent along."""
+    context = SparkContext._active_spark_context
+    sent = "" if context is None else context.getConf().get("spark.submit.pyFiles") or ""
+    wheels = [Path(one).name for one in sent.split(",") if one.endswith(".whl")]
+    if not wheels:
+        return ""
+    return (
+        ". Of --py-files they find archives named .zip and .egg, and no wheels "
+        f"({', '.join(wheels)}): give a copy that is named .zip, or install it for the workers"
+    )
+
+
+def _raised(text: str) -> str:
+    """The exception at the end of a traceback."""
+    lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    return _one_line(itertools.dropwhile(lambda line: line.startswith(" "), lines))
+
+
+def _said(text: str) -> str:
+    """The message of a Java exception, and of the one that caused all others."""
+    lines = text.splitlines()
+    if lines and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]
+    reason = _one_line(itertools.takewhile(lambda line: not line.startswith("\tat "), lines))
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    more = f"; caused by {causes[-1]}" if causes and causes[-1] not in reason else ""
+    return reason.removeprefix(": ") + more
+
+
+def _one_line(lines: Iterable[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())

@@ -151,7 +151,7 @@ class KeyedLogisticLoss:
         if chosen is None:
             raise TypeError("there are no rows: give train(data) a DataFrame, or the constructor")
         check_data(chosen, self.ps)
-        self.ps.make_way()
+        self.ps.release_slots()
         use_driver_python(chosen)
         reading = self._reading
         for key in reading.keys:

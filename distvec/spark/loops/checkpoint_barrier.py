@@ -34,7 +34,7 @@ _DRIVER = 1
 
 @dataclass(frozen=True)
 class BarrierSpec:
-    """What each worker is told of the gate of its loop."""
+    """What each worker is told of the barrier of its loop."""
 
     name: str
     every: int
@@ -74,13 +74,13 @@ class CheckpointBarrier:
     def __init__(
         self, loop: Loop, size: int, target: SharedArray, keep: Callable[[int], None]
     ) -> None:
-        """Open the gate for ``size`` workers. ``keep`` is told how often they have come to it."""
+        """Open it for ``size`` workers. ``keep`` is told how often they have come to it."""
         self._loop, self._size, self._target, self._keep = loop, size, target, keep
         self.failure: Exception | None = None
         """What ended it early: workers would wait for ever."""
         loop.open(size + 1, 0)
         loop.join(size, _DRIVER)
-        self._thread = threading.Thread(target=self._run, name="distvec-gate", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="distvec-barrier", daemon=True)
         self._thread.start()
 
     def exclude(self, rank: int, attempt: int) -> None:
@@ -90,7 +90,7 @@ class CheckpointBarrier:
 
     def close(self) -> None:
         """End it; workers that wait get ``LoopClosed``. Idempotent."""
-        with suppress(PSError):  # the servers are gone, and the gate with them
+        with suppress(PSError):  # the servers are gone, and the barrier with them
             self._loop.close()
         self._thread.join(_JOIN_SECONDS)
 
@@ -200,7 +200,7 @@ def run_with_rollback(
 def checkpoint_writer(
     kept: LoopCheckpoints, copies: SharedCopies, every: int
 ) -> Callable[[int], None]:
-    """What keeps ``copies`` when all workers stand at the gate."""
+    """What keeps ``copies`` when all workers stand at the barrier."""
     began, session = kept.clock, copies.session
 
     def keep(times: int) -> None:

@@ -17,9 +17,9 @@ from distvec import DistArray
 from distvec.array.changing import turns_of
 from distvec.keyed.array import KeyedArray
 from distvec.spark.context import PSContext
-from distvec.spark.jobs.application import free_slots, reason_of
+from distvec.spark.jobs.application import free_slots
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
-from distvec.spark.jobs.failures import Failure, user_stacklevel
+from distvec.spark.jobs.failures import Failure, reason_of, user_stacklevel
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.loops.checkpoint_barrier import (
     BarrierSpec,
@@ -63,8 +63,8 @@ class LoopDriver:
         self._arrays = arrays
         self._ps, self._size, self._patience = ps, size, patience
         self._staleness, self._began = staleness, began
-        self._gate: BarrierSpec | None = None
-        self._keeping: CheckpointBarrier | None = None
+        self._barrier: BarrierSpec | None = None
+        self._checkpoints: CheckpointBarrier | None = None
         self._view = WorkerProgress(size)
         self._listener: Listener | None = None
         self._job: BackgroundJob[list[tuple[int, Any]]] | None = None
@@ -78,14 +78,14 @@ class LoopDriver:
         filled = [array for array in self._arrays if array.type.space.length]
         if not filled:
             return
-        self._gate = BarrierSpec(f"{self.loop.name}-gate", every, filled[0])
+        self._barrier = BarrierSpec(f"{self.loop.name}-barrier", every, filled[0])
 
         def keep_all(times: int) -> None:
             if not self._view.has_given_up:  # one that comes back would come in between
                 keep(times)
 
-        gate = self._ps.client.loop(self._gate.name)
-        self._keeping = CheckpointBarrier(gate, self._size, filled[0], keep_all)
+        barrier = self._ps.client.loop(self._barrier.name)
+        self._checkpoints = CheckpointBarrier(barrier, self._size, filled[0], keep_all)
 
     def start(self, train: Train, rdd: RDD[Any]) -> None:
         """Open the loop on the servers and start the job."""
@@ -97,7 +97,7 @@ class LoopDriver:
         self._listener = Listener(host, bind, access.token)
         arrays, driver = tuple(self._arrays), self._listener.address
         assignment = Assignment(
-            access, self.loop.name, self._size, arrays, driver, self._began, self._gate
+            access, self.loop.name, self._size, arrays, driver, self._began, self._barrier
         )
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)
@@ -118,8 +118,8 @@ class LoopDriver:
             self._look(shown)
             self._check_slots(slots)
             self._check_servers(_SERVERS_SECONDS)
-            if self._keeping is not None and self._keeping.failure is not None:
-                raise self._keeping.failure
+            if self._checkpoints is not None and self._checkpoints.failure is not None:
+                raise self._checkpoints.failure
         self._look_at_the_rest(shown)
         results = job.result or []
         if len(results) != self._size:
@@ -141,21 +141,21 @@ class LoopDriver:
 
     def close(self) -> None:
         """End the loop: all that its workers pushed counts."""
-        self._close_gate()
+        self._close_barrier()
         self.loop.close()
 
     def stop(self) -> None:
         """End the loop and its tasks, some seconds at most."""
-        self._close_gate()
+        self._close_barrier()
         with suppress(PSError):  # the servers are gone, and the loop with them
             self.loop.close()
         if self._job is not None:
             self._job.stop()
         self._close_listener()
 
-    def _close_gate(self) -> None:
-        if self._keeping is not None:
-            self._keeping.close()
+    def _close_barrier(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -205,8 +205,8 @@ class LoopDriver:
     def _exclude_silent(self) -> None:
         for rank, attempt in self._view.silent(time.monotonic(), self._patience):
             self.loop.exclude(rank, attempt)
-            if self._keeping is not None:
-                self._keeping.exclude(rank, attempt)
+            if self._checkpoints is not None:
+                self._checkpoints.exclude(rank, attempt)
             warnings.warn(
                 f"worker {rank} was not heard of for {self._patience:g} s; the others go on "
                 "without it until it comes back",
@@ -320,7 +320,7 @@ def _run(
     progress: Progress,
     every: int,
 ) -> list[Any]:
-    ps.make_way()
+    ps.release_slots()
     use_driver_python(rdd)
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
     if not size:

@@ -78,15 +78,15 @@ class Worker:
         rows: Iterable[Any],
         watch: Stopwatch,
         began: int = 0,
-        gate: WorkerBarrier | None = None,
+        barrier: WorkerBarrier | None = None,
     ) -> None:
-        """``began``: the clock at which all began; ``gate``: where they stand still at times."""
+        """``began``: the clock at which all began; ``barrier``: where they stand still at times."""
         self.size = size
         """How many workers the loop has."""
         self.rows = rows
         """The rows of the worker's partitions, to be read once."""
         self._loop_rank, self._watch = loop_rank, watch
-        self._began, self._gate = began, gate
+        self._began, self._barrier = began, barrier
 
     @property
     def rank(self) -> int:
@@ -103,9 +103,9 @@ class Worker:
         """End this clock: what was pushed in it goes to the servers. One message to each."""
         self._loop_rank.tick()
         self._watch.lap()
-        if self._gate is not None:
+        if self._barrier is not None:
             with self._watch.waiting():
-                self._gate.arrive(self._loop_rank.now)
+                self._barrier.arrive(self._loop_rank.now)
 
     def prefetch(
         self,
@@ -242,7 +242,7 @@ class Assignment:
     driver: tuple[str, int]
     began: int = 0
     """The clock at which the workers began."""
-    gate: BarrierSpec | None = None
+    barrier: BarrierSpec | None = None
 
 
 def serve(
@@ -259,11 +259,13 @@ def serve(
         client = join(assignment.access)
         attempt = context.taskAttemptId() + 1
         loop_rank = LoopRank(client.loop(assignment.loop), rank, attempt)
-        gate = None
-        if assignment.gate is not None:
-            gate = WorkerBarrier(client.loop(assignment.gate.name), assignment.gate, rank, attempt)
-            gate.arrive(loop_rank.now)
-        return iter([(rank, _train(assignment, train, loop_rank, gate, rows))])
+        barrier = None
+        if assignment.barrier is not None:
+            barrier = WorkerBarrier(
+                client.loop(assignment.barrier.name), assignment.barrier, rank, attempt
+            )
+            barrier.arrive(loop_rank.now)
+        return iter([(rank, _train(assignment, train, loop_rank, barrier, rows))])
     except (LoopClosed, SessionUnknown):
         return iter(())  # the driver wants no more of this task
 
@@ -272,12 +274,12 @@ def _train(
     assignment: Assignment,
     train: Train,
     loop_rank: LoopRank,
-    gate: WorkerBarrier | None,
+    barrier: WorkerBarrier | None,
     rows: Iterable[Any],
 ) -> Any:
     watch, done, failure = Stopwatch(), False, ""
     rows = iter(rows)
-    worker = Worker(loop_rank, assignment.size, rows, watch, assignment.began, gate)
+    worker = Worker(loop_rank, assignment.size, rows, watch, assignment.began, barrier)
     arrays = [LoopArray(loop_rank, target, watch) for target in assignment.targets]
 
     def tell(lines: Sequence[str]) -> WorkerReport:
@@ -298,8 +300,8 @@ def _train(
             failure = Failure.of(loop_rank.rank, error).as_text()
             raise
         loop_rank.leave()
-        if gate is not None:
-            gate.leave()
+        if barrier is not None:
+            barrier.leave()
         done = True
     # Spark uses a Python process again only if it has read all its input.
     deque(islice(rows, _MOST_UNREAD), maxlen=0)

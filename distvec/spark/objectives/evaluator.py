@@ -25,8 +25,9 @@ from distvec.losses.loss import PhasedLoss
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset
-from distvec.spark.jobs.application import free_slots, reason_of, tasks_were_lost
+from distvec.spark.jobs.application import free_slots
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.jobs.failures import reason_of, tasks_were_lost
 from distvec.spark.objectives.evaluation_task import (
     BLOCK_MISSING,
     PRODUCTS,
@@ -148,7 +149,9 @@ class StandingTasks:
             )
         self._ended, self._used = threading.Event(), time.monotonic()
         watch = (job, self._ended)
-        threading.Thread(target=self._watch, args=watch, name="idle-residents", daemon=True).start()
+        threading.Thread(
+            target=self._watch, args=watch, name="idle-standing-tasks", daemon=True
+        ).start()
         return job
 
     def _watch(self, job: StandingTasksJob, ended: threading.Event) -> None:
@@ -281,7 +284,7 @@ class Evaluator:
     ps: PSContext
     data: Dataset
     work: LossSpec
-    residents: StandingTasks | None
+    standing_tasks: StandingTasks | None
     """Those who stay; None: each evaluation is a Spark job."""
 
     def sums(
@@ -307,8 +310,8 @@ class Evaluator:
 
     def close(self) -> None:
         """End resident tasks, and remove the rows; twice is harmless."""
-        if self.residents is not None:
-            self.residents.close()
+        if self.standing_tasks is not None:
+            self.standing_tasks.close()
         self.data.close()
 
     def _sums(
@@ -350,17 +353,17 @@ class Evaluator:
 
     def _run(self, request: Evaluation) -> tuple[list[PartitionResult], tuple[Buffer, ...]]:
         """What tasks say, in the order of the partitions, and the sums of their contributions."""
-        if self.residents is not None and len(request.changes) <= 1:
-            results, gradient = self.residents.run(request)
+        if self.standing_tasks is not None and len(request.changes) <= 1:
+            results, gradient = self.standing_tasks.run(request)
             _raise_error_of(results)
             return results, () if gradient is None else (gradient,)
         client = self.ps.client
         request = replace(request, round=str(client.new_id()))
         try:
-            if self.residents is None:
+            if self.standing_tasks is None:
                 results = self._run_job(request)
             else:
-                results, _ = self.residents.run(request)
+                results, _ = self.standing_tasks.run(request)
             _raise_error_of(results)
             buffers = self._commit(request, results)
         except BaseException as error:

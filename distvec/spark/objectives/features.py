@@ -97,7 +97,7 @@ class FeaturePlaces(NamedTuple):
 
     access: SessionTicket
     space: Space
-    singleton: StoredArray | None
+    kept: StoredArray | None
 
 
 def standard_deviations(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> DistArray:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec.array.handle import Handle
-from distvec.losses import Logistic, Loss, Model, RowLoss, Softmax
+from distvec.losses import RowLoss, Softmax
 from distvec.losses import model as models
 from distvec.losses.binary import Logistic
 from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
@@ -32,7 +32,7 @@ _CLASSIFICATION = "org.apache.spark.ml.classification"
 _REGRESSION = "org.apache.spark.ml.regression"
 
 
-def model_in_mllib(model: Model) -> JavaMLWritable:
+def model_in_mllib(model: models.Model) -> JavaMLWritable:
     """The model of MLlib that says what ``model`` says, its parameters on the driver.
 
     ``NotImplementedError`` as ``check_loss``; ``RuntimeError`` without a SparkSession.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -34,13 +35,7 @@ from distvec.losses.loss import (
 from distvec.losses.objective_base import ObjectiveBase, known_features
 from distvec.losses.penalties import Penalty
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import (
-    Columns,
-    check_columns,
-    check_data,
-    check_options,
-    feature_names,
-)
+from distvec.spark.data.columns import Columns, check_columns, check_data, feature_names
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.keyed.logistic import KeyedLogisticLoss
@@ -131,7 +126,7 @@ class Objective(ObjectiveBase):
         self.ps = PSContext.active() if ps is None else ps
         check_data(data, self.ps)
         # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
-        self.ps.make_way()
+        self.ps.release_slots()
         use_driver_python(data)
         self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
@@ -156,11 +151,11 @@ class Objective(ObjectiveBase):
             raise
 
     def _made_evaluator(self, mode: str) -> Evaluator:
-        work, residents = LossSpec(self.loss, self.intercept), None
+        work, standing = LossSpec(self.loss, self.intercept), None
         if mode == "resident":
-            residents = StandingTasks(self.ps, self.data, work)
-            self.ps.residents.add(residents)
-        evaluator = Evaluator(self.ps, self.data, work, residents)
+            standing = StandingTasks(self.ps, self.data, work)
+            self.ps.standing_tasks.add(standing)
+        evaluator = Evaluator(self.ps, self.data, work, standing)
         self._hold = self.ps.finalizers.hold(evaluator.close)
         return evaluator
 
@@ -182,7 +177,7 @@ class Objective(ObjectiveBase):
     @property
     def mode(self) -> str:
         """ "job" or "resident"."""
-        return "job" if self._evaluator.residents is None else "resident"
+        return "job" if self._evaluator.standing_tasks is None else "resident"
 
     @property
     def layouts(self) -> dict[int, str]:
@@ -473,3 +468,30 @@ def _penalty_factor(value: float, name: str) -> float:
     if not (math.isfinite(value) and value >= 0.0):
         raise ValueError(f"{name}={value}; it must be finite and 0 or more")
     return float(value)
+
+
+_OF_MLLIB = {
+    "featuresCol": "features=",
+    "labelCol": "label=",
+    "weightCol": "weight=",
+    "regParam": "l2=, or of Objective penalty=optim.ElasticNet(l1=, l2=)",
+    "elasticNetParam": "Objective(data, loss=Logistic(), penalty=optim.ElasticNet(l1=, l2=))",
+    "fitIntercept": "intercept=",
+    "maxIter": "minimize(max_iterations=)",
+    "tol": "minimize(gradient_tolerance=)",
+}
+
+
+def check_options(given: Collection[str], known: Collection[str]) -> None:
+    """TypeError for an argument that ``LogisticLoss`` does not have, as those of MLlib."""
+    for name in given:
+        if name in ("loss", "penalty"):
+            raise TypeError(
+                f"LogisticLoss has no argument {name!r}, but l2=; write Objective(data, "
+                "loss=Logistic(), penalty=...)"
+            )
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
+            hint = f": write {_OF_MLLIB[name]}" if name in _OF_MLLIB else hint
+            raise TypeError(f"LogisticLoss has no argument {name!r}{hint}")

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from distvec import DistArray
 from distvec.graph.node import NodeSnapshot
 from distvec.keyed.array import KeyedArray
-from distvec.spark.jobs.application import is_local, reason_of, tasks_were_lost
-from distvec.spark.jobs.failures import Failure, user_stacklevel
+from distvec.spark.jobs.application import is_local
+from distvec.spark.jobs.failures import Failure, reason_of, tasks_were_lost, user_stacklevel
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.rounds.contribute import Contributor, KeyedContributor
 from distvec.spark.rounds.round import RanInStages, Shared, check_arrays, check_keyed, open_round

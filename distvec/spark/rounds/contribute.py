@@ -12,11 +12,11 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark import Accumulator, TaskContext
 
 from distvec.array.handle import broadcasts
 from distvec.array.indexing import as_given, as_indices
@@ -25,42 +25,13 @@ from distvec.keyed.array import KeyedArray
 from distvec.keyed.key_lists import as_keys
 from distvec.rows.function import RowFunction
 from distvec.rows.plugin import Plugin
-from distvec.spark.task_session import SessionTicket, join
+from distvec.spark.task_session import Report, Reports, SessionTicket, join
 from ps_backend.client import Client, Key, KeyBatch, KeySpace, KeyView
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ArrayType
 
 _RUN_BITS = 63
-
-
-class Report(NamedTuple):
-    """What one run of a task staged: ``counts[k]`` contributions to slot ``k``."""
-
-    closure: int
-    stage: int
-    partition: int
-    attempt: int
-    run: int
-    counts: list[int]
-
-
-Reports = dict[str, list[Report]]
-"""By round; one whose tasks had nothing to contribute has none."""
-
-
-class CollectReports(AccumulatorParam[Reports]):
-    """The accumulator's rule: all reports, in the order in which they come."""
-
-    def zero(self, value: Reports) -> Reports:
-        """Nothing reported."""
-        return {}
-
-    def addInPlace(self, value1: Reports, value2: Reports) -> Reports:
-        """``value1`` with the reports of ``value2`` at the end."""
-        for name, reports in value2.items():
-            value1.setdefault(name, []).extend(reports)
-        return value1
 
 
 class Contributor:

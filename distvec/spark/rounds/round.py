@@ -27,8 +27,8 @@ from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
-from distvec.spark.rounds.contribute import Contributor, KeyedContributor, Report, Sender
-from distvec.spark.task_session import TaskSession
+from distvec.spark.rounds.contribute import Contributor, KeyedContributor, Sender
+from distvec.spark.task_session import Report, TaskSession
 from ps_backend.client import OPERATIONS, Client, Total, Winner, defer_signals
 from ps_backend.errors import PSError, RoundLost, ServerLost
 

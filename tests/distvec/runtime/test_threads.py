@@ -12,7 +12,7 @@ import pytest
 
 import distvec as dv
 from distvec.spark.rounds import round as rounds
-from distvec.spark.rounds.contribute import Report
+from distvec.spark.task_session import Report
 from tests.waiting import PATIENCE
 
 LENGTH = 1 << 17

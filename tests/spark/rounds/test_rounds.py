@@ -7,8 +7,8 @@ import gc
 import numpy as np
 import pytest
 
-from distvec.spark.rounds.contribute import Report
 from distvec.spark.rounds.round import winning_reports
+from distvec.spark.task_session import Report
 from tests.spark import round_schedules
 from tests.spark.round_schedules import Outcome
 from tests.spark.standalone import standalone
