@@ -139,8 +139,8 @@ resident._STALL_SECONDS = 2.0
 with LogisticLoss(frame, mode="resident") as loss:
     first = bits(loss(w))
     say(sampled(loss))
-    tasks = loss._evaluator.residents._job.tasks
-    loss._evaluator.residents.close()
+    tasks = loss._evaluator.standing_tasks._job.tasks
+    loss._evaluator.standing_tasks.close()
     say([tasks, loss.data.run(lambda _: [parent_of(os.getppid())])])
     say(bits(loss(w)) == first)
     sys.stdin.readline()  # the other executor is killed, while its resident tasks wait

@@ -56,7 +56,7 @@ def test_rows_in_another_order_give_the_same_bits(ps, restless, mode):
         w = ps.arange(SIZE) / SIZE
         first = bits(loss(w))
         if mode == "resident":
-            loss._evaluator.residents.close()
+            loss._evaluator.standing_tasks.close()
         lose_blocks(loss)
         assert bits(loss(w)) == first
 

@@ -96,8 +96,8 @@ class Optima:
 def in_jobs(objective: Objective) -> Objective:
     """The same rows, evaluated by jobs; the tasks that stay make way."""
     other = objective.with_penalty(objective.penalty)
-    objective._evaluator.residents.close()
-    other._evaluator = replace(objective._evaluator, residents=None)
+    objective._evaluator.standing_tasks.close()
+    other._evaluator = replace(objective._evaluator, standing_tasks=None)
     return other
 
 

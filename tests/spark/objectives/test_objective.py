@@ -146,8 +146,8 @@ def test_any_loss_is_what_it_is_in_one_process_in_both_modes(ps, data, name):
                 wanted[: len(free)] += 0.25 * array[: len(free)]
                 np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-9, atol=1e-12)
             resident += tuple(one.numpy().tobytes() for one in products)
-        objective._evaluator.residents.close()
-        objective._evaluator = replace(objective._evaluator, residents=None)
+        objective._evaluator.standing_tasks.close()
+        objective._evaluator = replace(objective._evaluator, standing_tasks=None)
         job = bits(objective(given))
         if objective.loss.has_products:
             job += tuple(one.numpy().tobytes() for one in as_list(objective.hessp(given, given)))

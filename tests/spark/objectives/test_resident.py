@@ -121,7 +121,7 @@ def test_a_task_that_fails_ends_the_evaluation_and_not_the_loss(loss, ps):
 def test_blocks_that_vanished_are_built_again(loss, ps):
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
-    loss._evaluator.residents.close()
+    loss._evaluator.standing_tasks.close()
     for path in loss.data.run(lambda rows: [Descriptor(*row).path for row in rows]):
         shutil.rmtree(path)
     loss.data.run(_forget_blocks)
@@ -131,8 +131,8 @@ def test_blocks_that_vanished_are_built_again(loss, ps):
 def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
-    assert loss._evaluator.residents._job.tasks < loss.data.partitions
-    loss._evaluator.residents.close()
+    assert loss._evaluator.standing_tasks._job.tasks < loss.data.partitions
+    loss._evaluator.standing_tasks.close()
     loss.data._rdd.unpersist(blocking=True).persist()
     assert bits(loss(w)) == first
 
@@ -171,7 +171,7 @@ def test_the_tasks_end_with_the_context(spark, problem):
     with PSContext.get_or_create(spark) as ps:
         loss = LogisticLoss(problem.frame, mode="resident", ps=ps)
         loss(ps.ones(loss.dimension))
-        job = loss._evaluator.residents._job
+        job = loss._evaluator.standing_tasks._job
     wait_for(lambda: not job.is_alive)
     assert free_slots(spark.sparkContext) == 2
     loss.close()
@@ -233,7 +233,7 @@ STAGED = """
 from distvec.losses import Cox, FactorizationMachine
 from distvec.spark import Objective
 
-loss._evaluator.residents.close()
+loss._evaluator.standing_tasks.close()
 deaths = tempfile.mkdtemp()
 
 def die_when_told(orders, rows):
@@ -273,7 +273,7 @@ say([survives(Cox(), frame.selectExpr("features", "label + 1 AS label")), len(os
 
 KILLED_OFTEN = """
 deaths = tempfile.mkdtemp()
-loss._evaluator.residents.close()
+loss._evaluator.standing_tasks.close()
 
 def die_often(orders, rows):
     import distvec.spark.objectives.evaluation_task as module
@@ -285,7 +285,7 @@ def die_often(orders, rows):
 resident.serve = die_often
 say([bits(loss(w)) == first, len(os.listdir(deaths))])
 resident.serve = module.serve
-loss._evaluator.residents.close()
+loss._evaluator.standing_tasks.close()
 """
 
 SLOT_LOST = """
@@ -299,17 +299,17 @@ while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
     pass
 stall, resident._STALL_SECONDS = resident._STALL_SECONDS, 0.5
 same, tries = True, 0
-residents = loss._evaluator.residents
+residents = loss._evaluator.standing_tasks
 while residents._job.tasks == 2 and tries < 3:  # the slot may go to the task's next attempt
     tries += 1
     alive = [pid for pid in os.listdir(lives) if os.path.exists(f"/proc/{pid}")]
     os.kill(int(alive[-1]), signal.SIGKILL)
     same &= bits(loss(w)) == first
-say([same, loss._evaluator.residents._job.tasks])
+say([same, loss._evaluator.standing_tasks._job.tasks])
 resident._STALL_SECONDS = stall
 open(gate, "w").close()
 other.join()
-loss._evaluator.residents.close()
+loss._evaluator.standing_tasks.close()
 """
 
 INTERRUPTED = """
