@@ -59,7 +59,7 @@ os.environ["PATH"] = {path!r} + os.pathsep + os.environ["PATH"]
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession, functions
 from distvec.spark import LogisticLoss, PSContext, run, scores
-from distvec.spark.jobs.application import reason_of
+from distvec.spark.jobs.failures import reason_of
 
 from tests.quick_start import QUICK_START
 
@@ -120,7 +120,7 @@ sys.path.insert(0, {wheel!r})
 from pyspark.sql import SparkSession
 import distvec
 from distvec.spark import PSContext
-from distvec.spark.jobs.application import reason_of
+from distvec.spark.jobs.failures import reason_of
 from tests.quick_start import QUICK_START
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
