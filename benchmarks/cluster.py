@@ -30,7 +30,7 @@ from benchmarks.harness import Ratio, Report, Table, Timing, main
 from benchmarks.iteration import VECTORS
 from benchmarks.memory_speed import Work
 from benchmarks.sparse_rows import uniform_rows
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from tests.cluster.hosts import why_no_latency, why_not
 from tests.cluster.links import FAST, LOSSY, SLOW, Link
 from tests.cluster.standalone import DRIVER, MASTER, WORKERS, Cluster, cluster

@@ -26,7 +26,7 @@ from benchmarks.logistic import SERVERS, SLOTS
 from benchmarks.logistic_fits import PENALTY
 from benchmarks.spark import start_spark
 from benchmarks.sparse_rows import NONZEROS, synthetic
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.losses.rows import Rows
 from distvec.spark import LogisticLoss, PSContext, run
 from distvec.spark.loops.worker import LoopArray, Worker

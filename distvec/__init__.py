@@ -50,10 +50,9 @@ from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save
 from distvec.keyed.array import KeyedArray
-from distvec.keyed.initial import normal, uniform
-from distvec.keyed.space import KeyedSpace
+from distvec.keyed.space import KeyedSpace, normal, uniform
 from distvec.opening import attach, connect, local
-from distvec.rows.face import rows
+from distvec.rows.api import rows
 from distvec.session import Session
 from ps_backend.errors import (
     AuthenticationError,

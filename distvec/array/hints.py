@@ -34,7 +34,7 @@ def of_module(name: str) -> str:
     if name == "kernel":
         return (
             f"{missing}: write the function with NumPy's operations as @distvec.rows, or let the "
-            f"servers' operator load it: distvec.rows.plugin('package.module.function')"
+            f"servers' operator load it: distvec.rows.api('package.module.function')"
         )
     if name == "linalg":
         return f"{missing}: write distvec.norm(x), or numpy.linalg.norm(x)"

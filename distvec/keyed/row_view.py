@@ -6,9 +6,8 @@ import weakref
 from typing import Any, Protocol
 
 from distvec.array.handle import Home as Session
-from distvec.keyed.applied import applied
-from distvec.rows.function import RowFunction
-from distvec.rows.plugin import Plugin
+from distvec.keyed.row_call import call_on_rows
+from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, KeyView
 
 
@@ -100,4 +99,4 @@ class RowView:
     ) -> Any:
         """As of ``KeyedSpace.apply``, on the rows of these keys."""
         space = self.array.space
-        return applied(space, function, self._batch, self._view, combine, wire, args, named)
+        return call_on_rows(space, function, self._batch, self._view, combine, wire, args, named)

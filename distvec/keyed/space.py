@@ -1,10 +1,13 @@
-"""A keyed space: keys, the arrays over them, and what is done to all of these at once."""
+"""A keyed space: keys, the arrays over them and how their rows begin, and what is done to all."""
 
 from __future__ import annotations
 
+import math
 import operator
+import secrets
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,21 +19,57 @@ from distvec.array.handle import Handle, Home
 from distvec.diagnostics.profile import measured
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Buffer
-from distvec.keyed.applied import applied
-from distvec.keyed.array import KeyedArray, key_count
-from distvec.keyed.freezing import freeze, stored
-from distvec.keyed.initial import rule_of
-from distvec.keyed.key_lists import as_keys
-from distvec.keyed.layout import Layout
-from distvec.rows.function import RowFunction
-from distvec.rows.plugin import Plugin
+from distvec.keyed.array import KeyedArray, as_keys, key_count
+from distvec.keyed.row_call import call_on_rows
+from distvec.keyed.snapshot import Layout, freeze, stored
+from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
-from ps_backend.program.initial import Constant, Fill, evaluate
+from ps_backend.program.initial import Constant, Fill, Normal, Uniform, evaluate
 from ps_backend.program.keys import Partition
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, ValueType
+
+
+def uniform(low: float, high: float, *, seed: int | None = None) -> Uniform:
+    """Rows begin uniform in ``[low, high)``: ``space.table(16, init=dv.uniform(-0.05, 0.05))``.
+
+    What a key begins with depends on seed, key and column alone (Philox). Without a ``seed`` one is
+    drawn, so that two tables differ.
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"uniform needs finite low <= high, got {low} and {high}")
+    return Uniform(float(low), float(high), _seed(seed))
+
+
+def normal(mean: float = 0.0, scale: float = 1.0, *, seed: int | None = None) -> Normal:
+    """Rows begin normally distributed; as ``uniform``."""
+    if not (math.isfinite(mean) and 0 <= scale < math.inf):
+        raise ValueError(f"normal needs a finite mean, and scale >= 0, got {mean} and {scale}")
+    return Normal(float(mean), float(scale), _seed(seed))
+
+
+def rule_of(init: Any, seed: int | None) -> Fill:
+    """What a user gave as ``init``, a rule or a number; with another ``seed``, if that is given."""
+    if isinstance(init, Uniform | Normal):
+        return init if seed is None else replace(init, seed=_seed(seed))
+    if isinstance(init, Constant):
+        return init
+    if isinstance(init, int | float):
+        return Constant(init)
+    raise TypeError(
+        f"init must be a number, dv.uniform(low, high) or dv.normal(mean, scale), got {init!r}"
+    )
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return secrets.randbits(62)
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must fit int64, got {seed}")
+    return seed
+
 
 Keys = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -245,7 +284,9 @@ class KeyedSpace:
         "replace" for the last one. ``wire``: how rows of floats travel that are given and returned,
         as of ``KeyedArray.push``; "int8" is of those with columns. Raises ``OutOfBudget`` as that.
         """
-        return applied(self, function, KeyBatch.of(as_keys(keys)), None, combine, wire, args, named)
+        return call_on_rows(
+            self, function, KeyBatch.of(as_keys(keys)), None, combine, wire, args, named
+        )
 
     # --- eviction ---------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from distvec.array.handle import Home as Session
 from distvec.diagnostics.profile import measured
-from distvec.rows.optimizer import STEP_SIZE, WEIGHTS, RowOptimizer
+from distvec.rows.optimizers import STEP_SIZE, WEIGHTS, RowOptimizer
 from ps_backend.client import KeyBatch, KeySpace, KeyView
 from ps_backend.program.initial import Constant, Fill
 from ps_backend.program.types import Row, ValueType

@@ -4,31 +4,30 @@ process. Which rows there are, and where the parameters live, is the business of
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distvec.losses.binary import Hinge, Logistic, ModifiedHuber, SquaredHinge
 from distvec.losses.check import check_loss
-from distvec.losses.counts import Gamma, Poisson, Tweedie
+from distvec.losses.classification import Hinge, Logistic, ModifiedHuber, Softmax, SquaredHinge
 from distvec.losses.cox import Cox
-from distvec.losses.errors import LossError, NotFinite
 from distvec.losses.factorization import FactorizationMachine
-from distvec.losses.loss import Loss, Parameter, PhasedLoss, Sums
-from distvec.losses.one_margin import RowLoss
+from distvec.losses.loss import Loss, LossError, NotFinite, Parameter, PhasedLoss, Sums
 from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import (
     Absolute,
     EpsilonInsensitive,
+    Gamma,
     Huber,
+    Poisson,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
+    Tweedie,
 )
+from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Rows
-from distvec.losses.softmax import Softmax
-from distvec.losses.user_block_loss import block_loss
-from distvec.losses.user_row_loss import row_loss
+from distvec.losses.user_losses import block_loss, row_loss
 
 if TYPE_CHECKING:
-    from distvec.losses.model import Model
-    from distvec.losses.objective import Objective
+    from distvec.objectives.local import Objective
+    from distvec.objectives.model import Model
 
 __all__ = [
     "Absolute",
@@ -65,7 +64,7 @@ __all__ = [
 
 
 # Spark's tasks import losses, and have no use for optimizers.
-_OF_DRIVERS = {"Model": "distvec.losses.model", "Objective": "distvec.losses.objective"}
+_OF_DRIVERS = {"Model": "distvec.objectives.model", "Objective": "distvec.objectives.local"}
 
 
 def __getattr__(name: str) -> Any:

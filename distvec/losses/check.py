@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from distvec.losses.one_margin import RowLoss
-from distvec.losses.row_blocks import RowFunction, evaluate
+from distvec.losses.loss import RowFunction, evaluate_by_blocks
+from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Rows
 
 _ROWS = 200
@@ -137,7 +137,9 @@ def _evaluated(
 ) -> list[Floats]:
     rows = Rows(np.empty((labels.size, 0)), np.ascontiguousarray(labels))
     with np.errstate(all="ignore"):
-        parts = [columns for _, columns in evaluate(function, str(loss), names, rows, margins)]
+        parts = [
+            columns for _, columns in evaluate_by_blocks(function, str(loss), names, rows, margins)
+        ]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 

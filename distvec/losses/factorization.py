@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from distvec.losses.binary import Logistic
-from distvec.losses.loss import Arrays, Loss, Parameter, Sums
-from distvec.losses.one_margin import RowLoss, total
-from distvec.losses.row_blocks import evaluate
+from distvec.losses.classification import Logistic
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, evaluate_by_blocks
+from distvec.losses.row_losses import RowLoss, sum_once_rounded
 from distvec.losses.rows import Floats, Matrix, Rows, blocks
 
 _Values: TypeAlias = npt.NDArray[Any]
@@ -94,7 +93,7 @@ class FactorizationMachine(Loss):
             projected = plain.margins(table, intercept=False)
             margins = self._margins(rows, plain, projected, arrays, intercept=intercept)
             values, all_slopes = [], np.empty(len(rows))
-            found = evaluate(self.row.row, str(self), ("values", "slopes"), rows, margins)
+            found = evaluate_by_blocks(self.row.row, str(self), ("values", "slopes"), rows, margins)
             for part, (of_block, slopes) in found:
                 values.append(float(of_block.sum()))
                 all_slopes[part] = slopes
@@ -102,7 +101,7 @@ class FactorizationMachine(Loss):
             pairs = plain.gradient(projected, intercept=False)
             _take(pairs, _squares_gradient(plain, all_slopes), table)
             gradient = plain.gradient(all_slopes, intercept=intercept)
-        return Sums(total(values), rows.weight_sum, (gradient, pairs))
+        return Sums(sum_once_rounded(values), rows.weight_sum, (gradient, pairs))
 
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
@@ -120,7 +119,9 @@ class FactorizationMachine(Loss):
             changes = plain.margins(directions[0], intercept=intercept)
             changes += _dots(projected, moved) - _squares_margins(plain, _dots(table, way))
             all_slopes = np.empty(len(rows))
-            found = evaluate(self._bends, str(self), ("slopes", "curvatures"), rows, margins)
+            found = evaluate_by_blocks(
+                self._bends, str(self), ("slopes", "curvatures"), rows, margins
+            )
             for part, (slopes, curvatures) in found:
                 all_slopes[part] = slopes
                 changes[part] *= curvatures

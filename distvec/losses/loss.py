@@ -1,15 +1,93 @@
-"""What a loss is: parameters, and sums over rows of one process."""
+"""A loss: parameters, and sums over rows of one process; the error of one that users wrote; and a
+function of margins and labels, block by block of rows, with checks of what it gives.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats, Rows, blocks, read_only
+
+_LIBRARIES = tuple(
+    str(folder) + os.sep
+    for folder in (
+        Path(np.__file__).parent,
+        Path(scipy.__file__).parent,
+        Path(__file__).parents[1],
+    )
+)
+"""Frames of these say nothing of the user's code."""
+
+
+class LossError(RuntimeError):
+    """A loss raised, or gave what cannot be its value and derivative.
+
+    ``args`` are the loss, the place, and the problem, each a text; it pickles.
+    """
+
+    def __init__(self, loss: str, place: str, problem: str) -> None:
+        super().__init__(loss, place, problem)
+
+    def __str__(self) -> str:
+        loss, place, problem = self.args
+        return f"the loss {loss} failed in {place}: {problem}"
+
+    def within(self, outer: str) -> LossError:
+        """The same, with its place in something larger: ``error.within("partition 3")``."""
+        loss, place, problem = self.args
+        return type(self)(loss, f"{outer}, {place}", problem)
+
+
+class NotFinite(LossError, ArithmeticError):
+    """A loss has no value or no slope at a point: NaN where margins are finite, an overflow.
+
+    At a start it is an error; where a solver went too far, it takes a shorter step.
+    """
+
+
+def loss_error(loss: str, place: str, error: Exception) -> LossError:
+    """A ``LossError`` for an exception that a loss raised."""
+    kind = NotFinite if isinstance(error, ArithmeticError) else LossError
+    return kind(loss, place, describe_exception(error))
+
+
+def name_of_block(number: int, part: slice) -> str:
+    """The place of a block of rows: its number, and its first and last row."""
+    return f"row block {number}, rows {part.start:,} to {part.stop - 1:,}"
+
+
+def describe_exception(error: Exception) -> str:
+    """What was raised, and the last line of the user's code that it went through."""
+    said = "".join(traceback.format_exception_only(error)).strip()
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_LIBRARIES):
+            line = f": {frame.line}" if frame.line else ""
+            return f"{said} ({frame.filename}, line {frame.lineno}, in {frame.name}{line})"
+    return said
+
+
+def check_number(loss: object, name: str, allowed: bool, what: str) -> None:
+    """ValueError unless the field is a finite number that is ``allowed``; ``what`` says which."""
+    value = getattr(loss, name)
+    if not (math.isfinite(value) and allowed):
+        raise ValueError(f"{type(loss).__name__}({name}={value!r}): must be {what}")
+
+
+def check_smoothing(loss: object) -> None:
+    """The field ``smoothing``."""
+    smoothing = getattr(loss, "smoothing")  # noqa: B009
+    check_number(loss, "smoothing", smoothing >= 0.0, "a number of at least 0; 0 is not smooth")
+
 
 Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
 """An array for each parameter, in the order of ``Loss.parameters``."""
@@ -246,3 +324,80 @@ def answer(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> F
         return loss.probabilities(scores)
     found = loss.predictions(scores)
     return np.where(found > 0.0, classes[1], classes[0]) if loss.labels == "signs" else found
+
+
+RowFunction: TypeAlias = Callable[[Floats, Floats], tuple[Any, ...]]
+"""Of margins and labels, ``(rows,)`` each, to columns of as many numbers."""
+
+
+def evaluate_by_blocks(
+    function: RowFunction, loss: str, names: Sequence[str], rows: Rows, margins: Floats
+) -> Iterator[tuple[slice, list[Floats]]]:
+    """For each block of rows its columns, times the row weights; ``names`` says what they are.
+
+    Raises LossError, in the name of ``loss``.
+    """
+    for number, part in enumerate(blocks(len(rows))):
+        arguments = read_only(margins[part]), read_only(rows.labels[part])
+        try:
+            given = function(*arguments)
+        except Exception as error:
+            raise loss_error(loss, name_of_block(number, part), error) from error
+        wrong = _why_not(given, names, *arguments)
+        if wrong:
+            raise LossError(loss, name_of_block(number, part), wrong)
+        nan = _nan(given, names, *arguments, part.start)
+        if nan:
+            raise NotFinite(loss, name_of_block(number, part), nan)
+        columns = [np.asarray(column, np.float64) for column in given]
+        yield part, [weighted(column, weights_of(rows, part)) for column in columns]
+
+
+def weights_of(rows: Rows, part: slice) -> Floats | None:
+    """Of some of the rows; None: all 1."""
+    return None if rows.weights is None else rows.weights[part]
+
+
+def weighted(values: Floats, weights: Floats | None) -> Floats:
+    """Their products, ``(..., rows)``. A row of weight 0 has no say, whatever is there."""
+    if weights is None:
+        return values
+    products = values * weights
+    if not math.isfinite(products.sum()):
+        products[..., weights == 0.0] = 0.0
+    return products
+
+
+def _why_not(given: Any, names: Sequence[str], margins: Floats, labels: Floats) -> str:
+    """Why these cannot be the columns; "" if they can."""
+    wanted = f"it must return ({', '.join(names)}), each of the margins' shape {margins.shape}"
+    if not isinstance(given, tuple) or len(given) != len(names):
+        what = f"a tuple of {len(given)}" if isinstance(given, tuple) else type(given).__name__
+        return f"it returned {what}, but {wanted}"
+    for name, column in zip(names, map(np.asarray, given), strict=True):
+        if column.shape != margins.shape:
+            return f"the {name} have the shape {column.shape}, but {wanted}"
+        if column.dtype.kind not in "fiub":
+            return f"the {name} have the dtype {column.dtype}, but must be real numbers"
+    return ""
+
+
+def _nan(
+    given: Sequence[Any], names: Sequence[str], margins: Floats, labels: Floats, start: int
+) -> str:
+    """Where the first NaN is that a finite margin gave; "" if there is none.
+
+    Infinite values are for the solver to judge, which has no use for the slopes there.
+    """
+    judged = np.isfinite(margins)
+    for name, column in zip(names, map(np.asarray, given), strict=True):
+        if not math.isfinite(column.sum()):
+            found = np.flatnonzero(np.isnan(column) & judged)
+            if found.size:
+                row = int(found[0])
+                return (
+                    f"the {name} are NaN in row {start + row:,}, where the margin is "
+                    f"{float(margins[row])!r} and the label {float(labels[row])!r}"
+                )
+            judged &= np.isfinite(column)
+    return ""

@@ -8,12 +8,10 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from distvec.losses.binary import Logistic
-from distvec.losses.errors import loss_error
-from distvec.losses.loss import Arrays, Loss, Parameter, Sums
-from distvec.losses.one_margin import RowLoss, total
+from distvec.losses.classification import Logistic
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, loss_error, weighted
 from distvec.losses.pairs import PairBlock, Pairs
-from distvec.losses.row_blocks import weighted
+from distvec.losses.row_losses import RowLoss, sum_once_rounded
 from distvec.losses.rows import Floats, Rows
 
 _PairFunction: TypeAlias = Callable[[Floats, Floats], tuple[Floats, ...]]
@@ -80,7 +78,7 @@ class PairwiseRanking(Loss):
                 values.append(float(weighted(found[0], weights).sum()))
                 pairs.add(weighted(found[1], weights), block, slopes)
             gradient = rows.gradient(_in_place(slopes, pairs), intercept=False)
-        return Sums(total(values), pairs.weight, (gradient,))
+        return Sums(sum_once_rounded(values), pairs.weight, (gradient,))
 
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool

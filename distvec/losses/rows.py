@@ -1,4 +1,7 @@
-"""Rows in the memory of one process, and the two passes over them that every loss makes."""
+"""Rows in the memory of one process, the two passes over them that every loss makes, and standard
+deviations of their features, as MLlib has them: sums come first, which partitions can add up; then
+sums of squares of what is left of the means, so that nothing cancels.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from distvec.losses import dense_products
-from distvec.losses.by_columns import ByColumns, chosen, rows_of, transposed_by_rows
+from distvec.losses import matrix_products as dense_products
+from distvec.losses.matrix_products import (
+    ColumnOrderCopy,
+    choose_order,
+    rows_of,
+    transposed_by_rows,
+)
 from distvec.losses.pairs import Pairs, pairs_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -41,7 +49,7 @@ class Rows:
     """Rows of a group have one number, and lie together."""
     events: Floats | None = None
     """1 where what is waited for came, 0 where it was not seen (survival)."""
-    by_columns: ByColumns | None = None
+    by_columns: ColumnOrderCopy | None = None
     """The matrix once more, where products are faster so; of another matrix they are ignored."""
     layout: str = ""
     """In which order products take the elements, and why; empty where nothing was chosen."""
@@ -94,11 +102,11 @@ class Rows:
         """These rows with a second copy of the matrix, by columns, where products are faster so.
 
         Both are timed, for some tenths of a second at most; the bits of results are the same. The
-        copy takes 16 bytes an element, 12 in float32 (``distvec/losses/by_columns.py``).
+        copy takes 16 bytes an element, 12 in float32 (``distvec/losses/matrix_products.py``).
         """
         if isinstance(self.matrix, np.ndarray):
             return replace(self, layout="dense rows")
-        copy, reason = chosen(self.matrix)
+        copy, reason = choose_order(self.matrix)
         return replace(self, by_columns=copy, layout=reason)
 
     @property
@@ -150,7 +158,7 @@ class Rows:
             return np.asarray(self.matrix.T @ vectors)
         return transposed_by_rows(self.matrix, vectors)
 
-    def _elements(self) -> ByColumns | None:
+    def _elements(self) -> ColumnOrderCopy | None:
         found = self.by_columns
         return found if found and found.matrix is self.matrix else None
 
@@ -170,3 +178,66 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _rows_of(matrix: Matrix, part: slice) -> Matrix:
     return matrix[part] if isinstance(matrix, np.ndarray) else rows_of(matrix, part)
+
+
+_ROWS = 4096
+"""So many dense rows at a time: what is made of them stays small."""
+
+_ROUNDING = 1e-6
+"""Where so little of the squares is left without the mean's own error, the rest is rounding: of a
+column that is the same in all rows, about the number of rows times 1e-16 is."""
+
+
+def standard_deviations(rows: Rows) -> Floats:
+    """Of each column, ``(columns,)``, over rows that are all there are. Two passes."""
+    weights = _weights(rows)
+    total = float(weights.sum())
+    means = column_sums(rows) / total
+    squares = float(weights @ weights)
+    found: Floats = feature_stddev(*column_squares(rows, means), total, squares)
+    return found
+
+
+def column_sums(rows: Rows) -> Floats:
+    """``sum c x``, ``(columns,)``."""
+    return np.asarray(rows.matrix.T @ _weights(rows), np.float64)
+
+
+def column_squares(rows: Rows, means: Floats) -> tuple[Floats, Floats]:
+    """``sum c (x - mean)`` and ``sum c (x - mean)^2``, ``(columns,)`` each."""
+    weights = _weights(rows)
+    if isinstance(rows.matrix, np.ndarray):
+        first, second = np.zeros(rows.columns), np.zeros(rows.columns)
+        for start in range(0, len(rows), _ROWS):
+            part = slice(start, start + _ROWS)
+            far = rows.matrix[part] - means
+            first += weights[part] @ far
+            second += weights[part] @ np.square(far, out=far)
+        return first, second
+    matrix, columns = rows.matrix, rows.columns
+    each = np.repeat(weights, np.diff(matrix.indptr))
+    far = matrix.data - means[matrix.indices]
+    zeros = weights.sum() - np.bincount(matrix.indices, each, columns)
+    zeros[np.bincount(matrix.indices, minlength=columns) == len(rows)] = 0.0  # not of rounding
+    each *= far
+    first = np.bincount(matrix.indices, each, columns) - zeros * means
+    each *= far
+    return first, np.bincount(matrix.indices, each, columns) + zeros * np.square(means)
+
+
+def feature_stddev(first: Any, second: Any, weights: float, squares: float) -> Any:
+    """``sum c (x - mean)^2 / (sum c - sum c^2 / sum c)``, rooted, of the sums over all rows;
+    ``squares`` are those of the weights.
+
+    With weights of 1 that is the unbiased variance. 0 for a column that is the same in all rows,
+    and where there is one row only. Arrays of any library that NumPy's functions take.
+    """
+    freedom = weights - squares / weights
+    spread = second - np.square(first) / weights  # the mean was rounded
+    if freedom <= 0.0:
+        return 0.0 * spread
+    return np.where(spread > _ROUNDING * second, np.sqrt(np.abs(spread / freedom)), 0.0)
+
+
+def _weights(rows: Rows) -> Floats:
+    return np.ones(len(rows)) if rows.weights is None else rows.weights

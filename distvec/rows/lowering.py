@@ -1,8 +1,10 @@
-"""From the nodes that a function has made to a row program."""
+"""From a function that has run on tracers to a row program, and to what a call of it needs: which
+rows change and how, and which numbers the client computes before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,16 +13,131 @@ import numpy as np
 from distvec.array.handle import Handle, broadcasts
 from distvec.graph import build
 from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import typed, value_of
 from distvec.graph.node import Graph, Node, topological
 from distvec.planner.emit import sweep_of
 from distvec.planner.fuse import Traversal
-from distvec.rows.tracing import ARGUMENT, BATCH, NotTraceable
+from distvec.rows.tracer import ARGUMENT, BATCH, Keys, Kind, NotTraceable, PerKey, RowsOf, Trace
 from ps_backend.program.row_program import RowProgram, Scatter
-from ps_backend.program.sweep import Sweep
-from ps_backend.program.types import NodeType
+from ps_backend.program.sweep import Scalar, Sweep
+from ps_backend.program.types import NodeType, array_type
 
 
-def fitted(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    op: str
+    params: tuple[Any, ...]
+    type: NodeType
+    args: tuple[int, ...]
+    constant: Any
+    """The value, where it is known."""
+    argument: str
+    """The argument that it is, if it is one."""
+
+
+class Numbers:
+    """The runtime scalars of a sweep, computed from the numbers that a call gives by name.
+
+    ``2 * lr / (1 - beta)`` of numbers costs the servers nothing.
+    """
+
+    def __init__(self, wanted: Sequence[Node], arguments: Mapping[Node, str]) -> None:
+        order = list(topological(wanted, lambda node: node.known))
+        place = {id(node): number for number, node in enumerate(order)}
+        self._steps = [
+            _Step(
+                node.op,
+                node.params,
+                node.type,
+                tuple(place[id(arg)] for arg in node.args),
+                node.value,
+                arguments.get(node, ""),
+            )
+            for node in order
+        ]
+        self._wanted = [place[id(node)] for node in wanted]
+
+    def of(self, given: Mapping[str, Any]) -> tuple[Scalar, ...]:
+        """The scalars of a call, in the order of the sweep's."""
+        values: list[Any] = []
+        for step in self._steps:
+            value = step.constant
+            if step.argument:
+                value = typed(given[step.argument], step.type)
+            elif value is None:
+                value = value_of(step.op, step.params, step.type, [values[k] for k in step.args])
+            values.append(value)
+        return tuple([values[k] if values[k].ndim else values[k].item() for k in self._wanted])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """New rows, and how they are joined to those that are there."""
+
+    op: str
+    rows: Any
+
+
+def replace_rows(rows: Any) -> Update:
+    """Write ``rows``: what a row function returns without saying more."""
+    return Update("replace", rows)
+
+
+def add_rows(rows: Any) -> Update:
+    """Add ``rows`` to what is there, which the function need not have read."""
+    return Update("add", rows)
+
+
+def min_rows(rows: Any) -> Update:
+    """Keep the lesser one of ``rows`` and of what is there, element by element."""
+    return Update("min", rows)
+
+
+def max_rows(rows: Any) -> Update:
+    """Keep the greater one of ``rows`` and of what is there, element by element."""
+    return Update("max", rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Returned:
+    """What a function returned, sorted out."""
+
+    updates: Mapping[str, Update]
+    values: tuple[Any, ...]
+    several: bool
+    """Whether the values are to come back as a tuple."""
+
+
+def parse_returned(returned: Any, function: str) -> Returned:
+    """A dict of updates by the names of arguments; values per key; or a pair of both.
+
+    ``TypeError`` for anything else.
+    """
+    updates: Mapping[str, Any] = {}
+    values = returned
+    if isinstance(returned, Mapping):
+        updates, values = returned, None
+    elif isinstance(returned, tuple) and returned and isinstance(returned[0], Mapping):
+        if len(returned) != 2:
+            raise TypeError(
+                f"{function}: beside the updates it returns one value, or a tuple of values: "
+                f"return updates, (a, b)"
+            )
+        updates, values = returned
+    several = isinstance(values, tuple | list)
+    found = tuple(values) if several else () if values is None else (values,)
+    if not updates and not found:
+        raise TypeError(
+            f"{function} returns nothing, so it neither changes anything nor tells anything; "
+            f"return {{'w': new_rows}} to write the rows of the argument w, or a value per key"
+        )
+    given = {
+        name: one if isinstance(one, Update) else replace_rows(one) for name, one in updates.items()
+    }
+    return Returned(given, found, several)
+
+
+def fit_to_slot(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
     """``node`` in the dtype and with the rows of ``type``, those of the array called ``name``.
 
     ``TypeError`` where its dtype does not fit, as for ``x[:] = values``; ``ValueError`` where its
@@ -65,7 +182,7 @@ class Lowered:
     scalars: Sequence[Node]
 
 
-def lowered(
+def lower(
     rows: Sequence[Node],
     given: Sequence[Node],
     keys: Node | None,
@@ -128,3 +245,97 @@ def as_node(graph: Graph, value: Any) -> Node:
         return value.node
     host = np.asarray(value)
     return graph.client_value(host, check_dtype(host.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A row program with the names of what it takes. Of one signature: dtypes and rows."""
+
+    name: str
+    kinds: Mapping[str, Kind]
+    """By argument what it is."""
+    program: RowProgram
+    arrays: tuple[str, ...]
+    """The arguments that stand for arrays, as the program counts these."""
+    given: tuple[str, ...]
+    """Those that bring a row for each key, in the order of the program's inputs."""
+    numbers: Numbers
+    several: bool
+    """Whether what it returns per key is a tuple."""
+
+    def scalars(self, arguments: Mapping[str, Any]) -> tuple[Scalar, ...]:
+        """The runtime scalars of the sweep, from the numbers among ``arguments``."""
+        return self.numbers.of(arguments)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        program, sweep = self.program, self.program.sweep
+        yield f"row program of {self.name}: one message to each server that holds some of the keys"
+        for name, kind in self.kinds.items():
+            yield f"  {name}: {kind}"
+        names = [f"rows of {self.arrays[array]}" for array in program.gathers]
+        names += [f"{name}, per key" for name in self.given] + ["the keys"] * program.with_keys
+        first = len(sweep.inputs)
+        for number, line in enumerate(str(sweep).splitlines()):
+            if not line.startswith("store "):
+                what = f"  <- {names[number]}" if number < first else ""
+                yield f"  {line}{what}"
+        verbs = {"replace": "replaces", "add": "is added to", "min": "lowers", "max": "raises"}
+        for scatter in program.scatters:
+            value = sweep.outputs[scatter.output]
+            yield f"  %{value} {verbs[scatter.op]} the rows of {self.arrays[scatter.array]}"
+        for output in program.returns:
+            yield f"  %{sweep.outputs[output]} is returned"
+        if not program.changes:
+            yield "  it only reads: keys that are not there are not inserted"
+
+
+def trace(
+    name: str, function: Callable[[Mapping[str, Any]], Any], kinds: Mapping[str, Kind]
+) -> Traced:
+    """Run ``function`` once, on tracers by the names of its arguments, and see what it returns.
+
+    ``NotTraceable`` for what is no row program; ``TypeError`` and ``ValueError`` for what it must
+    not return.
+    """
+    home = Trace()
+    tracers = {argument: home.tracer(kind) for argument, kind in kinds.items()}
+    nodes = {argument: tracer.node for argument, tracer in tracers.items()}
+    returned = parse_returned(function(tracers), name)
+    found = lower(
+        [nodes[argument] for argument, kind in kinds.items() if isinstance(kind, RowsOf)],
+        [nodes[argument] for argument, kind in kinds.items() if isinstance(kind, PerKey)],
+        next((nodes[argument] for argument, kind in kinds.items() if kind == Keys()), None),
+        [
+            (_new_rows(home, name, argument, update, kinds), nodes[argument], update.op)
+            for argument, update in returned.updates.items()
+        ],
+        [per_key(home.graph, value) for value in returned.values],
+    )
+    names = {id(node): argument for argument, node in nodes.items()}
+    return Traced(
+        name,
+        kinds,
+        found.program,
+        tuple([names[id(node)] for node in found.arrays]),
+        tuple([names[id(node)] for node in found.given]),
+        Numbers(found.scalars, {node: argument for argument, node in nodes.items()}),
+        returned.several,
+    )
+
+
+def _new_rows(
+    home: Trace, function: str, name: str, update: Update, kinds: Mapping[str, Kind]
+) -> Node:
+    """The node of new rows, as the array ``name`` takes them."""
+    kind = kinds.get(name)
+    if not isinstance(kind, RowsOf):
+        arrays = [one for one, other in kinds.items() if isinstance(other, RowsOf)]
+        raise NotTraceable(
+            f"{function} returns new rows for {name!r}, which is none of the arrays that it is "
+            f"called with: {', '.join(arrays) or 'there are none'}"
+        )
+    type = array_type(BATCH, kind.dtype, kind.row)
+    return fit_to_slot(home.graph, as_node(home.graph, update.rows), type, name)

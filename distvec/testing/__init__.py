@@ -18,14 +18,10 @@ except ImportError as error:
 
 from distvec.testing.backends import engine, same_on_all_backends
 from distvec.testing.bounded import Bounded
-from distvec.testing.compare import assert_close, assert_within, outcome
+from distvec.testing.compare import assert_close, assert_plan, assert_within, outcome
 from distvec.testing.error_bounds import Undecidable
-from distvec.testing.expression import Expression, expressions
-from distvec.testing.lossy import FAULTS, faults, lossy_session
-from distvec.testing.operations import ELEMENTWISE, REDUCTIONS, Operation
-from distvec.testing.plans import assert_plan
-from distvec.testing.problems import PROBLEMS, TestProblem, problem
-from distvec.testing.program import (
+from distvec.testing.fault_injection import FAULTS, faults, lossy_session
+from distvec.testing.instructions import (
     Machine,
     Program,
     Refused,
@@ -33,9 +29,15 @@ from distvec.testing.program import (
     bounded_machine,
     server_machine,
 )
+from distvec.testing.problems import PROBLEMS, TestProblem, problem
 from distvec.testing.random_programs import programs
 from distvec.testing.strategies import (
+    ELEMENTWISE,
+    REDUCTIONS,
+    Expression,
+    Operation,
     dtypes,
+    expressions,
     lengths,
     scalars,
     server_counts,

@@ -15,9 +15,8 @@ import numpy as np
 
 from distvec.array.dist_array import DistArray
 from distvec.opening import local
-from distvec.testing.compare import assert_within, outcome
+from distvec.testing.compare import assert_within, describe_divergence, distance_between, outcome
 from distvec.testing.error_bounds import unit_in_last_place
-from distvec.testing.parting import apart, parting
 from distvec.testing.rounding import MARGIN, RUNS, rounded_anew, spread
 from ps_backend import kernels
 
@@ -109,7 +108,9 @@ def _judge(
         try:
             _compare(got, expected, where, rtol, ulps, runs())
         except AssertionError as error:
-            if isinstance(expected["result"], list) or not apart(got["result"], expected["result"]):
+            if isinstance(expected["result"], list) or not distance_between(
+                got["result"], expected["result"]
+            ):
                 raise
             advice = "let the function yield its iterates to see where the paths part"
             raise AssertionError(f"{error}; {advice}") from None
@@ -192,7 +193,9 @@ def _compare(
             except AssertionError as error:
                 if path != "result" or not isinstance(theirs, list):
                     raise
-                raise AssertionError(f"{error}; {parting(ours, theirs, number)}") from None
+                raise AssertionError(
+                    f"{error}; {describe_divergence(ours, theirs, number)}"
+                ) from None
         _check_counts(len(ours), len(theirs), [*map(len, _lists(runs))], f"length of {what}")
     elif type(theirs) is int and type(ours) is int:
         _check_counts(ours, theirs, [run for run in runs if type(run) is int], what)

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.testing import bounded_movements, bounded_reductions, error_bounds
+from distvec.testing import error_bounds
+from distvec.testing import estimates as bounded_movements
+from distvec.testing import estimates as bounded_reductions
 from distvec.testing.error_bounds import Undecidable
-from distvec.testing.operations import ELEMENTWISE
+from distvec.testing.strategies import ELEMENTWISE
 from ps_backend.program import ops
 from ps_backend.program.types import DTYPES
 

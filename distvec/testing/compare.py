@@ -1,12 +1,16 @@
-"""Are two results the same? Dtypes, shapes, exceptions, and values to bits or within a bound."""
+"""Are two results the same? Dtypes, shapes, exceptions, values to bits or within a bound, where the
+paths of an iteration diverge, and whether a plan costs what it should.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from distvec.array.dist_array import DistArray
 
 REFUSALS = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
 """What NumPy and the servers raise for operands that they do not take."""
@@ -73,3 +77,81 @@ def _agree(
     both_nan = np.isnan(ours) & np.isnan(theirs)
     same_zero = (theirs != 0) | (bound > 0) | (np.signbit(ours) == np.signbit(theirs))
     return np.asarray((equal | both_nan | (finite & (distance <= bound))) & same_zero)
+
+
+_BEFORE, _AFTER = 2, 5
+_FLOATS = (np.ndarray, np.generic, float)
+
+
+def describe_divergence(ours: Sequence[Any], theirs: Sequence[Any], first: int) -> str:
+    """Which iteration is the ``first`` too far apart, and how it was before and goes on."""
+    last = min(len(ours), len(theirs)) - 1
+    shown = [*range(max(first - _BEFORE, 0), min(first + _AFTER, last + 1))]
+    shown += [last] if shown[-1] < last else []
+    steps = ", ".join(
+        f"{number}: {distance_between(ours[number], theirs[number]):.1e}" for number in shown
+    )
+    return (
+        f"the paths part at iteration {first} of 0 to {last}; "
+        f"apart, relative to the largest element: {steps}"
+    )
+
+
+def distance_between(ours: Any, theirs: Any) -> float:
+    """The largest difference of floats, each relative to the largest element of its array."""
+    return max(_differences(ours, theirs), default=0.0)
+
+
+def _differences(ours: Any, theirs: Any) -> Iterator[float]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in ours.keys() & theirs.keys():
+            yield from _differences(ours[key], theirs[key])
+    elif isinstance(ours, list | tuple) and isinstance(theirs, list | tuple):
+        for pair in zip(ours, theirs, strict=False):
+            yield from _differences(*pair)
+    elif isinstance(ours, _FLOATS) and isinstance(theirs, _FLOATS):
+        mine, other = np.asarray(ours), np.asarray(theirs)
+        if mine.shape != other.shape or {mine.dtype.kind, other.dtype.kind} != {"f"}:
+            return
+        with np.errstate(all="ignore"):
+            difference = np.abs(mine - other)
+            size = np.abs(other).max(initial=0.0)
+            yield float(np.where(difference == 0, 0.0, difference / size).max(initial=0.0))
+
+
+def assert_plan(
+    *arrays: DistArray,
+    messages: int | None = None,
+    sweeps: int | None = None,
+    vectors_read: int | None = None,
+    vectors_written: int | None = None,
+    programs: int | None = None,
+    phases: int | None = None,
+) -> None:
+    """``AssertionError``, with the plan, unless computing ``arrays`` now would cost just this.
+
+    ``messages`` to each server (one per program), ``sweeps`` over memory, vectors read (once per
+    sweep) and written, ``phases`` of movements. What is not given is not checked. Nothing runs.
+    """
+    wanted = {
+        "messages": messages,
+        "sweeps": sweeps,
+        "vectors_read": vectors_read,
+        "vectors_written": vectors_written,
+        "programs": programs,
+        "phases": phases,
+    }
+    checked = {name: count for name, count in wanted.items() if count is not None}
+    if not arrays or not checked:
+        raise TypeError(
+            f"assert_plan: needs arrays and at least one of {', '.join(wanted)}, "
+            f"for instance assert_plan(x @ y, messages=1)"
+        )
+    plan = arrays[0].session.plan(*arrays)
+    counts = {name: getattr(plan, name) for name in checked if name != "programs"}
+    counts["programs"] = len(plan.programs)
+    wrong = [
+        f"{n} is {counts[n]}, not {count}" for n, count in checked.items() if counts[n] != count
+    ]
+    if wrong:
+        raise AssertionError(f"{'; '.join(wrong)} in this plan:\n{plan}")

@@ -11,9 +11,8 @@ import numpy as np
 
 from distvec.testing import instructions as made
 from distvec.testing.error_bounds import Undecidable
-from distvec.testing.operations import ELEMENTWISE, REDUCTIONS, Operation
-from distvec.testing.program import Instruction, Machine, Program, bounded_machine
-from distvec.testing.strategies import lengths, scalars, vectors
+from distvec.testing.instructions import Instruction, Machine, Program, bounded_machine
+from distvec.testing.strategies import ELEMENTWISE, REDUCTIONS, Operation, lengths, scalars, vectors
 from ps_backend.program.types import DTYPES
 
 MOVEMENTS = (

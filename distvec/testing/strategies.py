@@ -1,9 +1,13 @@
-"""Hypothesis strategies for what distributed code is given: lengths, dtypes, vectors, servers."""
+"""Hypothesis strategies for what distributed code is given: lengths, dtypes, vectors, servers, single
+operations, and expressions made of them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -11,8 +15,74 @@ import hypothesis.strategies as st
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.program import ops
+from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import DTYPES
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "pow": operator.pow,
+    "negative": operator.neg,
+    "positive": operator.pos,
+    "abs": operator.abs,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function that is typed alike on NumPy arrays and on distributed ones."""
+
+    name: str
+    arity: int
+    function: Callable[..., Any]
+    ulps: int = 0
+    """How far the elements may be from NumPy's; 0 where they have NumPy's bits."""
+
+    def __call__(self, *operands: Any) -> Any:
+        """The function of ``operands``."""
+        return self.function(*operands)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return np.where(condition != 0, x, y)
+
+
+def _of_row(row: ops.Op) -> Operation:
+    function = _OPERATORS.get(row.name, row.numpy)
+    return Operation(row.name, row.arity, function, row.ulps)
+
+
+ELEMENTWISE = (
+    *map(_of_row, ops.PUBLIC.values()),
+    Operation("where", 3, _where),
+)
+"""Every row of the op table that users call, as an operator where there is one."""
+
+REDUCTIONS = (
+    *(Operation(name, 1, getattr(np, name)) for name in PUBLIC),
+    Operation("mean", 1, np.mean),
+    Operation("count_nonzero", 1, np.count_nonzero),
+    Operation("var", 1, np.var),
+    Operation("ptp", 1, np.ptp),
+    Operation("dot", 2, operator.matmul),
+    Operation("norm", 1, np.linalg.norm),
+)
+"""From vectors to scalars."""
 
 SERVER_COUNTS = (1, 2, 3, 7)
 """One, an even and an odd split, and more servers than a short vector has blocks."""
@@ -100,3 +170,62 @@ def _special_floats(kind: np.dtype[Any]) -> st.SearchStrategy[float]:
         return value if math.isinf(value) else float(kind.type(np.clip(value, -greatest, greatest)))
 
     return st.sampled_from(SPECIAL).map(fitting)
+
+
+_TESTS = frozenset(
+    "equal not_equal less less_equal greater greater_equal isfinite isnan isinf".split()
+) | {f"logical_{name}" for name in ("and", "or", "xor", "not")}
+
+EXACT = tuple(one for one in ELEMENTWISE if one.ulps == 0 and one.name not in _TESTS)
+"""From floats to floats, with NumPy's bits."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A function of ``arity`` vectors, made of steps that each use any value before them."""
+
+    arity: int
+    steps: Sequence[tuple[Operation, tuple[int, ...]]]
+    """Operations, and which values they are of: the arguments, then the results of steps."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The last step's result."""
+        if len(arguments) != self.arity:
+            raise TypeError(f"{self!r} takes {self.arity} arguments, got {len(arguments)}")
+        values = list(arguments)
+        for operation, operands in self.steps:
+            values.append(operation(*(values[number] for number in operands)))
+        return values[-1]
+
+    def __repr__(self) -> str:
+        lines = [
+            f"v{number} = {operation}({', '.join(f'v{k}' for k in operands)})"
+            for number, (operation, operands) in enumerate(self.steps, self.arity)
+        ]
+        return f"({', '.join(f'v{k}' for k in range(self.arity))}): {'; '.join(lines)}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis prints a failing example."""
+        printer.text(repr(self))
+
+
+@st.composite
+def expressions(
+    draw: st.DrawFn,
+    arity: int = 2,
+    *,
+    max_steps: int = 8,
+    operations: Sequence[Operation] = EXACT,
+) -> Expression:
+    """Expressions of ``arity`` vectors with shared parts.
+
+    By default of operations from floats to floats whose elements have NumPy's bits.
+    """
+    steps: list[tuple[Operation, tuple[int, ...]]] = []
+    for count in range(arity, arity + draw(st.integers(1, max_steps))):
+        operation = draw(st.sampled_from(operations))
+        numbers = st.lists(
+            st.integers(0, count - 1), min_size=operation.arity, max_size=operation.arity
+        )
+        steps.append((operation, tuple(draw(numbers))))
+    return Expression(arity, steps)

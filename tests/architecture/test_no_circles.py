@@ -9,7 +9,7 @@ from tests.architecture.imports import circles, import_graph, imported, modules
 SPARED = (
     "cryptography",
     "distvec.keyed.training",  # optim, and so scipy.optimize
-    "distvec.rows.optimizer",
+    "distvec.rows.optimizers",
     "fsspec",
     "graphviz",
     "hypothesis",

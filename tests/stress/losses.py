@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from tests.distvec.losses.reference_optima import problems, solve
 from tests.distvec.losses.sixty_digits import exact
 from tests.distvec.losses.test_shelf import SHELF, check
+from tests.distvec.objectives.reference_optima import problems, solve
 from tests.stress.row import Row
 
 _ROWS = 5000

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pyspark import SparkFiles
 
-from distvec.losses.by_columns import ByColumns
+from distvec.losses.matrix_products import ColumnOrderCopy
 from distvec.losses.rows import Ints, Matrix, Rows
 
 _ALONG = ("weights", "offsets", "groups", "events")
@@ -93,10 +93,10 @@ def _matrix(path: str, shape: tuple[int, int]) -> Matrix:
     return sp.csr_array(parts, shape=shape, copy=False)
 
 
-def _by_columns(path: str, matrix: Matrix) -> ByColumns | None:
+def _by_columns(path: str, matrix: Matrix) -> ColumnOrderCopy | None:
     if isinstance(matrix, np.ndarray) or not _has(path, "by-columns-values"):
         return None
-    return ByColumns(matrix, *(_map(path, f"by-columns-{name}") for name in _BY_COLUMNS))
+    return ColumnOrderCopy(matrix, *(_map(path, f"by-columns-{name}") for name in _BY_COLUMNS))
 
 
 def _has(path: str, name: str) -> bool:

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
-from distvec.rows.face import rows as row_functions
-from distvec.rows.optimizer import RowOptimizer
+from distvec.rows.api import rows as row_functions
+from distvec.rows.optimizers import RowOptimizer
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import check_data, find_column
 from distvec.spark.jobs.interpreter import use_driver_python

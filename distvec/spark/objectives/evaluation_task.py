@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark import TaskContext
 
-from distvec.losses.errors import LossError, loss_error
-from distvec.losses.loss import Arrays, Loss, PhasedLoss
+from distvec.losses.loss import Arrays, Loss, LossError, PhasedLoss, loss_error
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.partition import (

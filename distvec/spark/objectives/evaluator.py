@@ -20,8 +20,7 @@ import numpy as np
 
 from distvec import DistArray
 from distvec.graph.node import Buffer
-from distvec.losses.errors import LossError, NotFinite
-from distvec.losses.loss import PhasedLoss
+from distvec.losses.loss import LossError, NotFinite, PhasedLoss
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset

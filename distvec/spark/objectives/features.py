@@ -13,7 +13,7 @@ import numpy as np
 
 from distvec import DistArray, where
 from distvec.array.shaping.joining import concatenate
-from distvec.losses.deviations import column_squares, column_sums, deviations
+from distvec.losses.rows import column_squares, column_sums, feature_stddev
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
@@ -128,7 +128,7 @@ def _deviations_once(ps: PSContext, data: Dataset, coordinates: DistArray | None
         held = StoredArray(means.buffer_id, means.type)
         data.run_on_blocks(partial(_square, places, held, contributors))
     missed = total - covered  # weights of partitions where a column has zeros alone
-    found: DistArray = deviations(
+    found: DistArray = feature_stddev(
         first - missed * means, second + missed * means * means, total, squares
     )
     return found.persist()

@@ -14,9 +14,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec.array.handle import Handle
 from distvec.losses import RowLoss, Softmax
-from distvec.losses import model as models
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
+from distvec.objectives import model as models
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
 from distvec.spark.jobs.interpreter import use_driver_python

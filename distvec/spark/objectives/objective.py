@@ -19,7 +19,7 @@ from distvec import DistArray
 from distvec.array.handle import Handle
 from distvec.array.shaping.joining import concatenate
 from distvec.losses import labels as label_rules
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.losses.loss import (
     Loss,
     Parameter,
@@ -32,8 +32,8 @@ from distvec.losses.loss import (
     positive_weight,
     shape_of,
 )
-from distvec.losses.objective_base import ObjectiveBase, known_features
-from distvec.losses.penalties import Penalty
+from distvec.objectives.base import ObjectiveBase, known_features
+from distvec.objectives.penalties import Penalty
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns, check_columns, check_data, feature_names
 from distvec.spark.data.dataset import Dataset

@@ -20,11 +20,9 @@ from pyspark import Accumulator, TaskContext
 
 from distvec.array.handle import broadcasts
 from distvec.array.indexing import as_given, as_indices
-from distvec.keyed.applied import applied
-from distvec.keyed.array import KeyedArray
-from distvec.keyed.key_lists import as_keys
-from distvec.rows.function import RowFunction
-from distvec.rows.plugin import Plugin
+from distvec.keyed.array import KeyedArray, as_keys
+from distvec.keyed.row_call import call_on_rows
+from distvec.rows.api import Plugin, RowFunction
 from distvec.spark.task_session import Report, Reports, SessionTicket, join
 from ps_backend.client import Client, Key, KeyBatch, KeySpace, KeyView
 from ps_backend.program.row_program import RowProgram
@@ -235,7 +233,7 @@ class KeyedContributor:
                 "space.apply(...) in the task, which runs it at once"
             )
         batch = KeyBatch.of(as_keys(keys))
-        applied(self._staged.space, function, batch, None, combine, wire, args, named)
+        call_on_rows(self._staged.space, function, batch, None, combine, wire, args, named)
 
     @cached_property
     def _staged(self) -> KeyedArray:

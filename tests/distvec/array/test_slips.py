@@ -22,7 +22,7 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("dv.float64", AttributeError, "dtypes are NumPy's: numpy.float64"),
     ("dv.pi", AttributeError, "write numpy.pi"),
     ("dv.median(x)", AttributeError, "write numpy.median(x)"),
-    ("dv.kernel", AttributeError, "load it: distvec.rows.plugin('package.module.function')"),
+    ("dv.kernel", AttributeError, "load it: distvec.rows.api('package.module.function')"),
     ("dv.no_such_thing", AttributeError, "module 'distvec' has no attribute 'no_such_thing'"),
     ("ps.dot(x, x)", AttributeError, "write distvec.dot(...)"),
     ("ps.share(x)", AttributeError, "PSContext.get_or_create(spark)"),

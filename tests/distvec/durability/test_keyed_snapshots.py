@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import distvec as dv
 import optim
-from distvec.rows.optimizer import RowOptimizer
+from distvec.rows.optimizers import RowOptimizer
 from ps_backend.errors import NotDurable, OutOfBudget, ServerLost
 from tests.distvec.keyed.test_steps import OPTIMIZERS
 from tests.waiting import PATIENCE

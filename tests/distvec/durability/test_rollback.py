@@ -11,7 +11,7 @@ import pytest
 
 import distvec as dv
 from distvec.durability.checkpoints import Checkpoints
-from distvec.testing.plans import assert_plan
+from distvec.testing.compare import assert_plan
 from optim import LBFGS, Adam
 from ps_backend.errors import NotDurable, ServerLost
 from tests.ps_backend.helpers import impatient

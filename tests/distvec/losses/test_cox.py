@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses.cox import Cox
+from distvec.losses.cox import Cox, Scaled, running_totals, total_scaled
 from distvec.losses.rows import Rows
-from distvec.losses.scaled_sums import Scaled, running, total
 from tests.distvec.losses.exact import (
     assert_products,
     assert_sums,
@@ -234,7 +233,7 @@ def test_running_sums_whatever_the_range(terms, before, backwards):
     """Of numbers, and of what goes along with them, relative to these."""
     numbers = np.array([before, *terms], float).T
     first, rest = Scaled(numbers[:2, :1], numbers[2, :1]), Scaled(numbers[:2, 1:], numbers[2, 1:])
-    found = running(rest, first, backwards=backwards)
+    found = running_totals(rest, first, backwards=backwards)
     ordered = [numbers[:, 0], *(numbers[:, :0:-1] if backwards else numbers[:, 1:]).T]
     places = range(len(terms))[::-1] if backwards else range(len(terms))
     for count, place in enumerate(places, start=2):
@@ -244,7 +243,7 @@ def test_running_sums_whatever_the_range(terms, before, backwards):
             size = sum(in_full(max(abs(one[:2])), one[2]) for one in ordered[:count])
             assert abs(mine - right) <= 1e-14 * size
         assert not size or 1e-87 < found.values[0, place] < 1e89
-    everything = total(rest)
+    everything = total_scaled(rest)
     right = sum(in_full(one[0], one[2]) for one in ordered[1:])
     assert abs(in_full(everything.values[0, 0], everything.heights[0]) - right) <= 1e-14 * right
 
@@ -255,5 +254,5 @@ def in_full(value, height):
 
 
 def test_what_is_not_a_number_stays_so():
-    found = running(Scaled(np.ones((1, 3)), np.array([0.0, np.nan, 1.0])))
+    found = running_totals(Scaled(np.ones((1, 3)), np.array([0.0, np.nan, 1.0])))
     assert found.values[0, 0] == 1.0 and np.isnan(found.values[0, 1:]).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distvec.losses import dense_products
+from distvec.losses import matrix_products as dense_products
 from distvec.losses.rows import BLOCK_ROWS, Rows
 
 

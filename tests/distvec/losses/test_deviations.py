@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses.deviations import standard_deviations
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats, Rows, standard_deviations
 
 
 def exact(matrix: Floats, weights: Floats) -> list[float]:

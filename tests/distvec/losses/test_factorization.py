@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distvec.losses import factorization
-from distvec.losses.binary import Hinge, Logistic
+from distvec.losses.classification import Hinge, Logistic
 from distvec.losses.factorization import FactorizationMachine
 from distvec.losses.regression import Squared
 from distvec.losses.rows import Rows

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distvec.losses import pairs
-from distvec.losses.binary import Hinge, Logistic, SquaredHinge
+from distvec.losses.classification import Hinge, Logistic, SquaredHinge
 from distvec.losses.cox import Cox
-from distvec.losses.errors import LossError
-from distvec.losses.objective import Objective
-from distvec.losses.one_margin import RowLoss
+from distvec.losses.loss import LossError
 from distvec.losses.ranking import PairwiseRanking
 from distvec.losses.regression import Squared
+from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Rows
+from distvec.objectives.local import Objective
 from tests.distvec.losses.exact import (
     assert_products,
     assert_sums,

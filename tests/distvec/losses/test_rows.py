@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses.by_columns import Seconds, by_columns, chosen
+from distvec.losses.matrix_products import Seconds, choose_order, column_order_copy
 from distvec.losses.rows import BLOCK_ROWS, Rows
 
 
@@ -57,8 +57,8 @@ def test_elements_by_columns_give_the_bits_that_rows_do(
     matrix = rng.standard_normal((count, columns)) * (rng.random((count, columns)) < 0.5)
     plain = Rows(sp.csr_array(matrix.astype(dtype)), np.ones(count))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("distvec.losses.by_columns.BLOCK_ROWS", block)
-        fast = replace(plain, by_columns=by_columns(plain.matrix))
+        patch.setattr("distvec.losses.matrix_products.BLOCK_ROWS", block)
+        fast = replace(plain, by_columns=column_order_copy(plain.matrix))
         weights = rng.standard_normal((columns + intercept, *tail))
         slopes = rng.standard_normal((count, *tail))
         for rows, other in ((fast, plain), (fast[1:], plain[1:])):
@@ -74,7 +74,7 @@ def test_elements_by_columns_give_the_bits_that_rows_do(
 def all_count(monkeypatch):
     """No matrix is too small for a choice; two rows of 10 columns are timed first."""
     for name, value in (("_FEW", 1), ("_NARROW", 10), ("_SAMPLE", 5)):
-        monkeypatch.setattr(f"distvec.losses.by_columns.{name}", value)
+        monkeypatch.setattr(f"distvec.losses.matrix_products.{name}", value)
     indices, ends = np.int32([0, 4, 9, 1, 2, 3]), np.int32([0, 3, 5, 6])
     return sp.csr_array((np.arange(1.0, 7.0), indices, ends))
 
@@ -87,7 +87,7 @@ def test_the_order_that_was_faster_on_the_first_rows_is_taken(all_count):
             seen.append(copy.matrix.shape)
             return Seconds(rows, columns)
 
-        return chosen(all_count, measure=measure)
+        return choose_order(all_count, measure=measure)
 
     found = measured(0.002, 0.001)
     assert found.reason == "by columns: 2.0 ms by rows, 1.0 by columns, for 2 rows"
@@ -98,7 +98,7 @@ def test_the_order_that_was_faster_on_the_first_rows_is_taken(all_count):
 
 
 def test_both_orders_are_timed(all_count):
-    choice = chosen(all_count)
+    choice = choose_order(all_count)
     assert re.fullmatch(r"by \w+: [\d.]+ ms by rows, [\d.]+ by columns, for 2 rows", choice.reason)
 
 
@@ -106,10 +106,12 @@ def test_no_copy_is_made_beyond_the_memory_for_it(all_count):
     def measure(copy):
         raise AssertionError("nothing is measured")
 
-    choice = chosen(all_count, measure=measure, memory=6 * 16 - 1)
+    choice = choose_order(all_count, measure=measure, memory=6 * 16 - 1)
     assert choice.copy is None
     assert choice.reason.startswith("by rows: it would take")
-    assert chosen(all_count, measure=lambda _: Seconds(2.0, 1.0), memory=6 * 16).copy is not None
+    assert (
+        choose_order(all_count, measure=lambda _: Seconds(2.0, 1.0), memory=6 * 16).copy is not None
+    )
 
 
 def test_small_and_narrow_matrices_stay_as_they_are():
@@ -121,7 +123,7 @@ def test_small_and_narrow_matrices_stay_as_they_are():
 
 def test_elements_of_another_matrix_are_ignored():
     rows = Rows(sp.csr_array(np.ones((3, 8))), np.ones(3))
-    rows = replace(rows, by_columns=by_columns(rows.matrix))
+    rows = replace(rows, by_columns=column_order_copy(rows.matrix))
     assert rows.by_columns is not None
     twice = replace(rows, matrix=2.0 * rows.matrix)
     np.testing.assert_array_equal(twice.margins(np.ones(8), intercept=False), [16.0] * 3)

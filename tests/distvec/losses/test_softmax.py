@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses import softmax
-from distvec.losses.binary import Logistic
+from distvec.losses import classification as softmax
+from distvec.losses.classification import Logistic, Softmax
 from distvec.losses.rows import BLOCK_ROWS, Rows
-from distvec.losses.softmax import Softmax
 from optim import LBFGS
 from tests.distvec.losses.exact import (
     assert_products,

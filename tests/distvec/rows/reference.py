@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.rows.traced import Traced
+from distvec.rows.lowering import Traced
 from ps_backend import kernels
 
 _JOINED = {"add": np.add, "min": np.minimum, "max": np.maximum}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import distvec as dv
-from distvec.rows.tracing import NotTraceable
+from distvec.rows.tracer import NotTraceable
 from tests.distvec.rows.reference import run
 
 Rows, PerKey, Number = dv.rows.RowsOf, dv.rows.PerKey, dv.rows.Number

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.rows.optimizer import GRADIENT, STEPS, WEIGHTS, RowOptimizer
+from distvec.rows.optimizers import GRADIENT, STEPS, WEIGHTS, RowOptimizer
 from optim import InverseTime
 from tests.distvec.rows.reference import run
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distvec.losses.by_columns import by_columns
 from distvec.losses.labels import Signs
+from distvec.losses.matrix_products import column_order_copy
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, load, local_columns, remove, save
 from distvec.spark.data.build import Collector
@@ -69,7 +69,7 @@ def test_a_block_that_touches_most_features_has_a_column_for_each(missing, compa
 
 def test_elements_by_columns_survive_their_files(tmp_path):
     matrix = sp.csr_array(np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 4.0]]))
-    rows = Rows(matrix, np.ones(2), by_columns=by_columns(matrix))
+    rows = Rows(matrix, np.ones(2), by_columns=column_order_copy(matrix))
     save(Block(np.arange(3), rows), str(tmp_path / "0"))
     loaded = load(str(tmp_path / "0")).rows
     assert loaded.by_columns.matrix is loaded.matrix

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distvec.losses import Hinge, Loss, Softmax
 from distvec.spark import Objective, PSContext
 from optim import L1Norm, SquaredL2Norm
-from tests.distvec.losses.reference_optima import GAPS, LOSSES, Problem, are_independent
+from tests.distvec.objectives.reference_optima import GAPS, LOSSES, Problem, are_independent
 from tests.optim.reference_data import load, load_classes, optimum, read_json
 
 _LOSSES = LOSSES | {"softmax_l2": Softmax()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.spark import Objective, PSContext
 from optim import LBFGS, SAG, SGD, SVRG, AdaGrad, Adam, SquaredL2Norm
 from optim.stochastic.schedules import InverseTime

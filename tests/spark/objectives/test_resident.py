@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.jobs.application import free_slots

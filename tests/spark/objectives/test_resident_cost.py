@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, save
 from distvec.spark.data.build import Descriptor

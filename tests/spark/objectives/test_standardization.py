@@ -10,7 +10,7 @@ from pyspark.ml.regression import LinearRegression
 
 from distvec.losses import Objective as LocalObjective
 from distvec.losses import Rows
-from distvec.losses.binary import Logistic
+from distvec.losses.classification import Logistic
 from distvec.losses.regression import Squared
 from distvec.spark import Objective
 from optim import ElasticNet

@@ -1,0 +1,266 @@
+"""An objective over rows in the memory of this process, all of them or some at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.input_rows import InputRows, rows_for
+from distvec.losses.loss import (
+    Arrays,
+    Loss,
+    Parameter,
+    PhasedLoss,
+    check_features,
+    check_intercept,
+    check_loss,
+    positive_weight,
+    shape_of,
+)
+from distvec.losses.rows import Floats, Rows, standard_deviations
+from distvec.objectives.base import ObjectiveBase
+from distvec.objectives.model import Model
+from distvec.objectives.penalties import Penalty
+from optim.stochastic.minibatches import Order
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batch k = 0, 1, ... of ``rows``: a function of the orders' seed and k alone.
+
+    One of ``order``, of all rows, and ``terms``, of batches that are the same in each epoch, is
+    given.
+    """
+
+    rows: Rows
+    size: int
+    order: Order | None
+    terms: Order | None
+
+    @classmethod
+    def of(cls, rows: Rows, size: int, *, shuffle: bool, fixed: bool, seed: int) -> Batches:
+        """ValueError for a size that there is not. Rows of ``fixed`` batches are copied once."""
+        if not 1 <= size <= len(rows):
+            raise ValueError(f"batch_size={size!r}: must be between 1 and {len(rows)}, the rows")
+        if not seed >= 0:
+            raise ValueError(f"seed={seed!r}: must not be negative")
+        if not fixed:
+            return cls(rows, size, Order(len(rows), shuffle, seed), None)
+        sample = Order(len(rows), True, seed).epoch(0)
+        return cls(rows.take(sample), size, None, Order(-(-len(rows) // size), shuffle, seed))
+
+    @property
+    def per_epoch(self) -> int:
+        """After how many each row was seen once; the last of them may be smaller."""
+        return -(-len(self.rows) // self.size)
+
+    def at(self, k: int) -> Rows:
+        """The rows of batch k: a copy, where their order is new."""
+        epoch, place = divmod(k, self.per_epoch)
+        if self.order is not None and self.order.shuffle:
+            return self.rows.take(self.order.epoch(epoch)[self._part(place)])
+        return self.rows[self._part(place if self.terms is None else self.terms.number(k))]
+
+    def _part(self, place: int) -> slice:
+        start = place * self.size
+        return slice(start, min(start + self.size, len(self.rows)))
+
+
+Values = npt.NDArray[Any]
+
+
+class Objective(ObjectiveBase):
+    """``objective(x) -> (value, gradient)``: the mean of a loss over rows, and a penalty.
+
+        objective = Objective((X, y), loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
+        result = objective.minimize()
+
+    ``rows`` is a pair: features, a SciPy sparse matrix or an array ``(rows, n)``, and labels; or
+    ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32; sparse
+    ones over many columns are kept by columns as well, as an evaluation is faster so.
+    Labels are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
+    ``positive_label`` is +1.
+
+    ``value`` is the weighted sum of the losses divided by the sum of the weights, with the smooth
+    part of the ``penalty``; solvers that take the rest are told by ``minimize``. ``x`` is an array,
+    or a dict of arrays where the loss says so; ``objective.start()`` makes one. With ``intercept``
+    it has one more row, the last, which is added to every margin and not penalised.
+
+    ``standardization`` makes the penalty that of standardized features, as MLlib means it. ``seed``
+    is of the random values that some losses start from. ``distvec.spark.Objective`` is the same
+    over rows in Spark.
+    """
+
+    def __init__(
+        self,
+        rows: InputRows,
+        *,
+        loss: Loss,
+        penalty: Penalty | None = None,
+        intercept: bool = False,
+        standardization: bool = False,
+        positive_label: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        check_loss(loss)
+        check_intercept(loss, intercept)
+        ready, self.loss, self.classes = rows_for(rows, loss, positive_label)
+        check_features(ready.columns, intercept=intercept)
+        self.data = ready.for_many_products()
+        """The rows as the loss sees them."""
+        self.intercept, self.seed = intercept, seed
+        self._share: float | None = None
+        self._set_penalty(penalty, standardization=standardization)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.data)
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        return self.data.columns
+
+    @property
+    def dimension(self) -> int:
+        """Rows of the parameters: the number of features, and one more with an intercept."""
+        return self.features + self.intercept
+
+    @property
+    def layouts(self) -> dict[int, str]:
+        """How products go over the elements, with what was measured, under the number 0."""
+        return {0: self.data.layout}
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the row weights; the number of rows if there are none."""
+        return self.data.weight_sum
+
+    def minibatches(
+        self, batch_size: int, *, shuffle: bool = True, fixed: bool = True, seed: int = 0
+    ) -> SampledObjective:
+        """This objective for solvers that see ``batch_size`` rows at a time, such as "SGD".
+
+        shuffle   a new order in each epoch; False: always the same
+        fixed     the batches are the same in each epoch, random samples, and their order changes:
+                  the rows are copied once. False: the order of the rows changes, each batch is a
+                  copy, and solvers that keep a gradient for each ("SAG") refuse
+        seed      of samples and orders: the same seed, the same batches
+
+        The value of a batch is the weighted sum of its losses, times the number of batches, divided
+        by the sum of all weights; with the penalty. So their mean is the objective. ValueError for
+        losses that compare rows with others, as Cox's.
+        """
+        if isinstance(self.loss, PhasedLoss) or self.loss.order:
+            raise ValueError(f"{self.loss} compares rows with others: it has no minibatches")
+        sampled = object.__new__(SampledObjective)
+        sampled.__dict__.update(self.__dict__)
+        sampled._batches = Batches.of(
+            self.data, batch_size, shuffle=shuffle, fixed=fixed, seed=seed
+        )
+        return sampled
+
+    def scores(self, x: Any, features: Any = None) -> Floats:
+        """What the model ``x`` says of each row, with its offset, or of each row of other
+        ``features``: margins, ``(rows,)``; of k classes ``(rows, k)``. ``model(x)`` says more."""
+        if features is not None:
+            return self.model(x).scores(features)
+        return self.loss.scores(self.data, self._arrays(x), intercept=self.intercept)
+
+    def model(self, x: Any) -> Model:
+        """``x`` as a model, which knows its loss, intercept and classes: asked, saved, loaded."""
+        arrays = self._arrays(x)
+        return Model(
+            self._given(arrays), loss=self.loss, intercept=self.intercept, classes=self.classes
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.loss}, {self.rows:,} rows of "
+            f"{self.features:,} features, penalty={self.penalty}, intercept={self.intercept}>"
+        )
+
+    # --- what ObjectiveBase asks for --------------------------------------------------------------
+
+    def _mean(self, arrays: Arrays) -> tuple[np.float64, Arrays]:
+        found = self.loss.sums(self.data, arrays, intercept=self.intercept)
+        weight = self._share or positive_weight(self.loss, found.weight)
+        return np.float64(found.value) / weight, _as(arrays, found.gradients, weight)
+
+    def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
+        found = self.loss.products(self.data, arrays, directions, intercept=self.intercept)
+        return _as(arrays, found, self._share or self.loss.weight(self.data))
+
+    def _zeros(self, parameter: Parameter) -> Values:
+        return np.zeros(self._shape(parameter))
+
+    def _start(self, parameter: Parameter) -> Values:
+        if not parameter.spread:
+            return self._zeros(parameter)
+        seed = (self.seed, *parameter.name.encode())  # each has its own numbers
+        return np.random.default_rng(seed).normal(0.0, parameter.spread, self._shape(parameter))
+
+    def _is_penalised(self, parameter: Parameter) -> Values | None:
+        if not (self.intercept and parameter.takes_intercept):
+            return None
+        mask = np.ones(self._shape(parameter), bool)
+        mask[-1] = False
+        return mask
+
+    def _deviations(self, parameter: Parameter) -> Floats:
+        found = standard_deviations(self.data)
+        if self.intercept and parameter.takes_intercept:
+            found = np.append(found, 1.0)
+        return found[:, None] if parameter.row else found
+
+    def _arrays(self, given: Any) -> Arrays:
+        """An array for each parameter, checked."""
+        arrays = tuple(map(np.asarray, super()._arrays(given)))
+        for parameter, array in zip(self.loss.parameters, arrays, strict=True):
+            name, shape = parameter.name or "x", self._shape(parameter)
+            if array.shape != shape:
+                raise ValueError(f"{name} has the shape {array.shape}, {self.loss} needs {shape}")
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"{name} has the dtype {array.dtype}; it must be of real numbers")
+        return arrays
+
+    def _shape(self, parameter: Parameter) -> tuple[int, ...]:
+        return shape_of(parameter, self.features, intercept=self.intercept)
+
+
+class SampledObjective(Objective):
+    """What ``minibatches`` makes: the whole objective, and batches of it."""
+
+    _batches: Batches
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """After how many batches each row was seen once."""
+        return self._batches.per_epoch
+
+    @property
+    def terms(self) -> Order | None:
+        """The order of the batches, if they are the same in each epoch."""
+        return self._batches.terms
+
+    def batch(self, k: int) -> Objective:
+        """The objective on batch k = 0, 1, ..."""
+        part = object.__new__(Objective)
+        part.__dict__.update(self.__dict__)
+        part.data = self._batches.at(k)
+        part._share = self.loss.weight(self.data) / self.batches_per_epoch
+        return part
+
+
+def _as(arrays: Arrays, sums: Arrays, weight: float) -> Arrays:
+    """Means of ``sums``, in the dtypes of ``arrays``."""
+    pairs = zip(sums, arrays, strict=True)
+    return tuple((one / weight).astype(_float(like), copy=False) for one, like in pairs)
+
+
+def _float(like: Values) -> np.dtype[Any]:
+    return like.dtype if like.dtype.kind == "f" else np.dtype(np.float64)

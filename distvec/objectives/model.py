@@ -1,0 +1,499 @@
+"""A fitted model: parameters with what they mean, to be asked, saved, and exported."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.handle import Handle, Home
+from distvec.durability.load import load
+from distvec.durability.save import save
+from distvec.losses.input_rows import matrix_for
+from distvec.losses.loss import (
+    PREDICTIONS,
+    PROBABILITIES,
+    SCORES,
+    Loss,
+    Parameter,
+    answer,
+    as_arrays,
+    as_given,
+    check_intercept,
+    check_loss,
+    shape_of,
+)
+from distvec.losses.rows import Floats, Rows
+from optim import Result
+
+_PUBLIC = "distvec.losses"
+
+
+def description_of(loss: Loss) -> dict[str, Any]:
+    """Its public name and parameters; of one that somebody wrote, the name alone."""
+    kind = type(loss)
+    if getattr(import_module(_PUBLIC), kind.__name__, None) is not kind:
+        return {"own": str(loss)}
+    given = {one.name: getattr(loss, one.name) for one in fields(loss) if one.init}  # type: ignore[arg-type]  # losses are dataclasses
+    return {"name": kind.__name__, "parameters": {key: _plain(one) for key, one in given.items()}}
+
+
+def _plain(one: Any) -> Any:
+    if isinstance(one, Loss):
+        return description_of(one)
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def loss_of(description: Mapping[str, Any], given: Loss | None, path: str) -> Loss:
+    """The loss that was described, or the one that is ``given``. ValueError where they differ."""
+    if given is None:
+        return _loss_of(description, path)
+    check_loss(given)
+    found = description_of(given)
+    if found != description:
+        raise ValueError(
+            f"loss={given}: {path} holds a model of {_shown(description)}; give that loss, or "
+            "leave loss= out where it is one of distvec.losses"
+        )
+    return given
+
+
+def _loss_of(description: Mapping[str, Any], path: str) -> Loss:
+    if "own" in description:
+        raise ValueError(
+            f"{path} holds a model of {description['own']}, a loss that is none of {_PUBLIC}; type "
+            f"Model.load(path, loss=...) with the one that it was fitted by"
+        )
+    kind = getattr(import_module(_PUBLIC), description["name"], None)
+    if kind is None:
+        raise ValueError(
+            f"{path} holds a model of {description['name']}, which this version of distvec does "
+            "not know; load it with the version that wrote it, or a later one"
+        )
+    parameters = {
+        name: _loss_of(one, path) if isinstance(one, Mapping) else one
+        for name, one in description["parameters"].items()
+    }
+    loss: Loss = kind(**parameters)
+    return loss
+
+
+def _shown(description: Mapping[str, Any]) -> str:
+    if "own" in description:
+        return str(description["own"])
+    given = ", ".join(
+        f"{name}={_shown(one) if isinstance(one, Mapping) else repr(one)}"
+        for name, one in description["parameters"].items()
+    )
+    return f"{description['name']}({given})"
+
+
+_DOCUMENT = "distvec.model"
+"""Where the description is among the texts of a file."""
+_FORMAT = 1
+_COORDINATES = "coordinates"
+
+
+class Model:
+    """Fitted parameters that know their loss, intercept and features.
+
+        model = objective.fit()  # or objective.model(result.x)
+        model.predict(X), model.coefficients, model.intercept
+        model.save("model.safetensors")
+        Model.load("model.safetensors").scores(X)
+
+    Parameters
+    ----------
+    x : array or dict of arrays
+        As the loss has its parameters: a row for each feature and, with ``intercept``, one more.
+        NumPy's, or on the servers: then ``numpy()`` has what the methods for rows in memory need.
+    loss : Loss
+        Bound to its classes, as ``objective.loss`` is.
+    intercept : bool, default False
+        Whether the last row of ``x`` is one.
+    num_features : int, optional
+        How many features rows have. By default as many as ``x`` has rows, without the intercept.
+    coordinates : array of int64, optional
+        Which features ``x`` has rows for, ascending; the others have the weight 0.
+    classes : pair of numbers, optional
+        The labels of the negative and the positive class of a loss of two, by default 0 and 1.
+    features : str or list of str, default "features"
+        The column of features in DataFrames, or columns of numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where ``x`` has other shapes than these words say.
+
+    Notes
+    -----
+    ``distvec.spark.Model`` is the same for DataFrames, and reads the same files.
+    """
+
+    result: Result | None = None
+    """Of the solver that fitted it, after ``objective.fit()``; it is not saved, nor pickled."""
+
+    def __init__(
+        self,
+        x: Any,
+        *,
+        loss: Loss,
+        intercept: bool = False,
+        num_features: int | None = None,
+        coordinates: Any = None,
+        classes: Sequence[float] | None = None,
+        features: str | Sequence[str] = "features",
+    ) -> None:
+        check_loss(loss)
+        check_intercept(loss, intercept)
+        self.loss = loss
+        self.columns = features if isinstance(features, str) else tuple(features)
+        """Of a DataFrame the column of features, or several of numbers."""
+        self.has_intercept = bool(intercept)
+        if hasattr(x, "keys") and not loss.parameters[0].name:
+            raise TypeError(
+                f"x is a dict of {sorted(x.keys())}, and a model of {loss} has one array; give the "
+                "loss that they were fitted by, loss=objective.loss"
+            )
+        self.arrays = tuple(map(_as_array, as_arrays(x, loss.parameters)))
+        self.coordinates: Any = None if coordinates is None else _as_array(coordinates)
+        """The features that there are rows for; None: all."""
+        self.classes = (0.0, 1.0) if classes is None else _two(classes)
+        first = loss.parameters[0]
+        extra = intercept and first.takes_intercept
+        rows = self.arrays[0].shape[0] - extra if self.arrays[0].ndim else -1
+        self.num_features = rows if num_features is None else int(num_features)
+        """How many features rows have."""
+        self._check(self.num_features if coordinates is None else len(coordinates))
+        if isinstance(self.coordinates, np.ndarray):
+            _check_coordinates(self.coordinates, self.num_features)
+
+    def _check(self, kept: int) -> None:
+        for parameter, array in zip(self.loss.parameters, self.arrays, strict=True):
+            wanted = shape_of(parameter, kept, intercept=self.has_intercept)
+            if array.shape != wanted or array.shape[0] < self._extra(parameter):
+                has = f"{parameter.name} has" if parameter.name else "weights have"
+                raise ValueError(
+                    f"{has} the shape {array.shape}; a model of {self.loss} over {kept:,} "
+                    f"features {'with' if self.has_intercept else 'without'} an intercept has "
+                    f"{wanted}: say intercept=, or let the objective make it, objective.model(x)"
+                )
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"weights have dtype {array.dtype}; they must be real numbers")
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def x(self) -> Any:
+        """The parameters as the solver had them: see ``coordinates`` and ``has_intercept``."""
+        return as_given(self.arrays, self.loss.parameters)
+
+    @property
+    def coefficients(self) -> Any:
+        """Over all features, without the intercept: an array, or a dict of arrays.
+
+        After ``compact`` features that no row had are 0; on the servers that is a lazy array.
+        """
+        whole = self.whole()
+        cut = [
+            array[: whole.num_features] if whole._extra(one) else array
+            for one, array in zip(whole.loss.parameters, whole.arrays, strict=True)
+        ]
+        return as_given(cut, self.loss.parameters)
+
+    @property
+    def intercept(self) -> Any:
+        """A number, or one for each class; 0 without one. From the servers in one message."""
+        for one, array in zip(self.loss.parameters, self.arrays, strict=True):
+            if one.takes_intercept:
+                if not self.has_intercept:
+                    return np.zeros(one.row) if one.row else 0.0
+                return _on_client(array[-1:])[0] if one.row else float(array[-1])
+        return 0.0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all arrays are NumPy's."""
+        return not any(isinstance(one, Handle) for one in self._all_arrays())
+
+    def whole(self) -> Self:
+        """The same over all features: itself, unless ``compact`` left some out. Lazy."""
+        if self.coordinates is None:
+            return self
+        arrays = [
+            _spread(array, self.coordinates, self.num_features + self._extra(one))
+            for one, array in zip(self.loss.parameters, self.arrays, strict=True)
+        ]
+        return self._with(arrays, None)
+
+    def numpy(self) -> Self:
+        """The same with NumPy's arrays: all of it comes to this process."""
+        if self.is_local:
+            return self
+        coordinates = None if self.coordinates is None else _on_client(self.coordinates)
+        return self._with([_on_client(array) for array in self.arrays], coordinates)
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("result", "_broadcast")  # these belong to the driver's session, and to Spark
+        return {name: one for name, one in self.__dict__.items() if name not in left_out}
+
+    def __repr__(self) -> str:
+        place = "" if self.is_local else " on the servers"
+        kept = "" if self.coordinates is None else f" of which it has {len(self.coordinates):,}"
+        return (
+            f"<{type(self).__name__}{place}: {self.loss}, {self.num_features:,} features{kept}, "
+            f"intercept={self.has_intercept}>"
+        )
+
+    # --- what it says of rows ---------------------------------------------------------------------
+
+    def scores(self, data: Any) -> Floats:
+        """Margins ``<x, w> + intercept`` of rows. Offsets are not added.
+
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows,) or (rows, k)
+            Of k classes, a score for each.
+
+        Raises
+        ------
+        ValueError
+            If the rows have another number of features, or some are not finite.
+        TypeError
+            If the model is on the servers.
+        """
+        return self._says(SCORES, data)
+
+    def probabilities(self, data: Any) -> Floats:
+        """The probability of each class in each row.
+
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows, k)
+            Of two classes, the negative one comes first.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no probabilities; ``Logistic`` and ``Softmax`` have.
+        ValueError, TypeError
+            As ``scores``.
+        """
+        return self._says(PROBABILITIES, data)
+
+    def predict(self, data: Any) -> Floats:
+        """The label that the model expects in each row.
+
+        Parameters
+        ----------
+        data : array or SciPy sparse matrix, (rows, num_features)
+            The rows.
+
+        Returns
+        -------
+        array, (rows,)
+            One of ``classes``, the number of a class, or a mean.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss orders rows, or is one of ``block_loss``.
+        ValueError, TypeError
+            As ``scores``.
+        """
+        return self._says(PREDICTIONS, data)
+
+    def _says(self, what: str, data: Any) -> Floats:
+        if not self.is_local:
+            raise TypeError(f"the model is on the servers; type model.numpy().{_CALLED[what]}(...)")
+        matrix = matrix_for(data)
+        if matrix.shape[1] != self.num_features:
+            raise ValueError(
+                f"features have {matrix.shape[1]:,} columns, the model has {self.num_features:,}"
+            )
+        if self.coordinates is not None:
+            matrix = matrix[:, self.coordinates]
+        rows = Rows(matrix, np.zeros(matrix.shape[0]))
+        found = self.loss.scores(rows, self.arrays, intercept=self.has_intercept)
+        return answer(what, self.loss, self.classes, found)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
+        """Write arrays and description; ``Model.load(path)`` reads them, on any machine.
+
+        Parameters
+        ----------
+        path : str or path
+            As for ``distvec.save``: one file, ``"model.safetensors"``, or a folder, into which
+            servers write their own parts; or a URL.
+        progress : bool, default False
+            Whether to show a bar.
+
+        Raises
+        ------
+        ValueError
+            If the name ends in ``.npy`` or ``.npz``.
+
+        Notes
+        -----
+        A loss of your own is saved by its name, and has to be given to ``load``.
+        """
+        if str(path).endswith(".npy"):
+            raise ValueError(
+                f"save({str(path)!r}): .npy has no room for a description; type "
+                "model.save('model.safetensors'), or a folder's name"
+            )
+        arrays = dict(zip(self._names(self.loss), self.arrays, strict=True))
+        if self.coordinates is not None:
+            arrays[_COORDINATES] = self.coordinates
+        document = {
+            "format": _FORMAT,
+            "loss": description_of(self.loss),
+            "intercept": self.has_intercept,
+            "num_features": self.num_features,
+            "classes": self.classes,
+            "features": self.columns,
+        }
+        texts = {_DOCUMENT: json.dumps(document)}
+        save(path, arrays, metadata=texts, progress=progress)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        session: Home | None = None,
+        *,
+        loss: Loss | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """The model that ``save`` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+            As for ``save``.
+        session : Session, optional
+            Its servers get the arrays. By default they are NumPy's.
+        loss : Loss, optional
+            If it is one of your own: the same function.
+        progress : bool, default False
+            Whether to show a bar.
+
+        Returns
+        -------
+        Model
+            With the loss, intercept, features and classes that it was saved with.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no model, or a model of another loss than ``loss``.
+        OSError, Corrupted, CheckpointIncomplete
+            As ``distvec.load``.
+        """
+        found = load(path, session, progress=progress)
+        text = found.metadata.get(_DOCUMENT)
+        if text is None:
+            raise ValueError(
+                f"{path} holds the arrays {', '.join(found)}, and no model; a model of them is "
+                "Model(distvec.load(path)[name], loss=..., intercept=...)"
+            )
+        document: Mapping[str, Any] = json.loads(text)
+        if document["format"] > _FORMAT:
+            raise ValueError(f"{path} was written by a newer distvec: format {document['format']}")
+        known = loss_of(document["loss"], loss, str(path))
+        arrays = [found[name] for name in cls._names(known)]
+        return cls(
+            as_given(arrays, known.parameters),
+            loss=known,
+            intercept=document["intercept"],
+            num_features=document["num_features"],
+            coordinates=found.get(_COORDINATES),
+            classes=document["classes"],
+            features=document["features"],
+        )
+
+    @staticmethod
+    def _names(loss: Loss) -> list[str]:
+        return [one.name or "x" for one in loss.parameters]
+
+    # --- details ----------------------------------------------------------------------------------
+
+    def _extra(self, parameter: Parameter) -> int:
+        return int(self.has_intercept and parameter.takes_intercept)
+
+    def _all_arrays(self) -> tuple[Any, ...]:
+        return self.arrays if self.coordinates is None else (*self.arrays, self.coordinates)
+
+    def _with(self, arrays: Sequence[Any], coordinates: Any) -> Self:
+        made = type(self)(
+            as_given(arrays, self.loss.parameters),
+            loss=self.loss,
+            intercept=self.has_intercept,
+            num_features=self.num_features,
+            coordinates=coordinates,
+            classes=self.classes,
+            features=self.columns,
+        )
+        made.result = self.result
+        return made
+
+
+_CALLED = {SCORES: "scores", PROBABILITIES: "probabilities", PREDICTIONS: "predict"}
+
+
+def _two(classes: Sequence[float]) -> tuple[float, float]:
+    try:
+        negative, positive = map(float, classes)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"classes={classes!r}: give two labels, that of the negative class and that of the "
+            "positive one; of 0 and 1 leave classes= out"
+        ) from None
+    return negative, positive
+
+
+def _check_coordinates(coordinates: npt.NDArray[Any], features: int) -> None:
+    inside = coordinates.size == 0 or (coordinates[0] >= 0 and coordinates[-1] < features)
+    if not (inside and (np.diff(coordinates) > 0).all()):
+        raise ValueError(
+            f"coordinates must ascend, from 0 to {features - 1} at most: they are the features "
+            f"that x has rows for; got {coordinates}"
+        )
+
+
+def _as_array(given: Any) -> Any:
+    return given if isinstance(given, Handle) else np.asarray(given)
+
+
+def _on_client(array: Any) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else array.numpy()
+    return found
+
+
+def _spread(array: Any, coordinates: Any, length: int) -> Any:
+    """``length`` rows: those of ``array`` at ``coordinates``, its last ones at the end, 0 else."""
+    home: Any = array.session if isinstance(array, Handle) else np
+    whole = home.zeros((length, *array.shape[1:]), array.dtype)
+    count = len(coordinates)
+    whole[coordinates] = array[:count]
+    if count < len(array):
+        whole[length - (len(array) - count) :] = array[count:]
+    return whole

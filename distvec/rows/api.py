@@ -1,0 +1,180 @@
+"""``dv.rows``: a decorator, which traces a function once for each signature; plug-ins by name; and
+beside them what row functions and tables of rows take.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import update_wrapper
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from distvec.array.random import uniform_at
+from distvec.rows import lowering as updates
+from distvec.rows.lowering import Traced, trace
+from distvec.rows.tracer import Keys, Kind, Number, PerKey, RowsOf
+
+if TYPE_CHECKING:
+    from distvec.rows import optimizers
+
+_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """What ``KeyedSpace.apply`` asks servers for; they say what it takes and gives."""
+
+    name: str
+
+
+def plugin(name: str) -> Plugin:
+    """The function ``"package.module.function"`` of a module that servers were started with.
+
+        clip = dv.rows.plugin("package.module.clip")
+        norms = space.apply(clip, keys, t, 1.0)
+
+    Its arguments are those of the function there. Where it is not loaded ``apply`` raises
+    ``PSError`` that says what the operator has to type. ``ValueError`` for what is no such name.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"a plug-in is called 'package.module.function', got {name!r}")
+    return Plugin(name)
+
+
+KEYS = "keys"
+"""The argument of this name gets the keys."""
+
+
+class RowFunction:
+    """A function of rows: ``trace`` makes a row program of it. It is pickled as functions are.
+
+    ``f.__wrapped__(w, g)`` runs the function itself, on rows as NumPy arrays.
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(cast(Any, self), function)
+        self.parameters = _parameters(function)
+        """The names of its arguments, but for ``keys``."""
+        self._function = function
+        self._takes_keys = KEYS in inspect.signature(function).parameters
+        self._traced: dict[Any, Traced] = {}
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> Any:
+        name = self._function.__qualname__
+        found: Any = sys.modules.get(self._function.__module__)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        is_importable = found is self and self._function.__module__ != "__main__"
+        return name if is_importable else (RowFunction, (self._function,))
+
+    def __repr__(self) -> str:
+        return f"<row function {self._function.__name__}({', '.join(self.parameters)})>"
+
+    def trace(self, *kinds: Kind, **named: Kind) -> Traced:
+        """The row program for arguments of these kinds; traced once.
+
+        ``NotTraceable`` for what cannot be done with the rows of each key by themselves.
+        """
+        given = self.bound(kinds, named)
+        key = tuple(given.items())
+        with self._lock:
+            if key not in self._traced:
+                self._traced[key] = self._trace(given)
+            return self._traced[key]
+
+    def explain(self, *kinds: Kind, **named: Kind) -> str:
+        """What servers would run: what they gather, the steps, what they scatter and return."""
+        return str(self.trace(*kinds, **named))
+
+    def bound(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, in the order of the function's. ``TypeError`` as Python's."""
+        signature = inspect.signature(self._function)
+        parameters = [signature.parameters[name] for name in self.parameters]
+        bound = signature.replace(parameters=parameters).bind(*positional, **named)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def _trace(self, kinds: dict[str, Kind]) -> Traced:
+        also: dict[str, Kind] = {KEYS: Keys()} if self._takes_keys else {}
+        return trace(self._function.__name__, lambda given: self._function(**given), kinds | also)
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the arguments, but for that of the keys; ``TypeError`` for ``*args``."""
+    found = inspect.signature(function).parameters.values()
+    for one in found:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise TypeError(
+                f"{function.__name__}: a row function has a fixed number of arguments, as its "
+                f"program has; name those of {one}"
+            )
+    return tuple(one.name for one in found if one.name != KEYS)
+
+
+OPTIMIZERS = (
+    *("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam"),
+    *("ftrl", "group_ftrl", "rmsprop", "adadelta"),
+)
+"""The functions of ``distvec.rows.optimizers``."""
+
+
+class Rows:
+    """As a decorator it makes a function one of rows, which servers run on those of chosen keys.
+
+        @dv.rows
+        def adagrad(w, squares, gradient, step_size):
+            squares = squares + gradient * gradient
+            return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+
+    The function is written with NumPy's operations, of the rows of ``n`` keys: ``(n,)`` or
+    ``(n, k)``. It runs here, once for each signature, on what only stands for them. It returns new
+    rows by the name of the argument that they are of (or ``dv.rows.add(...)``, ``min``, ``max`` of
+    what is joined to the rows there), or values per key, or ``(updates, values)``. An argument
+    called ``keys`` gets these.
+
+    Beside it are the row optimizers, as in ``table.optimizer(dv.rows.adagrad(0.05))``, and
+    ``plugin``, functions that the servers' operator has loaded.
+    """
+
+    RowsOf, PerKey, Number = RowsOf, PerKey, Number
+    replace, add = staticmethod(updates.replace), staticmethod(updates.add)
+    min, max = staticmethod(updates.min), staticmethod(updates.max)
+    random = staticmethod(uniform_at)
+
+    plugin = staticmethod(plugin)
+
+    if TYPE_CHECKING:
+        sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
+        adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
+        rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
+        ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
+        rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """An optimizer: imported when it is asked for, as ``optim`` imports SciPy's."""
+            if name in OPTIMIZERS:
+                return getattr(import_module("distvec.rows.optimizers"), name)
+            raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
+
+    def __dir__(self) -> list[str]:
+        own = [name for name in vars(type(self)) if not name.startswith("_")]
+        return sorted({*own, *OPTIMIZERS})
+
+    def __call__(self, function: Callable[..., Any]) -> RowFunction:
+        """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""
+        return RowFunction(function)
+
+    def __repr__(self) -> str:
+        return "<dv.rows: @dv.rows makes a function one of rows>"
+
+
+rows = Rows()
