@@ -1,5 +1,5 @@
-"""Proportional hazards: which row's event comes next, of all that are still waited for. Its sums are
-of numbers too large or too small for a float: each is ``values * exp(heights)``.
+"""Proportional hazards: which row's event comes next, of all that are still waited for. Its sums
+are of numbers too large or too small for a float: each is ``values * exp(heights)``.
 """
 
 from __future__ import annotations

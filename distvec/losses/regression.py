@@ -1,5 +1,5 @@
-"""Losses of real labels ``y``, functions of the residual ``r``, and of labels that are not negative,
-whose mean is ``exp(m)``: generalised linear models with a log link.
+"""Losses of real labels ``y``, functions of the residual ``r``, and of labels that are not
+negative, whose mean is ``exp(m)``: generalised linear models with a log link.
 """
 
 from __future__ import annotations

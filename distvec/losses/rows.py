@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from distvec.losses import matrix_products as dense_products
 from distvec.losses.matrix_products import (
     ColumnOrderCopy,
     choose_order,
+    dense_pays,
+    dense_times,
+    dense_transposed_times,
     rows_of,
     transposed_by_rows,
 )
@@ -144,16 +146,16 @@ class Rows:
         """``X v`` of one or more vectors."""
         if (elements := self._elements()) is not None:
             return elements.times(vectors)
-        if dense_products.pays(self.matrix, vectors):
-            return dense_products.times(self.matrix, vectors)
+        if dense_pays(self.matrix, vectors):
+            return dense_times(self.matrix, vectors)
         return np.asarray(self.matrix @ vectors)
 
     def _transposed_times(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``X^T v``."""
         if (elements := self._elements()) is not None:
             return elements.transposed_times(vectors)
-        if dense_products.pays(self.matrix, vectors):
-            return dense_products.transposed_times(self.matrix, vectors)
+        if dense_pays(self.matrix, vectors):
+            return dense_transposed_times(self.matrix, vectors)
         if isinstance(self.matrix, np.ndarray):
             return np.asarray(self.matrix.T @ vectors)
         return transposed_by_rows(self.matrix, vectors)

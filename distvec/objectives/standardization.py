@@ -1,5 +1,5 @@
-"""Other variables for an objective: coefficients times the standard deviations of their features; and
-bounds of its parameters, as boxes, in them.
+"""Other variables for an objective: coefficients times the standard deviations of their features;
+and bounds of its parameters, as boxes, in them.
 """
 
 from __future__ import annotations

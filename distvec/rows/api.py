@@ -15,8 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from distvec.array.random import uniform_at
-from distvec.rows import lowering as updates
-from distvec.rows.lowering import Traced, trace
+from distvec.rows.lowering import Traced, add_rows, max_rows, min_rows, replace_rows, trace
 from distvec.rows.tracer import Keys, Kind, Number, PerKey, RowsOf
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ class Rows:
     """
 
     RowsOf, PerKey, Number = RowsOf, PerKey, Number
-    replace, add = staticmethod(updates.replace), staticmethod(updates.add)
-    min, max = staticmethod(updates.min), staticmethod(updates.max)
+    replace, add = staticmethod(replace_rows), staticmethod(add_rows)
+    min, max = staticmethod(min_rows), staticmethod(max_rows)
     random = staticmethod(uniform_at)
 
     plugin = staticmethod(plugin)

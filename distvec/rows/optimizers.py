@@ -15,7 +15,7 @@ from distvec.array.creation import reshape
 from distvec.graph.node import topological
 from distvec.rows.lowering import Traced, trace
 from distvec.rows.tracer import Kind, Number, PerKey, RowsOf, Tracer
-from optim import FTRL, SGD, AdaDelta, AdaGrad, Adam, Box, RMSProp
+from optim import SGD, AdaDelta, AdaGrad, Adam, Box, RMSProp
 from optim.core.checkpoints.encode import Decoder, Encoder
 from optim.stochastic.adaptive import decay
 from optim.stochastic.base import StochasticSolver

@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.testing import error_bounds
-from distvec.testing import estimates as bounded_movements
-from distvec.testing import estimates as bounded_reductions
+from distvec.testing import error_bounds, estimates
 from distvec.testing.error_bounds import Undecidable
 from distvec.testing.strategies import ELEMENTWISE
 from ps_backend.program import ops
@@ -135,7 +133,7 @@ class Bounded(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul:
-            return Bounded(*bounded_reductions.dot(*inputs))
+            return Bounded(*estimates.dot(*inputs))
         name = ops.name_of(ufunc)
         if name is None or method != "__call__":
             return NotImplemented
@@ -166,7 +164,7 @@ def _norm(x: Bounded) -> Bounded:
     """The Euclidean norm, which is 0 or safely not."""
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
     doubles = x.astype(np.float64)
-    wide: Bounded = np.sqrt(Bounded(*bounded_reductions.dot(doubles, doubles)))
+    wide: Bounded = np.sqrt(Bounded(*estimates.dot(doubles, doubles)))
     return wide if wide.dtype == dtype else wide.astype(dtype)
 
 
@@ -182,7 +180,7 @@ def _ptp(x: Any) -> Any:
     return np.max(x) - np.min(x)
 
 
-_ESTIMATES = bounded_reductions.BY_FUNCTION | bounded_movements.BY_FUNCTION
+_ESTIMATES = estimates.REDUCTION_ESTIMATES | estimates.MOVEMENT_ESTIMATES
 
 _COMPOSED: dict[Any, Callable[..., Any]] = {np.linalg.norm: _norm, np.var: _var, np.ptp: _ptp}
 """What is made of other reductions."""

@@ -1,5 +1,6 @@
-"""Random programs over vectors, run alike on servers and on NumPy arrays with error bounds; and their
-instructions: all that changes, shares, frees or reads an array.
+"""Random programs over vectors, run alike on servers and on NumPy arrays with error bounds.
+
+Their instructions: all that changes, shares, frees or reads an array.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from distvec.testing import instructions as made
+from distvec.testing import instructions
 from distvec.testing.error_bounds import Undecidable
 from distvec.testing.instructions import Instruction, Machine, Program, bounded_machine
 from distvec.testing.strategies import ELEMENTWISE, REDUCTIONS, Operation, lengths, scalars, vectors
@@ -160,7 +160,7 @@ def _elementwise(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | N
     operands = draw(st.permutations(operands))
     if None in operands or (operation.name == "pow" and not _has_float_base(machine, operands)):
         return None
-    return made.Apply(new, operation, tuple(operands))
+    return instructions.Apply(new, operation, tuple(operands))
 
 
 def _has_float_base(machine: Machine, operands: list[Any]) -> bool:
@@ -173,7 +173,7 @@ def _reduction(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | Non
     if not _names(machine, _is_vector):
         return None
     operands = tuple(_pick(draw, machine, _is_vector) for _ in range(operation.arity))
-    return made.Apply(new, operation, operands)
+    return instructions.Apply(new, operation, operands)
 
 
 def _combination(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
@@ -183,7 +183,7 @@ def _combination(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | N
     operands = [_pick(draw, machine, _is_main) for _ in range(operation.arity)]
     if operation.name == "axpy":
         operands[0] = _pick(draw, machine, lambda array: not _is_vector(array))
-    return made.Apply(new, operation, tuple(operands))
+    return instructions.Apply(new, operation, tuple(operands))
 
 
 def _piece(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
@@ -191,7 +191,7 @@ def _piece(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     if not _names(machine, _is_main):
         return None
     operands = tuple(_pick(draw, machine, _is_main) for _ in range(operation.arity))
-    return made.Apply(new, operation, operands)
+    return instructions.Apply(new, operation, operands)
 
 
 _SHIFTS: tuple[tuple[slice, slice], ...] = (
@@ -210,9 +210,9 @@ def _assign_part(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | N
     if not np.can_cast(new_dtype, old_dtype, "same_kind"):
         return None
     if draw(st.booleans()):
-        return made.AssignMask(target, source, condition)
+        return instructions.AssignMask(target, source, condition)
     to, of = draw(st.sampled_from(_SHIFTS))
-    return made.AssignSlice(target, to, source, of)
+    return instructions.AssignSlice(target, to, source, of)
 
 
 def _in_place(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
@@ -222,7 +222,7 @@ def _in_place(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None
         return None
     if operation.name.endswith("pow") and not _has_float_base(machine, [target]):
         return None
-    return made.InPlace(operation, target, operand)
+    return instructions.InPlace(operation, target, operand)
 
 
 def _into(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
@@ -230,7 +230,7 @@ def _into(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     target = _pick(draw, machine, _is_vector)
     if target is None or None in operands:
         return None
-    return made.Into(draw(st.sampled_from(_INTO)), operands, target)
+    return instructions.Into(draw(st.sampled_from(_INTO)), operands, target)
 
 
 def _assign_all(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
@@ -240,22 +240,22 @@ def _assign_all(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | No
     dtype = machine.value(source).dtype
     # Other casts are done by NumPy in silence and refused by the servers.
     safe = np.can_cast(dtype, machine.value(target).dtype, "same_kind")
-    return made.AssignAll(target, source) if safe else None
+    return instructions.AssignAll(target, source) if safe else None
 
 
 def _alias(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     source = _pick(draw, machine)
-    return None if source is None else made.Alias(new, source)
+    return None if source is None else instructions.Alias(new, source)
 
 
 def _copy(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     source = _pick(draw, machine)
-    return None if source is None else made.Copy(new, source)
+    return None if source is None else instructions.Copy(new, source)
 
 
 def _delete(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     name = _pick(draw, machine)
-    return None if name is None else made.Delete(name)
+    return None if name is None else instructions.Delete(name)
 
 
 def _indices(draw: st.DrawFn, machine: Machine, name: str) -> tuple[int, ...]:
@@ -274,30 +274,32 @@ def _push(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     indices = _indices(draw, machine, target)
     numbers = st.integers(-9, 9) if draw(st.booleans()) else st.floats(-100, 100)
     values = draw(st.lists(numbers, min_size=len(indices), max_size=len(indices)))
-    return made.Push(target, indices, tuple(values))
+    return instructions.Push(target, indices, tuple(values))
 
 
 def _pull(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     if not _names(machine, _is_not_empty):
         return None
     source = _pick(draw, machine, _is_not_empty) or ""
-    return made.Pull(source, _indices(draw, machine, source))
+    return instructions.Pull(source, _indices(draw, machine, source))
 
 
 def _read(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     source = _pick(draw, machine)
-    return None if source is None else made.Read(source)
+    return None if source is None else instructions.Read(source)
 
 
 def _evaluate(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     names = _names(machine)
     if not names:
         return None
-    return made.Evaluate(tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=4))))
+    return instructions.Evaluate(
+        tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)))
+    )
 
 
 def _flush(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
-    return made.Flush()
+    return instructions.Flush()
 
 
 _WEIGHTS: dict[Draft, int] = {

@@ -1,5 +1,5 @@
-"""Hypothesis strategies for what distributed code is given: lengths, dtypes, vectors, servers, single
-operations, and expressions made of them.
+"""Hypothesis strategies for what distributed code is given: lengths, dtypes, vectors, servers,
+single operations, and expressions made of them.
 """
 
 from __future__ import annotations

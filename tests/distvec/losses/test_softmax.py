@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses import classification as softmax
+from distvec.losses import classification
 from distvec.losses.classification import Logistic, Softmax
 from distvec.losses.rows import BLOCK_ROWS, Rows
 from optim import LBFGS
@@ -80,7 +80,7 @@ def test_rows_in_pieces_are_the_same_rows(monkeypatch):
     loss = Softmax(3)
     sums = loss.sums(rows, (table,), intercept=True)
     product = loss.products(rows, (table,), (way,), intercept=True)
-    monkeypatch.setattr(softmax, "_LARGEST_PIECE", 3 * 777)
+    monkeypatch.setattr(classification, "_LARGEST_PIECE", 3 * 777)
     again = loss.sums(rows, (table,), intercept=True)
     assert again.value == pytest.approx(sums.value, rel=1e-13)
     assert again.weight == sums.weight

@@ -67,7 +67,8 @@ def test_the_driver_needs_the_same_memory_for_four_times_the_dimension(spark, ps
 def test_a_new_worker_imports_no_more_than_tasks_need():
     code = """
 import json, sys, pyspark.worker
-import distvec.losses.classification, distvec.losses.regression, distvec.spark.objectives.evaluation_task
+import distvec.losses.classification, distvec.losses.regression
+import distvec.spark.objectives.evaluation_task
 print(json.dumps(list(sys.modules)))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

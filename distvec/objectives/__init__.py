@@ -1,0 +1,1 @@
+"""Objectives: the mean of a loss over rows, a penalty, bounds, and the model that is fitted."""
