@@ -11,25 +11,36 @@ from distvec.neighbours import check_neighbours
 
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
-from distvec.array import functions, hints, reductions
-from distvec.array.alias import AliasTable
-from distvec.array.closeness import allclose, array_equal, array_equiv, isclose
-from distvec.array.covariance import corrcoef, cov
-from distvec.array.dist_array import DistArray
-from distvec.array.einsum import einsum
-from distvec.array.functions import (
+from distvec.array import elementwise as functions
+from distvec.array import error_hints as hints
+from distvec.array import reductions
+from distvec.array.array import DistArray
+from distvec.array.collectives.scan import linear_recurrence
+from distvec.array.collectives.sort import top_k
+from distvec.array.elementwise import (
+    allclose,
+    array_equal,
+    array_equiv,
     astype,
     clip,
     evaluate,
     full_like,
+    isclose,
+    nan_to_num,
     ones_like,
     where,
     zeros_like,
 )
-from distvec.array.linear_algebra.norms import norm
-from distvec.array.moving.recurrences import linear_recurrence
-from distvec.array.moving.sorting import top_k
-from distvec.array.nan_functions import (
+from distvec.array.linalg.einsum import einsum
+from distvec.array.linalg.tall import norm
+from distvec.array.manipulation.grids import outer
+from distvec.array.products import dot, matmul, row_dot, tensordot, vdot, vecdot
+from distvec.array.random import AliasTable
+from distvec.array.reductions import count_nonzero, log_softmax, logsumexp, mean, softmax
+from distvec.array.statistics import (
+    average,
+    corrcoef,
+    cov,
     nanargmax,
     nanargmin,
     nanmean,
@@ -37,14 +48,10 @@ from distvec.array.nan_functions import (
     nanstd,
     nansum,
     nanvar,
+    ptp,
+    std,
+    var,
 )
-from distvec.array.products import dot, matmul, tensordot, vdot, vecdot
-from distvec.array.real_functions import nan_to_num
-from distvec.array.reductions import count_nonzero, mean
-from distvec.array.row_products import row_dot
-from distvec.array.rows import log_softmax, logsumexp, softmax
-from distvec.array.shaping.grids import outer
-from distvec.array.statistics import average, ptp, std, var
 from distvec.autodiff.functions import grad, hessian_product, value_and_grad
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load

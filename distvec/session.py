@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 
-from distvec.array import hints
+from distvec.array import error_hints as hints
+from distvec.array.array import DistArray, ReadonlySlice
 from distvec.array.by_columns import ByColumns
-from distvec.array.creation import filled, length_of, on_servers, put, reshape, shape_of, type_of
-from distvec.array.dist_array import DistArray
+from distvec.array.collectives.core import ASSIGN, scatter_now
+from distvec.array.core.handle import SessionBase, check_session
+from distvec.array.core.shapes import filled, length_of, on_servers, put, reshape, shape_of, type_of
+from distvec.array.dispatch.array_api import Namespace, shared_names
+from distvec.array.elementwise import apply, where
 from distvec.array.exchanged import redistributed
-from distvec.array.functions import apply, where
-from distvec.array.handle import Home, check_session
-from distvec.array.looks import summary
-from distvec.array.moving.scatter import ASSIGN, changed
-from distvec.array.namespace import Namespace, shared_names
 from distvec.array.random import Random
+from distvec.array.repr import summary
 from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.array.splits import ColumnSplit, RowSplit
-from distvec.array.window import Window
 from distvec.autodiff.functions import hessian_product, value_and_grad
 from distvec.diagnostics.summary import table
 from distvec.durability.checkpoints import Checkpoint, Restored
@@ -43,7 +42,7 @@ Directory: TypeAlias = str | os.PathLike[str] | None
 """Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""
 
 
-class Session(Home):
+class Session(SessionBase):
     """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
 
     Close it, or use it as a context manager: closing frees its arrays and stops the servers that it
@@ -157,13 +156,13 @@ class Session(Home):
 
     def scatter(self, x: DistArray, indices: DistArray, values: Any) -> DistArray:
         """As ``Home.scatter``."""
-        result: DistArray = changed(x, ASSIGN, indices, values)
+        result: DistArray = scatter_now(x, ASSIGN, indices, values)
         return result
 
-    def window(self, values: DistArray) -> Window:
+    def window(self, values: DistArray) -> ReadonlySlice:
         """As ``Home.window``."""
         with self.holders.lock:
-            return Window(self, values.node)
+            return ReadonlySlice(self, values.node)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
         """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from distvec.array.dist_array import DistArray
-from distvec.array.functions import evaluate
-from distvec.array.moving.counting import bincount
-from distvec.array.moving.histograms import histogram
-from distvec.array.moving.recurrences import linear_recurrence
-from distvec.array.moving.scans import accumulate, cumprod, cumsum
-from distvec.array.moving.sorting import argsort, sort
+from distvec.array.array import DistArray
+from distvec.array.collectives.core import bincount
+from distvec.array.collectives.histogram import histogram
+from distvec.array.collectives.scan import accumulate, cumprod, cumsum, linear_recurrence
+from distvec.array.collectives.sort import argsort, sort
+from distvec.array.elementwise import evaluate
 from distvec.opening import local
 from distvec.session import Session
 from optim import minimize

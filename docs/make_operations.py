@@ -7,8 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from distvec.array.namespace import VERSIONS
-from distvec.array.numpy_statistics import COMPARISONS, COVARIANCES, NAN_FUNCTIONS, STATISTICS
+from distvec.array.dispatch.array_api import VERSIONS
+from distvec.array.dispatch.statistics_names import (
+    COMPARISONS,
+    COVARIANCES,
+    NAN_FUNCTIONS,
+    STATISTICS,
+)
 from distvec.graph import build
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC

@@ -1,5 +1,5 @@
 """The array that users hold."""
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 
 __all__ = ["DistArray"]

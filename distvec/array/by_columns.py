@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.array import looks, printing
+from distvec.array import repr as looks
+from distvec.array import repr as printing
+from distvec.array.core.conversion import numpy
+from distvec.array.error_hints import refuse_shuffle
 from distvec.array.exchanged import exchanged_key, flipped
-from distvec.array.indexing import addable, as_indices
+from distvec.array.indexing.pull_push import addable, as_indices
 from distvec.array.joined_columns import join_rows
-from distvec.array.refusals import refuse_shuffle
-from distvec.array.values import numpy
 
 
 class ByColumns(NDArrayOperatorsMixin):

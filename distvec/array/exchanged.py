@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distvec.array.creation import reshape
-from distvec.array.operators import Arithmetic
-from distvec.array.pieces import gathered
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import reshape
+from distvec.array.indexing.getitem import gathered
 from distvec.graph import build
 from ps_backend.program.types import array_type
 

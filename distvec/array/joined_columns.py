@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.core.handle import check_not_slice, check_session, is_broadcastable
 from distvec.array.exchanged import flipped
-from distvec.array.handle import broadcasts, check_session, refuse_window
-from distvec.array.indexing import addable
+from distvec.array.indexing.pull_push import addable
 from distvec.graph import build
 from ps_backend.program.row_ops.shapes import JOINS
 from ps_backend.program.types import array_type
@@ -27,7 +27,7 @@ def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], values: Any) -> N
     """
     if name == "subtract" and x.dtype == np.bool_:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
-    refuse_window(x.table)
+    check_not_slice(x.table)
     if not len(where):
         return
     table, given = x.table, _beside(x, where, values)
@@ -56,7 +56,7 @@ def _beside(x: Any, where: npt.NDArray[np.int64], values: Any) -> Any:
         return table.like(table.session.graph.client_value(row, x.dtype))
     check_session(table.session, given, "values")
     shape = len(table), len(where)
-    if not broadcasts(values.shape, shape[::-1]):
+    if not is_broadcastable(values.shape, shape[::-1]):
         raise ValueError(f"{len(where)} indices but values of shape {values.shape}")
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
         raise TypeError(f"Cannot cast values from {given.dtype!r} to {x.dtype!r}; use astype")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import hints
+from distvec.array import error_hints as hints
 from distvec.array.exchanged import exchanged, redistributed
-from distvec.array.flat import Flat
+from distvec.array.indexing.flatiter import Flat
 
 
 def _as_function(name: str) -> Callable[..., Any]:

@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.creation import MOST_RANK, reshape
-from distvec.array.handle import check_session
-from distvec.array.operators import Arithmetic, Deferred, elementwise, operand_node
-from distvec.array.reduction_keywords import target_of
+from distvec.array.by_columns import ByColumns
+from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.keywords import target_of
+from distvec.array.core.operators import Arithmetic, Deferred, elementwise, operand_node
+from distvec.array.core.shapes import MOST_RANK, reshape
+from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
 from distvec.graph import build
 from distvec.graph.build import check_dtype
@@ -344,3 +346,36 @@ def numpy_functions() -> dict[Any, Callable[..., Any]]:
         np.linalg.tensordot: lambda x1, x2, /, *, axes=2: tensordot(x1, x2, axes=axes),
         np.linalg.vecdot: vecdot,
     }
+
+
+def row_dot(x: Any, i: Any, y: Any, j: Any) -> Any:
+    """``x[i[t]] @ y[j[t]]`` for each t: inner products of rows of two tables, shape ``(m,)``; lazy.
+
+        scores = dv.row_dot(words, centres, contexts, others)
+
+    ``i``, ``j``: vectors of m integers on the client, negative ones from the end, repeats allowed.
+    It is ``numpy.vecdot(x[i], y[j])``. Of two tables that are split by columns no row travels: each
+    server has a part of every row, and sends m sums for some of its blocks of columns. Of tables
+    that are split by rows, the servers that hold ``y[j]`` send these rows to others. One message to
+    each server, and the same bits on any number of them. ``TypeError`` where one table is split by
+    rows and one by columns.
+    """
+    for one in (x, y):
+        if not isinstance(one, Handle | ByColumns) or one.ndim != 2:
+            raise TypeError(
+                f"row_dot: needs two tables on the servers, got {type(one).__name__}; "
+                f"put it there with session.array(...)"
+            )
+    check_session(x.session, y.table if isinstance(y, ByColumns) else y, "row_dot")
+    if isinstance(x, ByColumns) is not isinstance(y, ByColumns):
+        raise TypeError(
+            "row_dot: one table is split by rows, and one by columns; make both by the same space"
+        )
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"row_dot: rows of {x.shape[1]} and of {y.shape[1]} elements")
+    rows, others = as_indices(i, len(x)), as_indices(j, len(y))
+    if len(rows) != len(others):
+        raise ValueError(f"row_dot: {len(rows)} indices of x, and {len(others)} of y")
+    if not len(rows):
+        return x.session.array(np.empty(0, np.result_type(x.dtype, y.dtype)))
+    return np.vecdot(x[rows], y[others])

@@ -13,20 +13,20 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distvec.array.creation import reshape
-from distvec.array.handle import check_cast
-from distvec.array.operators import Arithmetic, elementwise
-from distvec.array.reduction_keywords import (
-    UNSAID,
+from distvec.array.core.handle import check_cast
+from distvec.array.core.keywords import (
+    NOT_GIVEN,
     accumulation_dtype,
-    as_element,
+    initial_in,
     is_everywhere,
-    is_said,
+    is_given,
     joined,
-    mask_for,
     selected,
     stored,
+    where_mask,
 )
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.shapes import reshape
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
@@ -141,12 +141,12 @@ def _given(
         dtype = accumulation_dtype(out, x)
     if dtype is not None:
         x = x.astype(dtype)
-    element = as_element(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
+    element = initial_in(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
     chosen = selected(x, row, where, element)
-    keep = keepdims is not UNSAID and bool(keepdims)
-    if row.locates and is_said(out):
+    keep = keepdims is not NOT_GIVEN and bool(keepdims)
+    if row.locates and is_given(out):
         check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
-    if element is UNSAID:
+    if element is NOT_GIVEN:
         return stored(out, _reduced(chosen, name, axis, keep, dtype), name)
     if row.identity is not None or not has_none(x):
         return stored(out, joined(_reduced(chosen, name, axis, keep, dtype), row, element), name)
@@ -161,12 +161,12 @@ def of_table(name: str) -> Callable[..., Any]:
 
     def accumulating(
         x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-        initial: Any = UNSAID, where: Any = True,
+        initial: Any = NOT_GIVEN, where: Any = True,
     ) -> A:  # fmt: skip
         return _given(x, name, axis, dtype, out, keepdims, initial, where)
 
     def choosing(
-        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = UNSAID,
+        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NOT_GIVEN,
         where: Any = True,
     ) -> A:  # fmt: skip
         return _given(x, name, axis, None, out, keepdims, initial, where)
@@ -174,10 +174,10 @@ def of_table(name: str) -> Callable[..., Any]:
     def telling(
         x: A, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
     ) -> A:
-        return _given(x, name, axis, None, out, keepdims, UNSAID, where)
+        return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, where)
 
     def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
-        return _given(x, name, axis, None, out, keepdims, UNSAID, True)
+        return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, True)
 
     function: Callable[..., Any] = choosing
     if row.takes_dtype:
@@ -202,7 +202,7 @@ def mean(
     """Arithmetic mean, accumulated in float64; of nothing NaN, with NumPy's ``RuntimeWarning``."""
     axis_of(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
-    keepdims = keepdims is not UNSAID and bool(keepdims)
+    keepdims = keepdims is not NOT_GIVEN and bool(keepdims)
     count = count_of(x, axis, keepdims, where)
     if isinstance(count, int) and count == 0:
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
@@ -214,7 +214,7 @@ def mean(
 def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:
     """How many elements a reduction of ``x`` takes for each of its results: mostly an ``int``."""
     if not is_everywhere(where):
-        return sum(mask_for(x, where, "where"), axis, keepdims=keepdims)
+        return sum(where_mask(x, where, "where"), axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return math.prod([x.extent(one) for one in axes if x.ndim])
 
@@ -229,3 +229,42 @@ def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     axis_of(x, "count_nonzero", axis)
     true = elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x
     return _reduced(true, "sum", axis, keepdims)
+
+
+def softmax(x: A, axis: Any = None) -> A:
+    """Exponentials divided by their sum along ``axis``; lazy. One sweep along axis 1.
+
+    The largest element is subtracted first, so nothing overflows. Source: SciPy's ``softmax``.
+    """
+    small = elementwise(x, "exp", elementwise(x, "subtract", x, _peak(x, axis)))
+    return elementwise(x, "divide", small, sum(small, axis, keepdims=True))
+
+
+def log_softmax(x: A, axis: Any = None) -> A:
+    """The logarithm of ``softmax``, without its loss of digits; lazy."""
+    shifted = elementwise(x, "subtract", x, _peak(x, axis))
+    total = sum(elementwise(x, "exp", shifted), axis, keepdims=True)
+    return elementwise(x, "subtract", shifted, elementwise(x, "log", total))
+
+
+def logsumexp(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
+    """``log(sum(exp(x)))`` along ``axis`` without overflow; lazy."""
+    peak = _peak(x, axis)
+    total = sum(elementwise(x, "exp", elementwise(x, "subtract", x, peak)), axis, keepdims=True)
+    result = elementwise(x, "add", elementwise(x, "log", total), peak)
+    over = axis_of(x, "logsumexp", axis)
+    if keepdims or isinstance(over, tuple) or x.ndim == 0:
+        return result
+    return reshape(result, () if over is None else result.shape[:over] + result.shape[over + 1 :])
+
+
+def _peak(x: A, axis: Any) -> A:
+    """The largest elements along ``axis``, 0 where that is not finite.
+
+    The results are the same whatever is subtracted, so derivatives take it as constant.
+    """
+    peak = max(x, axis, keepdims=True)
+    found = elementwise(x, "where", elementwise(x, "isfinite", peak), peak, 0.0)
+    if not x.selects:
+        x.session.graph.still.add(found.node)
+    return found

@@ -8,18 +8,21 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array import compaction, indexing, reductions, values
-from distvec.array.creation import reshape
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Handle, Home, check_order
-from distvec.array.operators import elementwise
+from distvec.array import reductions
+from distvec.array.array import DistArray
+from distvec.array.core import conversion as values
+from distvec.array.core.handle import Handle, SessionBase, check_order
+from distvec.array.core.operators import elementwise
+from distvec.array.core.shapes import reshape
+from distvec.array.indexing import compress as compaction
+from distvec.array.indexing import pull_push as indexing
 from distvec.graph import build
 from distvec.graph.node import Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type
 
 
-class Kept:
+class NodeRef:
     """A node that a selection needs and nobody sees: it is held, but not stored for it."""
 
     __slots__ = ("__weakref__", "node")
@@ -42,7 +45,7 @@ class Selection(DistArray):
 
     __slots__ = ("_count", "_mask", "_node", "_values")
 
-    def __init__(self, session: Home, values: Node, mask: Node) -> None:
+    def __init__(self, session: SessionBase, values: Node, mask: Node) -> None:
         """Only under the lock of the session's holders."""
         self.session = session
         self._turn = None
@@ -51,7 +54,7 @@ class Selection(DistArray):
         self._select(values, mask)
 
     def _select(self, values: Node, mask: Node) -> None:
-        self._values, self._mask = Kept(values), Kept(mask)
+        self._values, self._mask = NodeRef(values), NodeRef(mask)
         for kept in (self._values, self._mask):
             if kept.node.depth < self.session.pending_depth // 2:
                 self.session.holders.keep(kept)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import length_of, reshape, shape_of
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
+from distvec.array.core.shapes import length_of, reshape, shape_of
 from distvec.array.exchanged import flipped
-from distvec.array.handle import Home
 from distvec.array.random import Random
 from distvec.array.transposed import transpose
 
@@ -20,7 +20,7 @@ class RowSplit:
 
     _axis = "rows"
 
-    def __init__(self, session: Home, rows: int) -> None:
+    def __init__(self, session: SessionBase, rows: int) -> None:
         self.session = session
         self.rows = length_of(rows, "space")
         """How many rows all its tables have."""

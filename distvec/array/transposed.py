@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import creation, products, properties
+from distvec.array import products
 from distvec.array.by_columns import ByColumns
-from distvec.array.changing import turns_of
+from distvec.array.core import shapes as creation
+from distvec.array.core import type_queries as properties
+from distvec.array.core.handle import lock_in_order
+from distvec.array.core.keywords import leading, stored
 from distvec.array.exchanged import (
     ALONG_AXIS,
     CHANGING,
@@ -31,13 +34,11 @@ from distvec.array.exchanged import (
     flipped,
     redistributed,
 )
-from distvec.array.indexing import as_indices
+from distvec.array.indexing.pull_push import as_indices
 from distvec.array.joined_columns import join_rows
 from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
-from distvec.array.reduction_keywords import stored
 from distvec.array.reductions import kept
-from distvec.array.signatures import leading
 from distvec.graph import build
 from ps_backend.program.row_ops.shapes import JOINS
 
@@ -164,7 +165,7 @@ class Transposed(Methods, ByColumns):
         if not all(isinstance(out, Transposed) for out in outs):
             raise TypeError(f"numpy.{ufunc.__name__}: out= must be split by columns as well")
         tables = tuple(out.table for out in outs)
-        with turns_of(tables):
+        with lock_in_order(tables):
             if outs[0] is inputs[0] and not kwargs:
                 # An operator in place: to one of a slice too, which is assigned next.
                 tables[0].assign(ufunc(*map(flipped, inputs)), ufunc.__name__)

@@ -7,8 +7,8 @@ from functools import wraps
 from typing import Any
 
 from distvec.array.by_columns import ByColumns
-from distvec.array.handle import check_session
-from distvec.array.operators import Arithmetic
+from distvec.array.core.handle import check_session
+from distvec.array.core.operators import Arithmetic
 from distvec.array.products import vdot
 from distvec.array.transposed import transpose
 from distvec.autodiff.reverse import gradients

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distvec.array.operators import Arithmetic
+from distvec.array.core.operators import Arithmetic
 from distvec.autodiff.logarithms import LOGARITHMS, Terms
 from distvec.autodiff.rules import rule_of
 from distvec.autodiff.steps import Adjoint, One, Step, in_dtype, shrunk

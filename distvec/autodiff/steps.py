@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distvec.array.creation import reshape
-from distvec.array.operators import Arithmetic
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import reshape
 from distvec.graph import build
 from distvec.graph.node import Node, NotDifferentiable
 from ps_backend.program import ops

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home, check_session
-from distvec.array.values import buffer_of
+from distvec.array.array import DistArray
+from distvec.array.core.conversion import buffer_of
+from distvec.array.core.handle import SessionBase, check_session
 from distvec.durability.keyed_snapshots import HeldSpace, KeptSpaces
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
@@ -105,7 +105,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        session: Home,
+        session: SessionBase,
         directory: str,
         *,
         start: Start = in_thread,

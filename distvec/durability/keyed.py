@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.errors import Corrupted
@@ -94,7 +94,7 @@ def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> KeptT
     return KeptTraining(given["optimizer"], states, calls)
 
 
-def adopt_keys(loaded: dict[str, Any], session: Home) -> None:
+def adopt_keys(loaded: dict[str, Any], session: SessionBase) -> None:
     """Let arrays that were saved with their keys be those of a new keyed space of ``session``.
 
     Does nothing to others. ``Corrupted`` where the text that describes them is none.
@@ -118,7 +118,7 @@ def adopt_keys(loaded: dict[str, Any], session: Home) -> None:
 
 
 def filled_space(
-    session: Home,
+    session: SessionBase,
     options: Mapping[str, Any],
     fills: Mapping[Name, Mapping[str, Any]],
     keys: DistArray,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
 from distvec.durability.keyed import described, fill_of, filled_space, kept_document, kept_training
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
@@ -94,7 +94,7 @@ class HeldSpace:
 class KeptSpaces:
     """Those of one session, in checkpoints of one directory."""
 
-    session: Home
+    session: SessionBase
     _known: dict[int, _Known] = field(default_factory=dict)
     """What the newest checkpoint has."""
     _counters: dict[int, int] = field(default_factory=dict)

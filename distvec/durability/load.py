@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import shape_of, type_of
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
+from distvec.array.core.shapes import shape_of, type_of
 from distvec.array.transposed import transpose
 from distvec.durability.keyed import adopt_keys
 from distvec.durability.save import SAVED
@@ -46,7 +46,7 @@ class Loaded(dict[str, Any]):
 
 def load(
     path: str | os.PathLike[str],
-    session: Home | None = None,
+    session: SessionBase | None = None,
     *,
     names: Iterable[str] | None = None,
     progress: bool = False,
@@ -171,7 +171,7 @@ def _rows(place: Place, one: Stored, into: np.ndarray, bar: Any) -> np.ndarray:
 
 
 def _on_servers(
-    place: Place, session: Home, chosen: Sequence[Stored], bar: Any
+    place: Place, session: SessionBase, chosen: Sequence[Stored], bar: Any
 ) -> dict[str, DistArray]:
     made: dict[str, Any] = {}
     rest = {}
@@ -206,7 +206,7 @@ def _on_servers(
 
 
 def _by_servers(
-    place: Place, session: Home, group: Sequence[Stored], buffers: dict[str, Buffer]
+    place: Place, session: SessionBase, group: Sequence[Stored], buffers: dict[str, Buffer]
 ) -> None:
     session.client.load(
         Source(buffers[one.name].id, buffers[one.name].type, place.store.url, one.pieces)
@@ -214,7 +214,9 @@ def _by_servers(
     )
 
 
-def _through_client(place: Place, session: Home, one: Stored, buffer: Buffer, bar: Any) -> None:
+def _through_client(
+    place: Place, session: SessionBase, one: Stored, buffer: Buffer, bar: Any
+) -> None:
     with _scratch(one) as values:
         _rows(place, one, values, bar)
         session.client.write(buffer.id, buffer.type.space, values)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
 from distvec.durability.checkpoints import Checkpoints
 from ps_backend.arguments import check_choice
 from ps_backend.client import Client
@@ -184,7 +184,7 @@ class Durability:
             )
 
     def checkpoints(
-        self, session: Home, directory: str | os.PathLike[str] | None = None
+        self, session: SessionBase, directory: str | os.PathLike[str] | None = None
     ) -> Checkpoints:
         """Those in ``directory``, or in that of the session; ``ValueError`` if there is none."""
         given = self.directory if directory is None else directory
@@ -196,7 +196,7 @@ class Durability:
         return self._by_directory.setdefault(made.store.url, made)
 
     def keeper(
-        self, session: Home, directory: str | os.PathLike[str] | None = None
+        self, session: SessionBase, directory: str | os.PathLike[str] | None = None
     ) -> SessionKeeper | None:
         """What keeps the states of a solver; None where neither says a directory."""
         if directory is None and self.directory is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from distvec.array.creation import on_servers
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home, check_session
-from distvec.array.values import buffer_of
+from distvec.array.array import DistArray
+from distvec.array.core.conversion import buffer_of
+from distvec.array.core.handle import SessionBase, check_session
+from distvec.array.core.shapes import on_servers
 from distvec.graph.node import Buffer
 from ps_backend.client import StoredArray
 from ps_backend.errors import PSError
@@ -16,7 +16,7 @@ from ps_backend.errors import PSError
 class Names:
     """The arrays of one session that have names. Not thread-safe."""
 
-    def __init__(self, session: Home, title: str | None) -> None:
+    def __init__(self, session: SessionBase, title: str | None) -> None:
         """``title`` of the session; without one nobody can take it over, and names are refused."""
         self.title = title
         self._session = session

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from distvec.array.handle import Home
+from distvec.array.core.handle import SessionBase
 from distvec.durability.keyed import with_keys
 from distvec.durability.save_plan import (
     DIRECTORY,
@@ -56,7 +56,7 @@ class File:
             slot.note(self.name, offset, slot.piece.crcs)
 
 
-def fill(session: Home | None, store: Directory, files: Sequence[File], bar: Any) -> None:
+def fill(session: SessionBase | None, store: Directory, files: Sequence[File], bar: Any) -> None:
     """Write the rows of ``files``, which were begun in ``store``; durable on return.
 
     The servers write theirs, unless they do not see the store. Raises ``OSError``.
@@ -91,7 +91,7 @@ def _of_client(file: File) -> File:
 _Place = tuple[File, Slot, Origin, int]
 
 
-def _by_servers(session: Home, store: str, files: Sequence[File], bar: Any) -> None:
+def _by_servers(session: SessionBase, store: str, files: Sequence[File], bar: Any) -> None:
     places: dict[int, list[_Place]] = {}
     for file in files:
         for slot, offset in file.slots:
@@ -207,7 +207,11 @@ def _checked(
 
 
 def _save_file(
-    place: Place, session: Home | None, items: Sequence[Item], metadata: Mapping[str, str], bar: Any
+    place: Place,
+    session: SessionBase | None,
+    items: Sequence[Item],
+    metadata: Mapping[str, str],
+    bar: Any,
 ) -> None:
     store, slots = place.store, [one.slots() for one in items]
     planned = _layout(place, items, slots, metadata)
@@ -255,7 +259,11 @@ def _file(
 
 
 def _save_folder(
-    place: Place, session: Home | None, items: Sequence[Item], metadata: Mapping[str, str], bar: Any
+    place: Place,
+    session: SessionBase | None,
+    items: Sequence[Item],
+    metadata: Mapping[str, str],
+    bar: Any,
 ) -> None:
     for one in items:
         if len(one.stored.shape) > _MOST_RANK:

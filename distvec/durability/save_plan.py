@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from distvec.array.by_columns import ByColumns
-from distvec.array.handle import Handle, Home, check_session
+from distvec.array.core.handle import Handle, SessionBase, check_session
 from distvec.graph.node import Buffer
 from ps_backend.durability.checksums import crc32, unit_of, units
 from ps_backend.durability.files import KINDS, Stored, as_rows
@@ -120,7 +120,9 @@ class Slot:
         self.piece = Piece(file, offset, piece.low, piece.high, piece.unit, crcs)
 
 
-def items_of(arrays: Mapping[str, Any], *, by_columns: bool) -> tuple[Home | None, list[Item]]:
+def items_of(
+    arrays: Mapping[str, Any], *, by_columns: bool
+) -> tuple[SessionBase | None, list[Item]]:
     """The session of ``arrays``, if one has one, and what is to be saved of each, evaluated.
 
     ``by_columns``: whether tables that are split by columns may be saved as they are split; else
@@ -128,7 +130,7 @@ def items_of(arrays: Mapping[str, Any], *, by_columns: bool) -> tuple[Home | Non
     what is no array of numbers.
     """
     handles = {name: one for name, one in arrays.items() if isinstance(one, Handle | ByColumns)}
-    session: Home | None = next((one.session for one in handles.values()), None)
+    session: SessionBase | None = next((one.session for one in handles.values()), None)
     held: dict[str, Handle] = {}
     for name, one in handles.items():
         rows: Any = one
@@ -148,7 +150,7 @@ def items_of(arrays: Mapping[str, Any], *, by_columns: bool) -> tuple[Home | Non
     return session, made
 
 
-def _of_servers(name: str, session: Home, buffer: Buffer, turned: bool) -> Item:
+def _of_servers(name: str, session: SessionBase, buffer: Buffer, turned: bool) -> Item:
     type, client = buffer.type, session.client
     holders = type.space.holders(client.servers) if type.space.length else []
     ranges = [type.space.range_of(server, client.servers) for server in holders]

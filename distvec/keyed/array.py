@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Handle
-from distvec.array.handle import Home as Session
+from distvec.array.array import DistArray
+from distvec.array.core.handle import Handle
+from distvec.array.core.handle import SessionBase as Session
 from distvec.diagnostics.profile import measured
 from distvec.keyed.row_call import chosen_wire
 from distvec.keyed.row_view import RowView

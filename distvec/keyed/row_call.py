@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.handle import Home as Session
+from distvec.array.core.handle import SessionBase as Session
 from distvec.diagnostics.profile import measured
 from distvec.graph.build import check_dtype
 from distvec.rows.api import Plugin, RowFunction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Protocol
 
-from distvec.array.handle import Home as Session
+from distvec.array.core.handle import SessionBase as Session
 from distvec.keyed.row_call import call_on_rows
 from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, KeyView

@@ -10,8 +10,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import SessionBase
 from distvec.diagnostics.profile import measured
 from distvec.graph import view_nodes
 from distvec.graph.node import Buffer
@@ -68,7 +68,7 @@ class Layout:
 
 
 def freeze(
-    session: Home, remote: KeySpace, layout: Layout, arrays: Sequence[KeyedArray | None]
+    session: SessionBase, remote: KeySpace, layout: Layout, arrays: Sequence[KeyedArray | None]
 ) -> list[DistArray]:
     """Copies of ``arrays``, None for the keys, each aligned to the others; one message a server.
 

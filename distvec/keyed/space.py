@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.dist_array import DistArray
-from distvec.array.functions import zeros_like
-from distvec.array.handle import Handle, Home
+from distvec.array.array import DistArray
+from distvec.array.core.handle import Handle, SessionBase
+from distvec.array.elementwise import zeros_like
 from distvec.diagnostics.profile import measured
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Buffer
@@ -97,7 +97,7 @@ class KeyedSpace:
 
     def __init__(
         self,
-        session: Home,
+        session: SessionBase,
         *,
         length: int = 0,
         admit: int = 1,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distvec.array.handle import Home as Session
+from distvec.array.core.handle import SessionBase as Session
 from distvec.diagnostics.profile import measured
 from distvec.rows.optimizers import STEP_SIZE, WEIGHTS, RowOptimizer
 from ps_backend.client import KeyBatch, KeySpace, KeyView

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.handle import Handle, Home
+from distvec.array.core.handle import Handle, SessionBase
 from distvec.durability.load import load
 from distvec.durability.save import save
 from distvec.losses.input_rows import matrix_for
@@ -378,7 +378,7 @@ class Model:
     def load(
         cls,
         path: str | os.PathLike[str],
-        session: Home | None = None,
+        session: SessionBase | None = None,
         *,
         loss: Loss | None = None,
         progress: bool = False,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.handle import Handle, broadcasts
+from distvec.array.core.handle import Handle, is_broadcastable
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import typed, value_of
@@ -148,7 +148,7 @@ def fit_to_slot(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
             f"new rows of {name!r} are {node.dtype}, and the array is of {type.dtype}; convert "
             f"them: .astype({type.dtype.name!r})"
         )
-    if not broadcasts(node.type.shape, type.shape):
+    if not is_broadcastable(node.type.shape, type.shape):
         own = node.type.shape if node.on_client else ("n", *node.type.row)
         raise ValueError(
             f"new rows of {name!r} have shape {_printed(own)}, which does not fit the array's, "

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import reshape
+from distvec.array.core.shapes import reshape
 from distvec.graph.node import topological
 from distvec.rows.lowering import Traced, trace
 from distvec.rows.tracer import Kind, Number, PerKey, RowsOf, Tracer

@@ -11,9 +11,9 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
-from distvec.array.handle import Handle, Home
-from distvec.array.namespace import Namespace
+from distvec.array.array import DistArray
+from distvec.array.core.handle import Handle, SessionBase
+from distvec.array.dispatch.array_api import Namespace
 from distvec.diagnostics.callsite import call_site, is_from_outside
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import FUNCTIONS
@@ -171,7 +171,7 @@ class Tracer(DistArray):
     __str__ = __repr__
 
 
-class Trace(Home):
+class Trace(SessionBase):
     """Where one function is run once."""
 
     def __init__(self) -> None:

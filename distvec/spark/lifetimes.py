@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from distvec.array.handle import Handle
+from distvec.array.core.handle import Handle
 
 Action = Callable[[], object]
 

@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from distvec import DistArray, Session
-from distvec.array.iteration import blocks
+from distvec.array.core.conversion import blocks
 from distvec.durability.save_plan import bar_of
 from ps_backend.arguments import check_choice
 from ps_backend.durability.stores import Store, open_store

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 from distvec.opening import local
 from distvec.testing.compare import assert_within, describe_divergence, distance_between, outcome
 from distvec.testing.error_bounds import unit_in_last_place

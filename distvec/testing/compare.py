@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 
 REFUSALS = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
 """What NumPy and the servers raise for operands that they do not take."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.functions import evaluate
+from distvec.array.elementwise import evaluate
 from distvec.testing.bounded import Bounded
 from distvec.testing.compare import REFUSALS, assert_within
 from distvec.testing.strategies import Operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distvec.array.moving.core import move
+from distvec.array.collectives.core import collective
 from distvec.session import Session
 from ps_backend.program import movements
 from ps_backend.program.movements import Movement, MovementTypes, Params
@@ -52,7 +52,7 @@ def use(ps: Session) -> None:
     x = ps.arange(5000.0)
     twice = 2 * x
     types = twice.node.type, client_type(np.dtype(np.int64), (1,))
-    backwards, length = move("reverse", [twice], [], types)
+    backwards, length = collective("reverse", [twice], [], types)
     ps.counters.reset()
     assert float((backwards * x).sum()) == float(np.arange(5000.0) @ (2 * np.arange(5000.0)[::-1]))
     assert ps.counters.messages == ps.counters.phases == 2  # the work around them comes along

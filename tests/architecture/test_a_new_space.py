@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 from ps_backend.client import Change, Client, SharedArray, Total, Winner
 from ps_backend.errors import InvalidProgram
 from ps_backend.program import spaces

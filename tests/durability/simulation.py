@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 from distvec.durability.checkpoints import Checkpoints
 from distvec.session import Session
 from ps_backend.errors import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 from distvec.durability.checkpoints import Checkpoints
 from distvec.session import Session
 from tests.durability.cluster import Cluster, Driver

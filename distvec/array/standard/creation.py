@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import functions
-from distvec.array.handle import Home
-from distvec.array.operators import Arithmetic
+from distvec.array import elementwise as functions
+from distvec.array.core.handle import SessionBase
+from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.given import check_given
 from distvec.array.standard.info import check_device
 from distvec.array.transposed import Transposed
@@ -17,7 +17,7 @@ from distvec.array.transposed import Transposed
 class Creation:
     """The functions that put arrays into one session. Lazy but for what takes values along."""
 
-    def __init__(self, session: Home) -> None:
+    def __init__(self, session: SessionBase) -> None:
         self._session: Any = session
 
     def arange(

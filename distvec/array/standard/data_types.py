@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import functions
+from distvec.array import elementwise as functions
 from distvec.array.by_columns import ByColumns
-from distvec.array.operators import Arithmetic
+from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.info import check_device
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distvec.array import functions, real_functions
+from distvec.array import elementwise as functions
+from distvec.array import elementwise as real_functions
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:

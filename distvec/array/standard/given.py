@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from distvec.array.by_columns import ByColumns
-from distvec.array.operators import Arithmetic
+from distvec.array.core.operators import Arithmetic
 
 
 def check_given(name: str, *operands: Any) -> None:

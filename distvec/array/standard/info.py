@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import MOST_RANK
+from distvec.array.core.shapes import MOST_RANK
 from ps_backend.program.types import DTYPES
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from distvec.array import transposed
-from distvec.array.creation import broadcast_arrays, broadcast_to
-from distvec.array.creation import expand_dims as _expand_dims
-from distvec.array.creation import reshape as _reshape
-from distvec.array.creation import squeeze as _squeeze
+from distvec.array.core.shapes import broadcast_arrays, broadcast_to
+from distvec.array.core.shapes import expand_dims as _expand_dims
+from distvec.array.core.shapes import reshape as _reshape
+from distvec.array.core.shapes import squeeze as _squeeze
 from distvec.array.standard.given import check_given
 
 __all__ = [

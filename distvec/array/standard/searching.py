@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import functions
-from distvec.array.choosing import take as _take
-from distvec.array.moving import sorting
+from distvec.array import elementwise as functions
+from distvec.array.collectives import sort as sorting
 from distvec.array.standard.given import check_given
+from distvec.array.take_put import take as _take
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import reshape
-from distvec.array.moving.scatter import scattered
-from distvec.array.operators import Arithmetic
-from distvec.array.pieces import columns_at
-from distvec.array.shaping.placing import index_of
+from distvec.array.collectives.core import scatter
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import reshape
+from distvec.array.indexing.getitem import columns_at
+from distvec.array.manipulation.join import index_of
 from distvec.array.transposed import transpose
 from distvec.autodiff.logarithms import GROWING
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, One, Rule, Step, shrunk
@@ -216,7 +216,7 @@ def _row_take(step: Step, number: int) -> Adjoint:
     flat = reshape(row * width + step.arg(1), (-1,))
     zeros = reshape(step.zeros(source), (-1,))
     adjoint = step.adjoint if step.is_number else reshape(step.whole(), (-1,))
-    return reshape(scattered(zeros, "add", flat, adjoint), source.type.shape)
+    return reshape(scatter(zeros, "add", flat, adjoint), source.type.shape)
 
 
 def _row_put(step: Step, number: int) -> Adjoint:

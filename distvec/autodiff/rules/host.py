@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.pieces import encoded
+from distvec.array.indexing.getitem import encoded
 from distvec.array.transposed import transpose
 from distvec.autodiff.rules.moves import summed_by_place
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk

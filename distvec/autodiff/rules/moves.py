@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.creation import reshape
-from distvec.array.keys import Slice
-from distvec.array.moving.recurrences import linear_recurrence
-from distvec.array.moving.scatter import ASSIGN, WAYS, scattered
-from distvec.array.pieces import gathered, inside, rows_at
-from distvec.array.shaping.placing import index_of
+from distvec.array.collectives.core import ASSIGN, WAYS, scatter
+from distvec.array.collectives.scan import linear_recurrence
+from distvec.array.core.shapes import reshape
+from distvec.array.indexing.getitem import gathered, inside, rows_at
+from distvec.array.indexing.parse_key import Slice
+from distvec.array.manipulation.join import index_of
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
 from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
@@ -63,7 +63,7 @@ def _spread(step: Step, number: int) -> Adjoint:
 def _gather(step: Step, number: int) -> Adjoint:
     """Added up where an element was named more than once: a scatter, in two messages."""
     adjoint = step.adjoint if step.is_number else step.whole()
-    return scattered(step.zeros(step.node.args[0]), "add", step.arg(1), adjoint)
+    return scatter(step.zeros(step.node.args[0]), "add", step.arg(1), adjoint)
 
 
 # --- between servers and client -------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _sort(step: Step, number: int) -> Adjoint | None:
         others = view_nodes.phases_of(node), view_nodes.params_of(node)
         order = step.like.like(view_nodes.movement(graph, SORT, ORDER, node.args, type, *others))
     adjoint = step.adjoint if step.is_number else step.whole()
-    return scattered(step.zeros(node.args[0]), "add", order, adjoint)
+    return scatter(step.zeros(node.args[0]), "add", order, adjoint)
 
 
 def _scatter(step: Step, number: int) -> Adjoint | None:
@@ -169,14 +169,14 @@ def _scatter(step: Step, number: int) -> Adjoint | None:
         raise NotDifferentiable(f"numpy.{way}.at has no derivative here")
     where, whole = step.of(step.node.args[index]), step.whole()
     if number == base:
-        found = scattered(whole, ASSIGN, where, 0.0) if way == ASSIGN else step.adjoint
+        found = scatter(whole, ASSIGN, where, 0.0) if way == ASSIGN else step.adjoint
         return shrunk(step, found, step.node.args[base])
     found = gathered(whole, where)
     if way == "subtract":
         found = -found
     if way == ASSIGN:
         numbers = index_of(whole, len(where))
-        last = gathered(scattered(index_of(whole, len(whole)), ASSIGN, where, numbers), where)
+        last = gathered(scatter(index_of(whole, len(whole)), ASSIGN, where, numbers), where)
         here = last == numbers
         found = np.where(here.reshape(-1, 1) if whole.ndim == 2 else here, found, 0.0)
     return shrunk(Step(step.like, found.node, found), found, step.node.args[values])

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pyspark import RDD
 
 from distvec import DistArray
-from distvec.array.changing import turns_of
+from distvec.array.core.handle import lock_in_order
 from distvec.keyed.array import KeyedArray
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import free_slots
@@ -349,7 +349,7 @@ def _run(
         else:
             kept = LoopCheckpoints(keeper, f"loop {ps.client.new_id()}", arrays)
             results, trained = run_with_rollback(kept, lambda: attempt(kept.arrays, kept))
-    with turns_of(arrays), defer_signals():  # all or none
+    with lock_in_order(arrays), defer_signals():  # all or none
         for array, end in zip(arrays, trained, strict=True):
             array.become(end.node)
     return results

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 from pyspark import TaskContext
 
-from distvec.array.indexing import as_indices
+from distvec.array.indexing.pull_push import as_indices
 from distvec.spark.jobs.failures import Failure
 from distvec.spark.loops.checkpoint_barrier import BarrierSpec, WorkerBarrier
 from distvec.spark.loops.worker_progress import LineWriter, Reporter, WorkerReport

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distvec import DistArray, where
-from distvec.array.shaping.joining import concatenate
+from distvec.array.manipulation.join import concatenate
 from distvec.losses.rows import column_squares, column_sums, feature_stddev
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load

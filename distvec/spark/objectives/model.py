@@ -12,7 +12,7 @@ from pyspark import Broadcast, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from distvec.array.handle import Handle
+from distvec.array.core.handle import Handle
 from distvec.losses import RowLoss, Softmax
 from distvec.losses.classification import Logistic
 from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 
 import distvec
 from distvec import DistArray
-from distvec.array.handle import Handle
-from distvec.array.shaping.joining import concatenate
+from distvec.array.core.handle import Handle
+from distvec.array.manipulation.join import concatenate
 from distvec.losses import labels as label_rules
 from distvec.losses.classification import Logistic
 from distvec.losses.loss import (

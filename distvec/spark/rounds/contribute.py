@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from pyspark import Accumulator, TaskContext
 
-from distvec.array.handle import broadcasts
-from distvec.array.indexing import as_given, as_indices
+from distvec.array.core.handle import is_broadcastable
+from distvec.array.indexing.pull_push import as_given, as_indices
 from distvec.keyed.array import KeyedArray, as_keys
 from distvec.keyed.row_call import call_on_rows
 from distvec.rows.api import Plugin, RowFunction
@@ -158,7 +158,7 @@ def as_values(
     dtype = type.dtype
     given = as_given(values, dtype)
     shape = type.shape if where is None else (len(where), *type.row)
-    if not broadcasts(given.shape, shape):
+    if not is_broadcastable(given.shape, shape):
         allowed = f"{shape}, one row of shape {type.row}" if type.row else f"{shape}"
         raise ValueError(f"values have shape {given.shape}; allowed are {allowed} and one number")
     if not np.can_cast(given.dtype, dtype, "same_kind"):

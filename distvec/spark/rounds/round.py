@@ -20,9 +20,8 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from distvec import DistArray
-from distvec.array.changing import turns_of
-from distvec.array.creation import on_servers
-from distvec.array.handle import Handle
+from distvec.array.core.handle import Handle, lock_in_order
+from distvec.array.core.shapes import on_servers
 from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
@@ -179,7 +178,7 @@ def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[
     def ordered(slot: int) -> list[Winner]:
         return [Winner(one.partition, one.run, one.counts[slot]) for one in winners]
 
-    with turns_of(arrays):  # from reading them on: another round's thread may end one, too
+    with lock_in_order(arrays):  # from reading them on: another round's thread may end one, too
         ps.evaluate(*arrays)  # at once, in common messages
         sources = [array.buffer for array in arrays]
         buffers = [ps.new_buffer(array.type) for array in arrays]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec import DistArray
-from distvec.array.indexing import as_indices
+from distvec.array.indexing.pull_push import as_indices
 from distvec.graph.node import Node
 from distvec.spark.rounds.contribute import as_values
 from distvec.spark.task_session import SessionTicket, TaskSession, join

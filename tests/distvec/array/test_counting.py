@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.array.moving import counting
+from distvec.array.collectives import core as counting
 from ps_backend.kernels.moving import counting as loops
 
 SERVERS = st.sampled_from((1, 2, 3, 7))

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from distvec.array.keys import At, Mask, NewAxis, Slice, Take, parse
+from distvec.array.indexing.parse_key import At, Mask, NewAxis, Slice, Take, parse
 from distvec.testing import outcome
 
 _INTEGERS = st.integers(-7, 7)

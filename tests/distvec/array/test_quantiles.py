@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.array.moving.quantile_methods import METHODS
+from distvec.array.collectives.quantile import METHODS
 from distvec.testing.strategies import lengths, vectors
 
 SERVERS = st.sampled_from((1, 2, 3, 7))

@@ -123,7 +123,7 @@ def test_a_slip_says_what_to_type(
 def test_what_is_not_there_is_not_found(names: dict[str, Any]) -> None:
     assert not hasattr(dv, "array") and not hasattr(names["ps"], "dot")
     assert not hasattr(names["x"], "__array_interface__")
-    from distvec.array.dist_array import DistArray  # the modules of these names stay importable
+    from distvec.array.array import DistArray  # the modules of these names stay importable
     from distvec.array.random import Random
 
     assert isinstance(names["x"], DistArray) and isinstance(names["ps"].random, Random)

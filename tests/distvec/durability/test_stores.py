@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from distvec.array.values import buffer_of
+from distvec.array.core.conversion import buffer_of
 from distvec.durability.load import _groups
 from ps_backend.client import Client
 from ps_backend.client.files import Source

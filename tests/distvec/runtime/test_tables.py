@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from distvec.array.dist_array import DistArray
+from distvec.array.array import DistArray
 
 X = np.random.default_rng(0).standard_normal((5000, 3))
 

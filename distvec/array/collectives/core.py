@@ -1,0 +1,259 @@
+"""How a collective is added to the graph; values that indices on the servers scatter; counting.
+
+A scatter sends pairs of an index and a value to who holds the place: two messages to each server,
+and 16 bytes for each pair of float64 that changes servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distvec.array import reductions
+from distvec.array.core.handle import SessionBase, check_session, is_broadcastable
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import broadcast_to, on_servers, reshape
+from distvec.graph import build, view_nodes
+from distvec.graph.node import Node
+from ps_backend.program.counts import COUNT
+from ps_backend.program.movements import TABLE
+from ps_backend.program.scatters import ASSIGN, KIND, WAYS
+from ps_backend.program.types import ArrayType, NodeType, client_type
+
+
+def collective(
+    kind: str,
+    arrays: Sequence[Any],
+    operands: Sequence[Any],
+    types: Sequence[NodeType],
+    params: Sequence[int] = (),
+) -> list[Any]:
+    """The outputs, of ``types``, of the movement ``kind``; lazy.
+
+    ``arrays`` are on the servers; ``operands``, small arrays, are kept by the client or are those
+    of NumPy. Outputs that nobody holds when the others are computed are not made. One message for
+    each phase; one for all of them where a single server has the arrays, since they are short.
+    """
+    like = arrays[0]
+    made = [array.made() for array in arrays]  # what a mask selects is put together first
+    count = like.session.client.servers
+    given = [array.node.type for array in made]
+    holders = {
+        server
+        for type in (*given, *types)
+        if isinstance(type, ArrayType)
+        for server in type.space.holders(count)
+    }
+    phases = 1 if len(holders) == 1 else TABLE[kind].phases
+    with like.session.holders.lock:
+        graph = like.session.graph
+        held = [_operand(like, operand) for operand in operands]
+        args = [*(array.node for array in made), *held]
+        return [
+            like.like(view_nodes.movement(graph, kind, number, args, type, phases, params))
+            for number, type in enumerate(types)
+        ]
+
+
+def _operand(like: Arithmetic, operand: Any) -> Node:
+    if isinstance(operand, Arithmetic):
+        return operand.node
+    values = np.asarray(operand)
+    return like.session.graph.client_value(values, values.dtype)
+
+
+def extremes(x: Any, what: str) -> tuple[Any, Any]:
+    """The least and the greatest element, which ``what`` needs: an implicit evaluation.
+
+    Those of a stored array are known from then on.
+    """
+    session = x.session
+    found: tuple[Any, Any] | None = session.extremes.get(x.node)
+    if found is None:
+        least, greatest = reductions.min(x), reductions.max(x)
+        last = session.evaluate_implicitly(greatest, what)
+        found = session.compute(least)[0].value, last
+        if x.node.known:
+            session.extremes[x.node] = found
+    return found
+
+
+def are_places(indices: Arithmetic, length: int) -> bool:
+    """Whether integers on the servers are all places of an axis of that ``length``.
+
+    One message, the first time that an array is asked.
+    """
+    session = indices.session
+    if not indices.size:
+        return True
+    if indices.node not in session.extremes:
+        least, greatest = session.compute(reductions.min(indices), reductions.max(indices))
+        session.extremes[indices.node] = least.value, greatest.value
+    least, greatest = session.extremes[indices.node]
+    return bool(-length <= least and greatest < length)
+
+
+__all__ = ["ASSIGN", "WAYS", "changed", "scattered"]
+
+
+def scatter_now(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
+    """As ``scatter``, for who changes ``x``: where an index is out of range, which is looked up
+    in one message the first time that ``indices`` are used, the ``IndexError`` comes at once, and
+    ``x`` is what it was."""
+    result = scatter(x, way, indices, values)
+    if not are_places(indices, len(x)):
+        x.session.compute(result)
+    return result
+
+
+def scatter(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
+    """``x`` with each of ``values``, in the order of ``indices``, joined to the row there.
+
+    ``indices``: integers, negative ones from the end, of shape ``(m,)``, or ``(m, j)`` into a
+    vector. ``values``: a number, a row, or what ``(*indices.shape, *row)`` is broadcast of. ``way``
+    is ``"assign"`` or the name of a ufunc; repeated indices count each, in their order. Same bits
+    as NumPy's. Who evaluates it gets the ``IndexError`` for an index that is out of range.
+    """
+    check_session(x.session, indices, "indices")
+    if indices.ndim > 1 and x.ndim > 1:
+        raise NotImplementedError("indices of the rows of a table are a vector: indices.ravel()")
+    row = x.shape[1:]
+    given = _values(x, indices, values, (*indices.shape, *row))
+    where = reshape(indices.astype(np.int64), (indices.size,)) if indices.ndim > 1 else indices
+    base, operands = [x], []
+    if x.node.op == "fill" and not x.node.known:  # what is the same everywhere need not be stored
+        base, operands = [], [x.like(x.node.args[0])]
+    arrays = [*base, where.astype(np.int64)]
+    is_constant = not isinstance(given, Arithmetic) or given.node.on_client
+    (operands if is_constant else arrays).append(given)
+    params = WAYS.index(way), len(base)
+    return collective(KIND, arrays, operands, [x.type], params)[0]
+
+
+def _values(x: Arithmetic, indices: Any, values: Any, shape: tuple[int, ...]) -> Any:
+    """A value, or a row, of the client for all, or an array on the servers with one for each."""
+    row = shape[indices.ndim :]
+    if not isinstance(values, Arithmetic):
+        values = np.asarray(values)
+    elif values.node.op == "fill" and not values.node.known:
+        values = x.like(values.node.args[0])
+    given = values.shape
+    while len(given) > len(row) and given[0] == 1:
+        given = given[1:]
+    if not is_broadcastable(given, shape):
+        raise ValueError(
+            f"shape mismatch: values of shape {values.shape} could not be broadcast to indexing "
+            f"result of shape {shape}"
+        )
+    if len(given) <= len(row):
+        return _of_all(x, values, given)
+    if not isinstance(values, Arithmetic):
+        values = x.session.array(np.broadcast_to(values, shape))
+    elif values.node.on_client:
+        values = x.like(on_servers(broadcast_to(values, shape)))
+    check_session(x.session, values, "values")
+    if values.shape != shape and not (row and values.shape == (*shape[:1], 1)):
+        values = broadcast_to(values, shape)
+    return reshape(values, (indices.size,)) if indices.ndim > 1 else values
+
+
+def _of_all(x: Arithmetic, values: Any, shape: tuple[int, ...]) -> Any:
+    """What is the same for all, as the client keeps it."""
+    if not isinstance(values, Arithmetic):
+        return values.reshape(shape)
+    if values.shape != shape:
+        values = reshape(values, shape)
+    return values if values.node.on_client else _collected(x, values)
+
+
+def _collected(x: Arithmetic, values: Any) -> Any:
+    with x.session.holders.lock:
+        return x.like(build.collect(x.session.graph, values.node))
+
+
+MOST_KEPT = 1 << 14
+"""So many counts are kept by the client; more stay on the servers."""
+
+
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """How often each number is in ``x``, integers of 0 or more; or the sum of its weights.
+
+    As long as the greatest number asks for: an implicit evaluation of one message, the first time
+    that a stored ``x`` is counted. Up to 16,384 counts are kept by the client: two messages to each
+    server, lazily. More make an array on the servers: each 1, or weight, goes to who holds the
+    place, in the order of ``x``, so with NumPy's bits; two messages, and 16 bytes for each weight
+    that changes servers. (Of few numbers weights are added block by block: same bits on any number
+    of servers, but the last ones may not be NumPy's.)
+    """
+    session = session_of(x, weights, "bincount")
+    numbers = _numbers(session, x)
+    weight = None if weights is None else _weights(session, weights, numbers)
+    least = int(minlength)
+    if least < 0:
+        raise ValueError("'minlength' must not be negative")
+    length = max(least, _length(numbers))
+    if numbers.size == 0:
+        return session.array(np.zeros(length, np.int64))  # with weights, too
+    kind = np.dtype(np.int64 if weight is None else np.float64)
+    if 0 < length <= MOST_KEPT:
+        arrays = [numbers] if weight is None else [numbers, weight]
+        return collective(COUNT, arrays, (), [client_type(kind, (length,))])[0]
+    zeros: Any = session.namespace.zeros(length, dtype=kind)
+    return scatter(zeros, "add", numbers, np.int64(1) if weight is None else weight)
+
+
+def _numbers(session: SessionBase, x: Any) -> Any:
+    given = x if isinstance(x, Arithmetic) else np.asarray(x)
+    if given.ndim != 1:
+        depth = "object of too small depth for" if given.ndim == 0 else "object too deep for"
+        raise ValueError(f"{depth} desired array")
+    is_list = not isinstance(x, np.ndarray | Arithmetic)  # an empty one is of floats
+    if given.dtype.kind not in "iub" and (given.size or not is_list):
+        raise TypeError(
+            f"Cannot cast array data from {given.dtype!r} to dtype('int64') according to the rule "
+            f"'safe'; write x.astype('int64')"
+        )
+    found = as_vector(session, given)
+    return found.astype(np.uint8) if found.dtype == np.bool_ else found
+
+
+def _weights(session: SessionBase, weights: Any, numbers: Arithmetic) -> Any:
+    found = as_vector(session, weights)
+    if np.ndim(weights) != 1 or len(found) != len(numbers):
+        raise ValueError("The weights and list don't have the same length.")
+    return found.astype(np.float64)
+
+
+def _length(numbers: Any) -> int:
+    """One more than the greatest number."""
+    if numbers.size == 0:
+        return 0
+    least, greatest = extremes(numbers, "bincount()")
+    if least < 0 or greatest > np.iinfo(np.int64).max:  # as what NumPy counts, that is negative
+        raise ValueError("'list' argument must have no negative elements")
+    return int(greatest) + 1
+
+
+def session_of(first: Any, second: Any, name: str) -> Any:
+    """The session of those of both that are ours."""
+    ours = [one for one in (first, second) if isinstance(one, Arithmetic)]
+    if not ours:
+        raise TypeError(f"{name}: needs an array on the servers; use numpy.{name} for others")
+    for one in ours:
+        check_session(ours[0].session, one, name)
+    return ours[0].session
+
+
+def as_vector(session: SessionBase, x: Any) -> Any:
+    """All elements of ``x``, on the servers, one after the other."""
+    found = x.made() if isinstance(x, Arithmetic) else session.array(x)
+    if found.ndim != 1:
+        found = reshape(found, (found.size,))
+    return session.array(found) if found.node.on_client else found
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.bincount: bincount}

@@ -1,0 +1,304 @@
+"""Histograms of one vector, and of pairs: which bins there are, and what is in each of them.
+
+The edges of the bins are few, and kept by the client, and so are the counts. Source of the rules
+for bins: ``numpy.histogram_bin_edges``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.collectives.core import as_vector, bincount, collective, extremes, session_of
+from distvec.array.collectives.search import searchsorted
+from distvec.array.core.handle import check_session
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.shapes import MOST_RANK, reshape
+from distvec.array.elementwise import array_among
+from distvec.array.indexing.getitem import get_item
+from distvec.array.statistics import std
+from ps_backend.program.counts import HISTOGRAM
+from ps_backend.program.types import client_type
+
+
+class Bins(NamedTuple):
+    """The edges, and where bins of one width begin and end."""
+
+    edges: npt.NDArray[Any]
+    limits: tuple[Any, ...] = ()
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, Any]:
+    """How many elements are in each bin, or their weights, and the edges of the bins.
+
+    Two messages to each server, lazily; another one before, an implicit evaluation, where ``bins``
+    is a number (or a rule) and ``range`` is not given, as the least and the greatest element
+    decide then. Weights are added block by block: same bits on any number of servers.
+    """
+    session = session_of(a, weights, "histogram")
+    values = as_vector(session, a)
+    if values.dtype == np.bool_:
+        values = values.astype(np.uint8)
+    weight = None if weights is None else as_vector(session, weights)
+    if weight is not None and weight.shape != values.shape:
+        raise ValueError("weights should have the same shape as a.")
+    found = _bins(values, bins, range, weighted=weight is not None)
+    arrays = [values] if weight is None else [values, weight]
+    kind = np.dtype(np.int64 if weight is None else np.float64)
+    made = client_type(kind, (len(found.edges) - 1,))
+    operands = found.edges, np.array(found.limits, np.float64)
+    (counts,) = collective(HISTOGRAM, arrays, operands, [made])
+    if weight is not None:
+        counts = counts.astype(weight.dtype)
+    edges = counts.like(session.graph.client_value(found.edges, found.edges.dtype))
+    if density:
+        widths = np.diff(found.edges).astype(np.float64)
+        counts = elementwise(counts, "divide", counts, widths) / counts.sum()
+    return counts, edges
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges of the bins that ``histogram`` would have; evaluated as there."""
+    session = session_of(a, weights, "histogram_bin_edges")
+    values = as_vector(session, a)
+    if values.dtype == np.bool_:
+        values = values.astype(np.uint8)
+    edges = _bins(values, bins, range, weighted=weights is not None).edges
+    return values.like(session.graph.client_value(edges, edges.dtype))
+
+
+def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
+    """``ValueError`` and ``TypeError`` as NumPy's."""
+    if isinstance(bins, str):
+        if bins not in _WIDTHS:
+            raise ValueError(f"{bins!r} is not a valid estimator for `bins`")
+        if weighted:
+            raise TypeError(
+                "Automated estimation of the number of bins is not supported for weighted data"
+            )
+        first, last = _outer(x, range)
+        return _of_one_width(x, first, last, _number_of_bins(x, bins, range, first, last))
+    if np.ndim(bins) > 1:
+        raise ValueError("`bins` must be 1d, when an array")
+    if np.ndim(bins) == 1:
+        edges = np.asarray(_held(x, bins))
+        if np.any(edges[:-1] > edges[1:]):
+            raise ValueError("`bins` must increase monotonically, when an array")
+        return Bins(edges)
+    try:
+        count = operator.index(bins)
+    except TypeError:
+        raise TypeError("`bins` must be an integer, a string, or an array") from None
+    if count < 1:
+        raise ValueError("`bins` must be positive, when an integer")
+    return _of_one_width(x, *_outer(x, range), count)
+
+
+def _held(x: Arithmetic, bins: Any) -> Any:
+    """Edges that are an array of ours, read."""
+    if not isinstance(bins, Arithmetic):
+        return bins
+    check_session(x.session, bins, "bins")
+    if not bins.node.on_client:
+        raise NotImplementedError(
+            "histogram: bins of few edges are kept by the client; pull them: bins.numpy()"
+        )
+    return x.session.evaluate_implicitly(bins, "the edges of bins")
+
+
+def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
+    """Where the first bin begins and the last one ends."""
+    if range is not None:
+        first, last = map(_known, range)
+        if first > last:
+            raise ValueError("max must be larger than min in range parameter.")
+        if not (np.isfinite(first) and np.isfinite(last)):
+            raise ValueError(f"supplied range of [{first}, {last}] is not finite")
+    elif x.size == 0:
+        first, last = 0, 1
+    else:
+        first, last = extremes(x, "histogram() without range=")
+        if not (np.isfinite(first) and np.isfinite(last)):
+            raise ValueError(f"autodetected range of [{first}, {last}] is not finite")
+    return (first - 0.5, last + 0.5) if first == last else (first, last)
+
+
+def _known(end: Any) -> Any:
+    """An end of a range: a lazy one is evaluated."""
+    is_lazy = isinstance(end, Arithmetic)
+    return end.session.evaluate_implicitly(end, "an end of a range") if is_lazy else end
+
+
+def _of_one_width(x: Arithmetic, first: Any, last: Any, count: int) -> Bins:
+    kind = np.result_type(first, last, x.dtype)
+    if kind.kind in "iu":
+        kind = np.result_type(kind, float)
+    edges = np.linspace(first, last, count + 1, endpoint=True, dtype=kind)
+    if np.any(edges[:-1] >= edges[1:]):
+        raise ValueError(f"Too many bins for data range. Cannot create {count} finite-sized bins.")
+    limits = (first, last) if x.dtype.kind != "f" else (kind.type(first), kind.type(last))
+    return Bins(edges, limits)
+
+
+# --- rules for the number of bins ---------------------------------------------------------------
+
+
+def _number_of_bins(x: Arithmetic, rule: str, range: Any, first: Any, last: Any) -> int:
+    if range is not None:
+        raise NotImplementedError(
+            f"bins={rule!r} looks at the elements within range alone; select them: "
+            f"x[(x >= {first}) & (x <= {last})]"
+        )
+    if x.size == 0:
+        return 1
+    least, greatest = extremes(x, f"bins={rule!r}")
+    width = _WIDTHS[rule](x, float(greatest) - float(least))
+    if not width:
+        return 1
+    if x.dtype.kind in "iu":
+        width = max(width, 1)
+    return int(np.ceil((float(last) - float(first)) / width))
+
+
+def _deviation(x: Arithmetic) -> float:
+    return float(x.session.evaluate_implicitly(std(x), "bins of the width of std"))
+
+
+def _scott(x: Arithmetic, spread: float) -> float:
+    return float((24.0 * np.pi**0.5 / x.size) ** (1.0 / 3.0) * _deviation(x))
+
+
+def _sqrt(x: Arithmetic, spread: float) -> float:
+    return float(spread / np.sqrt(x.size))
+
+
+def _sturges(x: Arithmetic, spread: float) -> float:
+    return float(spread / (np.log2(x.size) + 1.0))
+
+
+def _rice(x: Arithmetic, spread: float) -> float:
+    return float(spread / (2.0 * x.size ** (1.0 / 3)))
+
+
+def _freedman_diaconis(x: Arithmetic, spread: float) -> float:
+    quartiles: Any = np.percentile(x, [75, 25])  # type: ignore[call-overload]
+    upper, lower = x.session.evaluate_implicitly(quartiles, "bins of the width of quartiles")
+    return float(2.0 * (upper - lower) * x.size ** (-1.0 / 3.0))
+
+
+def _auto(x: Arithmetic, spread: float) -> float:
+    wide = max(_freedman_diaconis(x, spread), _sqrt(x, spread) / 2)
+    return min(wide, _sturges(x, spread))
+
+
+_WIDTHS: dict[str, Callable[[Any, float], float]] = {
+    "auto": _auto,
+    "fd": _freedman_diaconis,
+    "rice": _rice,
+    "scott": _scott,
+    "sqrt": _sqrt,
+    "sturges": _sturges,
+}
+"""By name of a rule the width of a bin, from the vector and how far its elements reach."""
+
+
+def functions_of_histograms() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.histogram: histogram, np.histogram_bin_edges: histogram_bin_edges}
+
+
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, list[Any]]:
+    """``numpy.histogramdd`` of one or two columns: a count for each pair of bins, as floats, and
+    the edges of the bins. The client keeps them.
+
+    A ``bincount`` of the numbers of the pairs. Before that, where ``bins`` is a number and
+    ``range`` is not given, the least and the greatest element of each column: an implicit
+    evaluation.
+    """
+    columns = _columns(sample)
+    if len(columns) > MOST_RANK:
+        raise NotImplementedError(
+            f"histogramdd of {len(columns)} columns has as many axes, at most {MOST_RANK} are "
+            f"there; take two at a time: sample[:, :2]"
+        )
+    edges = _edges(columns, bins, range)
+    lengths = [len(one) - 1 for one in edges]
+    number: Any = 0
+    inside: Any = True
+    for column, limits, length in zip(columns, edges, lengths, strict=True):
+        place = searchsorted(limits, column, side="right") - 1
+        place = elementwise(column, "where", column == limits[-1], length - 1, place)
+        inside = (place >= 0) & (place < length) & inside
+        number = number * length + place
+    total = prod(lengths)
+    number = elementwise(columns[0], "where", inside, number, total)  # those outside go last
+    counts = bincount(number, weights, minlength=total + 1)[:total].astype(np.float64)
+    found = reshape(counts, tuple(lengths))
+    if density:
+        for axis, limits in enumerate(edges):
+            widths = np.diff(limits).reshape(-1, *(1,) * (len(edges) - 1 - axis))
+            found = found / widths
+        found = found / counts.sum()
+    return found, [_kept(columns[0], one) for one in edges]
+
+
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, Any, Any]:
+    """``numpy.histogram2d``, as ``histogramdd``."""
+    if len(x) != len(y):
+        raise ValueError("x and y must have the same length.")
+    if hasattr(bins, "__len__") and len(bins) not in (1, MOST_RANK):  # the same edges for both
+        bins = [bins, bins]
+    found, (first, second) = histogramdd([x, y], bins, range, density, weights)
+    return found, first, second
+
+
+def _columns(sample: Any) -> list[Any]:
+    if isinstance(sample, list | tuple):
+        like = array_among("histogramdd", tuple(sample))
+        given = [one if isinstance(one, Arithmetic) else like.session.array(one) for one in sample]
+        kind = np.result_type(*(one.dtype for one in given))
+        return [one.astype(kind) for one in given]
+    if sample.ndim == 1:
+        return [sample]
+    return [get_item(sample, (slice(None), k)) for k in np.arange(sample.shape[1]).tolist()]
+
+
+def _edges(columns: Sequence[Any], bins: Any, limits: Any) -> list[Any]:
+    """Those of each column; errors as NumPy's."""
+    count = len(columns)
+    each = bins if hasattr(bins, "__len__") else [bins] * count
+    if len(each) != count:
+        raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
+    ranges = [None] * count if limits is None else limits
+    if len(ranges) != count:
+        raise ValueError("range argument must have one entry per dimension")
+    triples = zip(columns, each, ranges, strict=True)
+    return [_edges_of(*one) for one in triples]
+
+
+def _edges_of(column: Any, bins: Any, limits: Any) -> Any:
+    """Those of one column. Between given limits their dtype is not that of the elements."""
+    if limits is not None and np.ndim(bins) == 0:
+        _, (edges,) = np.histogramdd(np.empty((0, 1)), [bins], [limits])
+        return edges
+    return histogram_bin_edges(column, bins, limits).numpy()
+
+
+def _kept(like: Any, edges: Any) -> Any:
+    return like.like(like.session.graph.client_value(edges, edges.dtype))
+
+
+def functions_of_joint_histograms() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.histogramdd: histogramdd, np.histogram2d: histogram2d}

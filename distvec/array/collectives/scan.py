@@ -1,0 +1,409 @@
+"""Running results, ``np.cumsum`` and ``ufunc.accumulate``: scans.
+
+Along axis 0 of what is on the servers they are movements of two phases: each server computes the
+totals of its blocks, fetches those of the blocks before, 8 bytes for each block and column, and
+writes the results. Two messages to each server, in which what is computed before and after goes
+along. The bits do not depend on the number of servers.
+
+Integers and ``maximum``, ``minimum``, ... are exact: NumPy's. Floats are added and multiplied in
+float64 and rounded to their dtype at the end. NumPy adds ``n`` elements one after the other, so its
+sums are off by up to ``n * eps * sum(|x|)``, to the first order; here it is the ``m`` elements of a
+block, and then at most 1024 blocks: ``(m + 1024) * eps * sum(|x|)``. Sums of what is not negative
+never fall. Source: Higham, Accuracy and Stability of Numerical Algorithms (2002), section 4.2.
+
+Along axis 1 of a table nothing moves; of small arrays the client computes them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.by_columns import ByColumns
+from distvec.array.collectives.core import collective
+from distvec.array.core.handle import check_session
+from distvec.array.core.keywords import (
+    NOT_GIVEN,
+    accumulation_dtype,
+    as_arrays,
+    is_everywhere,
+    is_given,
+    stored,
+    target_of,
+    where_mask,
+)
+from distvec.array.core.operators import Arithmetic, elementwise, operand_node
+from distvec.array.core.shapes import filled, reshape
+from distvec.array.indexing.getitem import get_item
+from distvec.array.manipulation.join import concatenate
+from distvec.array.reductions import axis_of
+from distvec.graph import build
+from distvec.graph.build import check_dtype, on_client
+from distvec.graph.host_eval import MOST_ELEMENTS
+from distvec.graph.node import Graph, Node
+from ps_backend.program import ops, recurrences
+from ps_backend.program.scans import SCANS, Scan
+from ps_backend.program.types import FLOATS, Row, array_type, client_type
+
+A = TypeVar("A", bound=Arithmetic)
+
+
+def cumulative_sum(
+    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> A:
+    """Running sums along ``axis``, which only vectors may leave out; lazy.
+
+    ``include_initial``: with a 0 before them, which costs another message.
+    """
+    return _cumulative(x, "add", axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: A, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> A:
+    """Running products along ``axis``, as ``cumulative_sum``; lazy."""
+    return _cumulative(x, "multiply", axis, dtype, include_initial)
+
+
+def cumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+    """Running sums along ``axis``, or of all elements row by row; lazy."""
+    return _flat_or_along(a, "add", axis, dtype, out)
+
+
+def cumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+    """Running products along ``axis``, or of all elements row by row; lazy."""
+    return _flat_or_along(a, "multiply", axis, dtype, out)
+
+
+def nancumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+    """Running sums of what is not NaN; lazy."""
+    return cumsum(_without_nan(a, 0), axis, dtype, out)
+
+
+def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
+    """Running products of what is not NaN; lazy."""
+    return cumprod(_without_nan(a, 1), axis, dtype, out)
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """``ufunc.accumulate``: running results along ``axis``; lazy.
+
+    ``TypeError`` for a ufunc that is not in the table of scans.
+    """
+    scan = scan_of(ufunc, "accumulate")
+    (array,) = as_arrays((x,))
+    if array.ndim == 0:
+        raise TypeError("cannot accumulate on a scalar")
+    if axis is None and array.ndim > 1:
+        raise ValueError("accumulate does not allow multiple axes")
+    return _stored_running(array, scan, 0 if axis is None else axis, dtype, out)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours."""
+    return {
+        np.cumulative_sum: cumulative_sum,
+        np.cumulative_prod: cumulative_prod,
+        np.cumsum: cumsum,
+        np.cumprod: cumprod,
+        np.nancumsum: nancumsum,
+        np.nancumprod: nancumprod,
+    }
+
+
+def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:
+    x = _at_least_a_vector(x)
+    if axis is None and x.ndim > 1:
+        raise ValueError(
+            "For arrays which have more than one dimension ``axis`` argument is required."
+        )
+    axis = normalize_axis_index(0 if axis is None else operator.index(axis), x.ndim)
+    found = _running(x, SCANS[name], axis, dtype)
+    if not include_initial:
+        return found
+    extents = tuple(1 if k == axis else extent for k, extent in enumerate(found.shape))
+    first = int(name == "multiply")
+    start: Any = np.full(extents, first, found.dtype)
+    if axis and not found.node.on_client:
+        start = x.like(filled(x.session.graph, extents, first, found.dtype))
+    joined: A = concatenate([start, found], axis=axis)
+    return joined
+
+
+def _flat_or_along(x: A, name: str, axis: Any, dtype: Any, out: Any) -> A:
+    x = _at_least_a_vector(x)
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    return _stored_running(x, SCANS[name], axis, dtype, out)
+
+
+def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
+    """Running results, in ``out=`` if that was given, whatever its dtype loses."""
+    if out is None:
+        return _running(x, scan, axis, dtype)
+    kind = accumulation_dtype(target_of(out, scan.name), x) if dtype is None else dtype
+    return stored(out, _running(x, scan, axis, kind), scan.name)
+
+
+def _at_least_a_vector(x: A) -> A:
+    (array,) = as_arrays((x,))
+    return array if array.ndim else reshape(array, (1,))  # type: ignore[no-any-return]
+
+
+def _without_nan(x: A, instead: int) -> A:
+    (array,) = as_arrays((x,))
+    if array.dtype.kind != "f":
+        return array  # type: ignore[no-any-return]
+    gone = elementwise(array, "isnan", array)
+    return elementwise(array, "where", gone, float(instead), array)  # type: ignore[no-any-return]
+
+
+def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
+    """Running results of ``x``, of rank 1 or 2, in ``dtype`` or the one that NumPy's have."""
+    over = normalize_axis_index(operator.index(axis), x.ndim)
+    kind = dtype_of(scan, x.dtype, dtype)
+    x = x.made()
+    with x.session.holders.lock:
+        graph, node = x.session.graph, cast_to(scan, x.node, kind, x)
+        if node.on_client:
+            type = client_type(kind, node.type.shape)
+            given = scan.name, over, kind.name
+            return x.like(on_client(graph, "client.accumulate", (node,), type, given))
+        if over:
+            wide = node.type.of(scan.result(node.dtype))
+            return x.like(build.cast(graph, graph.make(scan.along_rows, (node,), wide), kind))
+        source = x.like(node)
+    found: A
+    (found,) = collective(scan.kind, [source], [], [node.type.of(kind)])
+    return found
+
+
+def scan_of(ufunc: np.ufunc, method: str) -> Scan:
+    """The row of a ufunc in the table. ``TypeError``, of its ``method``, if there is none."""
+    scan = SCANS.get(ufunc.__name__)
+    if scan is None or scan.ufunc is not ufunc:
+        raise TypeError(
+            f"numpy.{ufunc.__name__}.{method} is not available on the servers; available are "
+            f"{method} of {', '.join(sorted(SCANS))}; or pull the values with x.numpy()"
+        )
+    return scan
+
+
+def cast_to(scan: Scan, node: Node, kind: np.dtype[Any], like: Arithmetic) -> Node:
+    """What is to be joined in ``kind``: cast to it first, where that changes values."""
+    if scan.truth or np.can_cast(node.dtype, kind, "safe"):
+        return node
+    return build.cast(like.session.graph, node, kind)
+
+
+def dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+    """The dtype of the results. ``TypeError`` where there are none in it."""
+    try:
+        kind = scan.result(given) if wanted is None else check_dtype(wanted)
+        fits = scan.gives(kind)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise TypeError(
+            f"ufunc {scan.name!r} accumulates no values of {given}"
+            + ("" if wanted is None else f" in {np.dtype(wanted)}")
+        )
+    return kind
+
+
+def is_associative(ufunc: Any) -> bool:
+    """Whether ``ufunc`` can be reduced so."""
+    row = SCANS.get(ufunc.__name__)
+    return row is not None and row.ufunc is ufunc
+
+
+def reduce(
+    ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False,
+    initial: Any = NOT_GIVEN, where: Any = True,
+) -> Any:  # fmt: skip
+    """``ufunc.reduce(x, ...)``; lazy."""
+    name = f"{ufunc.__name__}.reduce"
+    (array,) = as_arrays((x,))
+    over = axis_of(array, name, axis)
+    if not is_everywhere(where):
+        mask = where_mask(array, where, name)
+        array = elementwise(array, "where", mask, array, array.dtype.type(ufunc.identity))
+    if over == ():
+        return array.copy()
+    shape = array.shape
+    if over is None:
+        array, over = reshape(array, (array.size,)), 0
+    found = _last(ufunc, array, int(over), dtype)  # type: ignore[arg-type]
+    if is_given(initial):
+        found = elementwise(found, ops.NAMES[ufunc], found, found.dtype.type(initial))
+    if not keepdims:
+        return found
+    gone = range(len(shape)) if axis is None or len(shape) == 1 else (over,)
+    return reshape(found, tuple(1 if k in gone else n for k, n in enumerate(shape)))
+
+
+def _last(ufunc: np.ufunc, x: Any, axis: int, dtype: Any) -> Any:
+    if not x.shape[axis]:
+        rest = x.shape[:axis] + x.shape[axis + 1 :]
+        empty = ufunc.reduce(np.empty(0, x.dtype), dtype=dtype)
+        return x.like(filled(x.session.graph, rest, empty, empty.dtype))
+    running = accumulate(ufunc, x, axis, dtype)
+    return get_item(running, (slice(None),) * axis + (-1,))
+
+
+def reduceat(
+    ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+) -> Any:
+    """``ufunc.reduceat``: ``ufunc.reduce(x[i:j])`` for each index and the next one; lazy.
+
+    Of an index that the next one does not exceed, the element there. The last goes to the end.
+    ``indices`` are the client's. ``IndexError`` for one out of range, ``TypeError`` for a ufunc
+    that is not in the table of scans, ``NotImplementedError`` along axis 1 of what is on servers.
+    """
+    scan = scan_of(ufunc, "reduceat")
+    (array,) = as_arrays((x,))
+    if out is not None:
+        kind = accumulation_dtype(target_of(out, "reduceat"), array) if dtype is None else dtype
+        return stored(out, reduceat(ufunc, array, indices, axis, kind), scan.name)
+    if array.ndim == 0:
+        raise TypeError("cannot reduceat on a scalar")
+    array = array.made()
+    over = normalize_axis_index(operator.index(axis), array.ndim)
+    starts = _checked(ufunc, indices, array.shape[over])
+    kind = dtype_of(scan, array.dtype, dtype)
+    shape = tuple(len(starts) if k == over else one for k, one in enumerate(array.shape))
+    with array.session.holders.lock:
+        graph, node = array.session.graph, cast_to(scan, array.node, kind, array)
+        if node.on_client:
+            given = scan.name, tuple(starts.tolist()), over, kind.name
+            type = client_type(kind, shape)
+            return array.like(on_client(graph, "client.reduceat", (node,), type, given))
+        source = array.like(node)
+    if over:
+        raise NotImplementedError(
+            f"numpy.{scan.name}.reduceat along axis 1 of a table is not available on the servers; "
+            f"reduce some columns, as in numpy.{scan.name}.reduce(x[:, i:j], axis=1)"
+        )
+    if prod(shape) > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"reduceat: the client gets {len(starts)} rows, which are more than {MOST_ELEMENTS} "
+            f"elements; give fewer indices at once"
+        )
+    if not len(starts):
+        return array.like(graph.client_value(np.empty(shape, kind), kind))
+    (found,) = collective(scan.between, [source], [starts], [client_type(kind, shape)])
+    return found
+
+
+def _checked(ufunc: np.ufunc, indices: Any, length: int) -> npt.NDArray[np.int64]:
+    if isinstance(indices, Arithmetic):
+        raise TypeError(
+            f"numpy.{ufunc.__name__}.reduceat: indices on the servers; pull them: indices.numpy()"
+        )
+    found = np.asarray(indices).astype(np.int64)
+    if found.ndim != 1:
+        raise ValueError(f"reduceat: needs a vector of indices, got shape {found.shape}")
+    for index in found[(found < 0) | (found >= length)][:1]:
+        raise IndexError(f"index {index} out-of-bounds in {ufunc.__name__}.reduceat [0, {length})")
+    return found
+
+
+_FLOAT = np.dtype(np.float64)
+
+
+def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
+    """``y[t] = a[t] * y[t - 1] + b[t]`` along axis 0, with ``y[-1] = initial``; lazy.
+
+    ``a`` and ``b`` are broadcast: vectors or tables, one of them may be a number, or a row for all
+    ``t`` of a table. ``initial`` is a number, or one for each column. The result is in the dtype of
+    the floats among them, else float64; it is computed in float64. Of NumPy's arrays alone it is
+    NumPy's, so that an algorithm runs on either.
+
+    On the servers a movement of two phases: two messages to each, 8 bytes for each border of blocks
+    and column between them, 24 where ``a`` differs from row to row. Each block is computed row by
+    row, from what the blocks before lead to: the same bits on any number of servers, and those of
+    the loop for 1024 rows and less.
+
+    ``ValueError`` for shapes that do not fit, ``TypeError`` for long arrays of the client beside
+    those of the servers, or tables that are split by columns.
+    """
+    given = (a, b, initial)
+    if any(isinstance(one, ByColumns) for one in given):
+        raise TypeError(
+            "linear_recurrence: a table that is split by columns; put it there by rows, as in "
+            "session.array(x.numpy())"
+        )
+    like = next((one for one in given if isinstance(one, Arithmetic)), None)
+    if like is None:
+        return _of_numpy(*given)
+    for one in given:
+        if isinstance(one, Arithmetic):
+            check_session(like.session, one, "linear_recurrence")
+    made = [one.made() if isinstance(one, Arithmetic) else one for one in given]
+    dtype = _dtype_of(made)
+    _check(*map(np.shape, made))
+    like = max((one for one in made if isinstance(one, Arithmetic)), key=lambda one: one.ndim)
+    graph = like.session.graph
+    with like.session.holders.lock:
+        factor, term, start = (_node(like, one) for one in made)
+        space, shape = build.common_shape([factor, term])
+        if space is None:
+            type = client_type(_FLOAT, shape)
+            args = factor, term, build.collect(graph, start)
+            found = build.on_client(graph, "client.recurrence", args, type)
+            return like.like(build.cast(graph, found, dtype))
+        made_type = array_type(space, dtype if dtype.name in FLOATS else _FLOAT, shape[1:])
+        factor, term = (_as_float(graph, one) for one in (factor, term))
+        term = build.broadcast_to(graph, term, made_type.of(term.dtype))
+        factor = build.fit(graph, factor, space, shape)
+        start = build.cast(graph, build.collect(graph, start), _FLOAT)
+        inputs, operands = [like.like(term)], [like.like(start)]
+        (operands if factor.on_client else inputs).append(like.like(factor))
+    (result,) = collective(recurrences.KIND, inputs, operands, [made_type])
+    return result if result.dtype == dtype else result.astype(dtype)
+
+
+def _as_float(graph: Graph, node: Node) -> Node:
+    return node if node.dtype.name in FLOATS else build.cast(graph, node, _FLOAT)
+
+
+def _of_numpy(a: Any, b: Any, initial: Any) -> np.ndarray:
+    dtype = _dtype_of((a, b, initial))
+    given = [np.asarray(one, np.float64) for one in (a, b, initial)]
+    _check(*map(np.shape, given))
+    return recurrences.of_arrays(*given).astype(dtype)
+
+
+def _dtype_of(given: Sequence[Any]) -> np.dtype[Any]:
+    """That of the floats among them, else float64."""
+    kinds = [one.dtype if hasattr(one, "dtype") else one for one in given]
+    arrays = [np.asarray(one).dtype if isinstance(one, list | tuple) else one for one in kinds]
+    found = np.result_type(*arrays)
+    return found if found.kind == "f" else _FLOAT
+
+
+def _check(a: Row, b: Row, initial: Row) -> None:
+    """``ValueError`` unless the shapes fit."""
+    shape = np.broadcast_shapes(a, b)
+    if not shape:
+        raise ValueError("linear_recurrence: a or b must be an array, along whose axis 0 it goes")
+    if initial not in ((), (1,), shape[1:]):
+        raise ValueError(
+            f"linear_recurrence: initial is a number, or of shape {shape[1:]}: one for each "
+            f"column; got {initial}"
+        )
+
+
+def _node(like: Arithmetic, operand: Any) -> Node:
+    """An operand as a node; what is NumPy's and small travels along."""
+    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
+    node = operand_node(like, "linear_recurrence", given)
+    if isinstance(node, Node):
+        return node
+    return like.session.graph.constant(node, np.result_type(given))

@@ -1,0 +1,222 @@
+"""Places of values in sorted arrays, and what depends on them: ``searchsorted``, ``interp``.
+
+Where the sorted array is small, and kept by the client, that is elementwise. Where it is on the
+servers, each value travels to the server that has its neighbours, and its place travels back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.collectives.core import as_vector, collective, session_of
+from distvec.array.core.handle import check_session
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import reshape
+from distvec.array.elementwise import apply, where
+from distvec.array.indexing.getitem import get_item
+from distvec.array.reductions import any as any_of
+from distvec.array.reductions import argmax
+from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import MOST_ELEMENTS
+from distvec.graph.node import Node
+from ps_backend.program.searches import KIND
+from ps_backend.program.types import array_type
+
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where ``v`` would be inserted into ``a``, a sorted vector, to keep it sorted; lazy.
+
+    For ``a`` of the client elementwise. For ``a`` on the servers four messages to each server, and
+    16 bytes for each float64 whose place another server has.
+    """
+    session = session_of(a, v, "searchsorted")
+    if side not in ("left", "right"):
+        raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
+    if np.ndim(a) != 1:
+        raise ValueError("object of too small depth for desired array")
+    if sorter is not None:
+        a = _reordered(session, a, sorter)
+    values = v if isinstance(v, Arithmetic) else np.asarray(v)
+    table = a if isinstance(a, Arithmetic) else np.asarray(a)
+    kind = check_dtype(np.result_type(table.dtype, values.dtype))
+    found = values.made() if isinstance(values, Arithmetic) else session.array(values)
+    if isinstance(table, Arithmetic) and not table.node.on_client:
+        return _found_on_servers(table.made().astype(kind), found.astype(kind), side)
+    return ranks(found.astype(kind), small(table).astype(kind), side)
+
+
+def small(a: Any) -> npt.NDArray[Any]:
+    """What the client keeps, read; ``NotImplementedError`` for what is too large to travel."""
+    if isinstance(a, Arithmetic):
+        return np.asarray(a.session.evaluate_implicitly(a, "a table to look up in"))
+    found = np.asarray(a)
+    if found.size > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"a table of {found.size} elements is too large to travel with the program; put it on "
+            f"the servers: session.array(...)"
+        )
+    return found
+
+
+def _reordered(session: Any, a: Any, sorter: Any) -> Any:
+    if len(sorter) != len(a):
+        raise ValueError("sorter.size must equal a.size")
+    if isinstance(a, Arithmetic) or isinstance(sorter, Arithmetic):
+        given = a if isinstance(a, Arithmetic) else session.array(a)
+        return get_item(given, sorter)
+    return np.asarray(a)[np.asarray(sorter)]
+
+
+def ranks(x: Any, table: npt.NDArray[Any], side: str) -> Any:
+    """Where each element of ``x`` belongs in a sorted table of its dtype that travels along."""
+    return looked_up(x, "rank", np.dtype(np.int64), [table], [int(side == "right")])
+
+
+def looked_up(
+    x: Any, op: str, dtype: np.dtype[Any], tables: list[npt.NDArray[Any]], params: Any = ()
+) -> Any:
+    """The row op ``op`` of the elements of ``x`` and what travels along; of shape and ``dtype``."""
+    if x.ndim == 0:
+        return reshape(looked_up(reshape(x, (1,)), op, dtype, tables, params), ())
+    session = x.session
+    if x.node.on_client:
+        x = session.array(x)
+    with session.holders.lock:
+        held: list[Node] = [session.graph.client_value(one, one.dtype) for one in tables]
+        type = array_type(x.space, dtype, x.node.type.row)
+        return x.like(session.graph.make(op, (x.node, *held), type, tuple(params)))
+
+
+def _found_on_servers(table: Any, values: Any, side: str) -> Any:
+    """Places in an array on the servers."""
+    check_session(table.session, values, "searchsorted")
+    flat = as_vector(table.session, values)
+    type = array_type(flat.space, np.int64)
+    (found,) = collective(KIND, [table, flat], (), [type], [int(side == "right")])
+    return found if values.ndim == 1 else reshape(found, values.shape)
+
+
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """The number of the bin that each element of ``x`` is in: ``numpy.digitize``; lazy.
+
+    ``bins`` ascends or descends: for that those on the servers are looked at, an implicit
+    evaluation.
+    """
+    session_of(x, bins, "digitize")
+    direction = _direction(bins)
+    if direction == 0:
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    side = "left" if right else "right"
+    if direction < 0:
+        ours = isinstance(bins, Arithmetic)
+        backwards = get_item(bins, slice(None, None, -1)) if ours else np.asarray(bins)[::-1]
+        return len(backwards) - searchsorted(backwards, x, side)
+    return searchsorted(bins, x, side)
+
+
+def _direction(bins: Any) -> Any:
+    """1 of what ascends, -1 of what descends, 0 of others. As NumPy, where NaN is not ordered:
+    the first two values that differ say in which direction, and none is against it.
+    """
+    if np.ndim(bins) != 1:
+        raise ValueError("object of too small depth for desired array")
+    if isinstance(bins, Arithmetic) and not bins.node.on_client:
+        if len(bins) < 2:
+            return 1
+        later, earlier = get_item(bins, slice(1, None)), get_item(bins, slice(None, -1))
+        falls, rises = apply("less", later, earlier), apply("greater", later, earlier)
+        unordered = apply("not_equal", later, earlier) & ~(falls | rises)
+        found = [any_of(one) for one in (falls, rises, unordered)]
+        bins.session.evaluate_implicitly(found[0], "digitize()")
+        falls_first = bool(found[0])
+        if found[2]:
+            falls_first = not rises[argmax(apply("not_equal", later, earlier))]
+        return -int(not found[1]) if falls_first else int(not found[0])
+    edges = small(bins)
+    later, earlier = edges[1:], edges[:-1]
+    differ = later != earlier
+    if differ.any() and not (later > earlier)[np.argmax(differ)]:
+        return -int(not np.any(later > earlier))
+    return int(not np.any(later < earlier))
+
+
+def functions_of_search() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.searchsorted: searchsorted, np.digitize: digitize}
+
+
+_FLOAT = np.dtype(np.float64)
+
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """The line through the points ``(xp, fp)``, ``xp`` ascending, at ``x``; float64, lazy.
+
+    Elementwise if the client has the points. On the servers each value finds its neighbours by a
+    search, and takes them from where they are: by four gathers. Source: ``numpy.interp``.
+    """
+    session = session_of(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
+    values = x.made() if isinstance(x, Arithmetic) else session.array(x)
+    if np.ndim(xp) != 1 or np.ndim(fp) != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if np.size(xp) != np.size(fp):
+        raise ValueError("fp and xp are not of the same length.")
+    if not np.size(xp):
+        raise ValueError("array of sample points is empty")
+    values = values.astype(_FLOAT)
+    is_long = any(isinstance(one, Arithmetic) and not one.node.on_client for one in (xp, fp))
+    if period is not None:
+        if period == 0:
+            raise ValueError("period must be a non-zero value")
+        if is_long:
+            raise NotImplementedError(
+                "interp: period= with points on the servers; repeat the points of one period"
+            )
+        xp, fp = _of_a_period(small(xp), small(fp), abs(period))
+        values, left, right = values % abs(period), None, None
+    if is_long:
+        return _on_servers(values, xp, fp, left, right)
+    points, heights = small(xp).astype(_FLOAT), small(fp).astype(_FLOAT)
+    ends = np.array([heights[0] if left is None else left, heights[-1] if right is None else right])
+    line = np.stack((points, heights))
+    return looked_up(values, "interpolated", _FLOAT, [line, ends.astype(_FLOAT)])
+
+
+def _of_a_period(xp: Any, fp: Any, period: Any) -> tuple[Any, Any]:
+    """The points of one period in order, and one more at both ends."""
+    places = np.asarray(xp, _FLOAT) % period
+    order = np.argsort(places)
+    places, heights = places[order], np.asarray(fp, _FLOAT)[order]
+    places = np.concatenate((places[-1:] - period, places, places[:1] + period))
+    return places, np.concatenate((heights[-1:], heights, heights[:1]))
+
+
+def _on_servers(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
+    points, heights = (as_vector(x.session, one).astype(_FLOAT) for one in (xp, fp))
+    flat, last = as_vector(x.session, x), len(points) - 1
+    before = searchsorted(points, flat, "right")
+    lower = apply("maximum", before - 1, 0)
+    upper = apply("minimum", lower + 1, last)
+    x0, x1, y0, y1 = (get_item(a, i) for a in (points, heights) for i in (lower, upper))
+    slope = (y1 - y0) / (x1 - x0)
+    result = slope * (flat - x0) + y0
+    other = slope * (flat - x1) + y1  # NumPy's way out where an infinite end makes NaN
+    other = where(apply("isnan", other) & (y0 == y1), y0, other)
+    result = where(apply("isnan", result), other, result)
+    result = where((flat == x0) | (lower == last), y0, result)
+    result = where(before == 0, get_item(heights, 0) if left is None else left, result)
+    beyond = get_item(heights, last) if right is None else right
+    result = where(flat > get_item(points, last), beyond, result)
+    if last:  # one point is all that NaN can be next to
+        result = where(apply("isnan", flat), flat, result)
+    return result if x.ndim == 1 else reshape(result, x.shape)
+
+
+def functions_of_interpolation() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.interp: interp}

@@ -1,0 +1,284 @@
+"""Sets: what elements there are, each once, and what two arrays have in common.
+
+The elements are sorted; the servers mark where another one begins, and what is marked is the
+result, a selection. How many these are nobody knows before: their number is an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.collectives.core import ASSIGN, as_vector, scatter, session_of
+from distvec.array.collectives.scan import cumulative_sum
+from distvec.array.collectives.search import looked_up, searchsorted, small
+from distvec.array.collectives.sort import lexsort, moved, sort
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.shapes import reshape
+from distvec.array.elementwise import apply, full_like, zeros_like
+from distvec.array.indexing.getitem import get_item
+from distvec.array.manipulation.join import concatenate
+from distvec.array.reductions import any as any_of
+from distvec.array.statistics import as_array
+from distvec.graph.build import check_dtype
+
+_INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+
+
+class UniqueAll(NamedTuple):
+    """What elements there are, where each is first, which of them each is, how often each is."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What elements there are, and how often each is."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What elements there are, and which of them each is."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """The elements in order, each once; with ``axis=0`` the rows of a table: ``numpy.unique``.
+
+    Also where each is first, which of them each is, how often each is. Two messages to each server;
+    one that counts them where their number is needed, one that puts them together. Indices take a
+    sort of pairs; the inverse besides a scan and a scatter.
+    """
+    x = as_array("unique", ar).made()
+    takes_order = return_index or return_inverse
+    if axis is not None and normalize_axis_index(axis, x.ndim) + x.ndim > 1:
+        if axis % x.ndim:
+            raise NotImplementedError("unique: only rows, axis=0; of columns take those of x.T")
+        values, order, starts = _rows_in_order(x)
+    else:
+        values, order, starts = _in_order(as_vector(x.session, x), takes_order, equal_nan)
+    found = [get_item(values, starts)]
+    if return_index:
+        found.append(get_item(order, starts))
+    if return_inverse:
+        inverse = _inverse(order, starts)
+        found.append(inverse if axis is not None else reshape(inverse, x.shape))
+    if return_counts:
+        found.append(_counts(starts))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any]:
+    """The elements of a vector in order, their indices if wanted, and where another one begins."""
+    if not len(x):
+        return x, zeros_like(x, _INDEX), zeros_like(x, _BOOL)
+    values, order, starts = moved(x, len(x), False, True)
+    if not equal_nan and x.dtype.kind == "f":
+        starts = elementwise(starts, "logical_or", starts, elementwise(values, "isnan", values))
+    return values, order if takes_order else None, starts  # nobody holds what is not wanted
+
+
+def _rows_in_order(x: Any) -> tuple[Any, Any, Any]:
+    """The same of the rows of a table, of which the first element counts first."""
+    if not len(x):
+        nothing = get_item(x, (slice(None), 0))
+        return x, zeros_like(nothing, _INDEX), zeros_like(nothing, _BOOL)
+    order = lexsort([get_item(x, (slice(None), k)) for k in reversed(range(x.shape[1]))])
+    rows = get_item(x, order)
+    later, earlier = get_item(rows, slice(1, None)), get_item(rows, slice(None, -1))
+    changes = any_of(elementwise(rows, "not_equal", later, earlier), axis=1)
+    return rows, order, concatenate([np.ones(1, _BOOL), changes])
+
+
+def _inverse(order: Any, starts: Any) -> Any:
+    """Of each element the number of what it is."""
+    numbers = cumulative_sum(starts.astype(_INDEX)) - 1
+    return scatter(zeros_like(order), ASSIGN, order, numbers)
+
+
+def _counts(starts: Any) -> Any:
+    """How far it is from each start to the next one."""
+    places = get_item(starts.session.arange(len(starts)), starts).made()
+    after = concatenate([get_item(places, slice(1, None)), np.array([len(starts)])])
+    return after - places
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """As ``numpy.unique_all``; each NaN is an element of its own."""
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False))
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """As ``numpy.unique_counts``; each NaN is an element of its own."""
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """As ``numpy.unique_inverse``; each NaN is an element of its own."""
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
+
+
+def unique_values(x: Any, /) -> Any:
+    """As ``numpy.unique_values``, in order; each NaN is an element of its own."""
+    return unique(x, equal_nan=False)
+
+
+def functions_of_unique() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.unique: unique,
+        np.unique_all: unique_all,
+        np.unique_counts: unique_counts,
+        np.unique_inverse: unique_inverse,
+        np.unique_values: unique_values,
+    }
+
+
+_FEW = 8
+"""So many values are compared with one after the other: that fuses with what is around it."""
+_BOOL = np.dtype(np.bool_)
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+    kind: Any = None,
+) -> Any:  # fmt: skip
+    """Where ``element`` is one of ``test_elements``; lazy.
+
+    Elementwise if the client has these. On the servers they are sorted, each element finds its
+    place among them, and is compared with what is there: a sort, a search and a gather.
+    """
+    session = session_of(element, test_elements, "isin")
+    x = element.made() if isinstance(element, Arithmetic) else session.array(element)
+    tested = test_elements
+    if not isinstance(tested, Arithmetic):
+        tested = np.asarray(list(tested) if isinstance(tested, set) else tested)
+    if tested.size == 0:
+        found = full_like(x, False, _BOOL)
+    elif isinstance(tested, Arithmetic) and not tested.node.on_client:
+        found = _in_one_dtype(x, tested, _among_sorted)
+    else:
+        found = _among_few(x, np.unique(small(tested)))
+    return elementwise(x, "logical_not", found) if invert else found
+
+
+def _among_few(x: Any, values: Any) -> Any:
+    if len(values) > _FEW:
+        return _in_one_dtype(x, values, _among_listed)
+    found = None
+    for value in values:
+        equal = elementwise(x, "equal", x, value)
+        found = equal if found is None else found | equal
+    return found
+
+
+def _in_one_dtype(x: Any, tested: Any, among: Callable[[Any, Any], Any]) -> Any:
+    """``among`` of both in the dtype that they have in common.
+
+    Of signed and unsigned integers NumPy says that this is float64, which does not tell the large
+    ones apart. They are compared as unsigned ones, where ``x`` is what both dtypes have.
+    """
+    common = np.result_type(x.dtype, tested.dtype)
+    if common.kind != "f" or x.dtype.kind + tested.dtype.kind not in ("iu", "ui"):
+        kind = check_dtype(common)
+        return among(x.astype(kind), tested.astype(kind))
+    in_both = x >= 0 if x.dtype.kind == "i" else x <= np.iinfo(tested.dtype).max
+    return in_both & among(x.astype(np.uint64), tested.astype(np.uint64))
+
+
+def _among_listed(x: Any, values: Any) -> Any:
+    return looked_up(x, "is_member", _BOOL, [np.sort(values)])
+
+
+def _among_sorted(x: Any, tested: Any) -> Any:
+    flat, ordered = as_vector(x.session, x), sort(as_vector(x.session, tested))
+    place = elementwise(flat, "minimum", searchsorted(ordered, flat), len(ordered) - 1)
+    found = apply("equal", get_item(ordered, place), flat)
+    return found if x.ndim == 1 else reshape(found, x.shape)
+
+
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """What both have, sorted, each once; with ``return_indices`` where it is first in each."""
+    ar1, ar2 = _vector(ar1, ar2), _vector(ar2, ar1)
+    kind = check_dtype(np.result_type(ar1.dtype, ar2.dtype))
+    if assume_unique:
+        joined: Any = np.concatenate((ar1, ar2))
+        order: Any = np.argsort(joined, stable=True)
+        ordered = get_item(joined, order)
+        twice = get_item(ordered, slice(1, None)) == get_item(ordered, slice(None, -1))
+        common = get_item(get_item(ordered, slice(None, -1)), twice)
+        if not return_indices:
+            return common
+        first, second = (get_item(order, part) for part in (slice(None, -1), slice(1, None)))
+        return common, get_item(first, twice), get_item(second, twice) - ar1.size
+    if not return_indices:
+        first, second = _once(ar1), _once(ar2)
+        return get_item(first, isin(first, second)).astype(kind)
+    first, where = _once(ar1, return_index=True)
+    second, there = _once(ar2, return_index=True)
+    mask = isin(first, second)
+    common = get_item(first, mask)
+    wanted = common if common.dtype.kind == "f" else common.astype(second.dtype)
+    places = get_item(there, searchsorted(second, wanted))
+    return common.astype(kind), get_item(where, mask), places
+
+
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """What one of both has, sorted, each once."""
+    return np.unique(np.concatenate((_vector(ar1, ar2), _vector(ar2, ar1))))
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """What the first has and the second has not, sorted, each once."""
+    session_of(ar1, ar2, "setdiff1d")
+    first = _vector(ar1, ar2) if assume_unique else _once(_vector(ar1, ar2))
+    return get_item(first, isin(first, ar2, invert=True))
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """What one of both alone has, sorted, each once."""
+    first, second = _vector(ar1, ar2), _vector(ar2, ar1)
+    if assume_unique:
+        ordered: Any = np.sort(np.concatenate((first, second)))
+        if not ordered.size:
+            return ordered
+        change = get_item(ordered, slice(1, None)) != get_item(ordered, slice(None, -1))
+        end = np.ones(1, bool, like=ordered)
+        return get_item(ordered, np.concatenate((end, change)) & np.concatenate((change, end)))
+    first, second = _once(first), _once(second)
+    alone = (get_item(one, isin(one, other, invert=True)) for one, other in
+             ((first, second), (second, first)))  # fmt: skip
+    return np.sort(np.concatenate([one.made() for one in alone]))
+
+
+def _vector(x: Any, other: Any) -> Any:
+    return as_vector(session_of(x, other, "a set"), x)
+
+
+def _once(x: Any, **also: bool) -> Any:
+    return np.unique(x, **also)  # type: ignore[call-overload]
+
+
+def functions_of_sets() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.isin: isin,
+        np.intersect1d: intersect1d,
+        np.union1d: union1d,
+        np.setdiff1d: setdiff1d,
+        np.setxor1d: setxor1d,
+    }

@@ -1,0 +1,254 @@
+"""Elements in order, along an axis: ``sort``, ``argsort``, ``partition``, ``top_k``, ``lexsort``.
+
+Along axis 0 a movement: each server sorts its part, then fetches what belongs to it of the others'
+and merges it. NaN is the largest, of equal elements the first one comes first. Along the rows of a
+table nothing moves.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.collectives.core import collective
+from distvec.array.core.handle import check_not_slice
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import filled, reshape
+from distvec.array.elementwise import array_among
+from distvec.array.indexing.getitem import get_item
+from distvec.graph.build import on_client
+from ps_backend.program.sorting import ORDER, SORT, STARTS, VALUES
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type, client_type
+
+_INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+_NAMES = {VALUES: "sort", ORDER: "argsort"}
+
+
+def sort(x: Any, /, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The elements in order along ``axis``; lazy.
+
+    Two messages to each server along axis 0. -0.0 comes before 0.0.
+    """
+    return _ordered(x, VALUES, axis, descending)
+
+
+def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool = True) -> Any:
+    """The indices that sort along ``axis``, int64; equal elements stay in order; lazy.
+
+    Two messages to each server along axis 0.
+    """
+    return _ordered(x, ORDER, axis, descending)
+
+
+def sort_in_place(
+    x: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """As ``numpy.ndarray.sort``: the array stands for the sorted one.
+
+    ``ValueError`` for a slice, as what it is of would not be sorted.
+    """
+    check_not_slice(x)
+    _check_kind(kind, order, stable)
+    if axis is None:
+        raise TypeError("'NoneType' object cannot be interpreted as an integer")
+    with x.turn:
+        x.assign(sort(x, axis=axis), "sort")
+
+
+def argsort_method(
+    x: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None,
+    descending: bool = False,
+) -> Any:  # fmt: skip
+    """As ``numpy.ndarray.argsort``."""
+    _check_kind(kind, order, stable)
+    return argsort(as_vector(x), axis, descending=descending)
+
+
+def as_vector(x: Any) -> Any:
+    """``x``; a number as a vector of one element, as NumPy sees it here."""
+    return x if x.ndim else reshape(x, (1,))
+
+
+def partition(
+    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> Any:
+    """As ``numpy.partition``: the elements in order are a partition at any ``kth``. As ``sort``."""
+    _check_kth(a, kth, axis, order)
+    return sort(a, axis=axis)
+
+
+def argpartition(
+    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> Any:
+    """As ``numpy.argpartition``, by ``argsort``."""
+    a = as_vector(a)
+    _check_kth(a, kth, axis, order)
+    return argsort(a, axis)
+
+
+def partition_in_place(
+    x: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> None:
+    """As ``numpy.ndarray.partition``."""
+    _check_kth(x, kth, axis, order)
+    sort_in_place(x, axis)
+
+
+def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[Any, ...]:
+    """The ``k`` largest elements along ``axis`` (or smallest), largest first, and their indices.
+
+    Of arrays on the servers, lazy, and of NumPy's. NaN is the largest; of equal elements the first
+    ones count. ``ValueError`` unless there are ``k``. Two messages to each server along axis 0, of
+    which each sends ``k`` elements at most; floats of a vector come by their indices, in one more.
+    """
+    if not isinstance(x, Arithmetic):
+        return _top_k_of_numpy(np.asarray(x), k, axis, largest)
+    axis = _axis(x, axis)
+    count = _checked_count(k, x.shape[axis])
+    x = x.made()
+    if not _moves(x, axis):
+        first = (slice(None),) * axis + (slice(count),)
+        found = (_ordered(x, number, axis, largest) for number in (VALUES, ORDER))
+        return tuple(get_item(one, first) for one in found)
+    if not count:
+        shape = (0, *x.shape[1:])
+        return tuple(_empty(x, shape, dtype) for dtype in (x.dtype, _INDEX))
+    values, order, _ = moved(x, count, largest, True)
+    return (get_item(x, order) if x.dtype.kind == "f" and x.ndim == 1 else values), order
+
+
+def lexsort(keys: Any, axis: Any = -1) -> Any:
+    """As ``numpy.lexsort``: the last of the vectors ``keys`` counts first; lazy.
+
+    A sort for each key, and as many gathers less one.
+    """
+    is_table = isinstance(keys, Arithmetic) and keys.ndim == 2
+    given = [get_item(keys, k) for k in range(len(keys))] if is_table else list(keys)
+    if not given:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    like = array_among("lexsort", tuple(given))
+    arrays = [one if isinstance(one, Arithmetic) else like.session.array(one) for one in given]
+    if any(one.shape != arrays[0].shape for one in arrays):
+        raise ValueError("all keys need to be the same shape")
+    if arrays[0].ndim != 1:
+        raise NotImplementedError("lexsort: keys are vectors; give the columns one by one")
+    _axis(arrays[0], axis)
+    order = argsort(arrays[0])
+    for key in arrays[1:]:
+        order = get_item(order, argsort(get_item(key, order)))
+    return order
+
+
+def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
+    x = array_among(_NAMES[number], (x,)).made()
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    over = _axis(x, axis)
+    dtype = x.dtype if number == VALUES else _INDEX
+    if _moves(x, over):
+        if not len(x):
+            return _empty(x, x.shape, dtype)
+        return moved(x, len(x), descending, number == ORDER)[number]
+    graph, node, name = x.session.graph, x.node, _NAMES[number]
+    with x.session.holders.lock:
+        if node.on_client:
+            type = client_type(dtype, node.type.shape)
+            return x.like(on_client(graph, "client.sort", (node,), type, (name, over, descending)))
+        made = node.type.of(dtype)
+        return x.like(graph.make(f"row_{name}", (node,), made, (int(descending), 1)))
+
+
+def moved(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
+    """The first elements of ``x`` in order, so many; their indices; where another one begins.
+
+    -0.0 comes before 0.0, or they are equal, and come out as 0.0.
+    """
+    space = DenseSpace(length)
+    dtypes = {VALUES: x.dtype, ORDER: _INDEX, STARTS: _BOOL}
+    types = [array_type(space, dtype, x.node.type.row) for dtype in dtypes.values()]
+    return collective(SORT, [x], [], types, (int(descending), int(equal_zeros)))
+
+
+def _moves(x: Any, axis: int) -> bool:
+    """Whether elements change place between servers when they are put in order along ``axis``."""
+    return axis == 0 and not x.node.on_client
+
+
+def _axis(x: Any, axis: Any) -> int:
+    return normalize_axis_index(operator.index(axis), x.ndim)
+
+
+def _empty(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    with x.session.holders.lock:
+        return x.like(filled(x.session.graph, shape, 0, dtype))
+
+
+def _checked_count(k: Any, length: int) -> int:
+    count = operator.index(k)
+    if not 0 <= count <= length:
+        raise ValueError(f"top_k: k must be 0 .. {length}, the length of the axis, got {count}")
+    return count
+
+
+def _top_k_of_numpy(x: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
+    count = _checked_count(k, x.shape[axis])
+    if largest:
+        backwards = np.argsort(np.flip(x, axis), axis=axis, stable=True)
+        order = x.shape[axis] - 1 - np.flip(backwards, axis)
+    else:
+        order = np.argsort(x, axis=axis, stable=True)
+    indices = np.take(order, np.arange(count), axis=axis)
+    return np.take_along_axis(x, indices, axis), indices
+
+
+def _check_kind(kind: Any, order: Any, stable: Any) -> None:
+    """Errors as NumPy's; a stable sort is any kind of sort."""
+    if order is not None:
+        raise ValueError("Cannot specify order when the array has no fields.")
+    if kind is not None and stable is not None:
+        raise ValueError("`kind` and `stable` parameters can't be provided at the same time.")
+    if kind is not None and str(kind)[:1].lower() not in ("q", "h", "m", "s"):
+        raise ValueError(f"sort kind must be one of 'quick', 'heap', or 'stable' (got {kind!r})")
+
+
+def _check_kth(x: Any, kth: Any, axis: Any, order: Any) -> None:
+    """``ValueError`` as NumPy's for places that ``x`` has not along ``axis``."""
+    _check_kind(None, order, None)
+    length = x.size if axis is None else x.shape[_axis(x, axis)]
+    places = np.atleast_1d(np.asarray(kth))
+    if places.dtype.kind not in "iu":
+        raise TypeError("Partition index must be integer")
+    for one in places.ravel():
+        if x.size and not -length <= one < length:  # of nothing NumPy takes any
+            raise ValueError(f"kth(={one}) out of bounds ({length})")
+
+
+def _sort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    _check_kind(kind, order, stable)
+    return sort(a, axis=axis)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.sort: _sort,
+        np.argsort: argsort_method,
+        np.partition: partition,
+        np.argpartition: argpartition,
+        np.lexsort: lexsort,
+        np.sort_complex: _refuse_complex,
+    }
+
+
+def _refuse_complex(a: Any) -> Any:
+    raise TypeError(
+        "numpy.sort_complex makes complex numbers, which are not available on the servers; "
+        "of real ones write numpy.sort(x)"
+    )

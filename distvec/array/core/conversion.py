@@ -1,0 +1,202 @@
+"""What brings values to the client: asked for, or because ordinary Python needs them.
+
+Whoever reads a buffer has an array of their own meanwhile, so that no other thread's program takes
+over its memory: what is read is the array's value of one moment.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.core.handle import Handle
+from distvec.array.core.shapes import reshape
+from distvec.diagnostics.profile import measured
+from distvec.graph.node import Buffer
+
+H = TypeVar("H", bound=Handle)
+
+_CPU = 1  # as DLPack numbers kinds of devices
+
+
+def persist(x: H) -> H:
+    """Compute the array, keep it on the servers, and return it. One message per program."""
+    x.session.evaluate(x)
+    return x
+
+
+def buffer_of(x: Handle) -> Buffer:
+    """The buffer that holds the elements; evaluates the array first if need be.
+
+    ``TypeError`` for a number or a small array, which the client keeps. The buffer is there as long
+    as an array stands for it: ``x.copy()``, where others may change ``x``.
+    """
+    (node,) = x.session.compute(x)
+    if not isinstance(node.value, Buffer):
+        what = f"an array of shape {x.shape} that the client keeps has no buffer"
+        if x.ndim:
+            raise TypeError(f"{what}; put it on the servers: session.array(x).buffer")
+        raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
+    return node.value
+
+
+def numpy(x: Handle) -> npt.NDArray[Any]:
+    """The values, pulled to the client: evaluation, then one message per server."""
+    held = x.copy()
+    (node,) = x.session.compute(held)
+    if node.on_client:
+        return np.array(node.value)
+    buffer: Buffer = node.value
+    with measured(x.session.counters):
+        return x.session.client.read(buffer.id, buffer.type)
+
+
+def item(x: Handle, *args: Any) -> Any:
+    """One element as a Python scalar: that at an index, of a table one index or two; or the only
+    one. Evaluation, and a message to the server that holds it.
+    """
+    if not args:
+        if x.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return numpy(x).reshape(()).item()
+    index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+    vector = reshape(x, (x.size,)) if len(index) == 1 < x.ndim else x
+    if len(index) != vector.ndim:
+        raise ValueError("incorrect number of indices for array")
+    return vector[index].item()  # type: ignore[index]
+
+
+def tolist(x: Handle) -> Any:
+    """The values as a list of Python scalars, or one of them; they are pulled as by ``numpy``."""
+    return numpy(x).tolist()
+
+
+def truth(x: Handle) -> bool:
+    """``bool(x)``; ``ValueError`` unless there is one element."""
+    if x.size == 1 and x.ndim:
+        return truth(reshape(x, ()))
+    if x.ndim:
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    return bool(x.scalar("bool()"))
+
+
+def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    """What ``np.asarray(x)`` gets; for a vector an implicit transfer of all of it."""
+    if copy is False:
+        raise ValueError("values on the servers cannot become a NumPy array without a copy")
+    if dtype is not None and np.dtype(dtype).hasobject:
+        raise TypeError(
+            "elements as Python objects, for a function of the client that is called for each, as "
+            "by numpy.vectorize; write it with NumPy's functions, or pull the values: x.numpy()"
+        )
+    values = _transferred(x, "np.asarray()")
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def as_bytes(x: Handle) -> bytes:
+    """``bytes(x)``: the memory of ``np.asarray(x)``, or as many zeros as a rank-0 integer says.
+
+    An implicit transfer. (``bytearray(x)`` goes by the elements: write ``bytearray(x.numpy())``.)
+    """
+    return bytes(_transferred(x, "bytes()"))
+
+
+def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
+    x.session.transfer_implicitly(x.node, what, x.size)
+    x.session.evaluate_implicitly(x, what)
+    return numpy(x)
+
+
+def dlpack(
+    x: Handle,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A copy of the values for another library of this process; an implicit transfer of all.
+
+    ``BufferError`` for a device that is not ``x.__dlpack_device__()``, and with ``copy=False``.
+    """
+    if copy is False:
+        raise BufferError("values on the servers cannot be exported without a copy")
+    if stream is not None or (dl_device is not None and tuple(dl_device) != dlpack_device(x)):
+        raise BufferError(
+            f"values are exported to the memory of this process, device {dlpack_device(x)}, "
+            f"got dl_device={dl_device!r} and stream={stream!r}"
+        )
+    return _transferred(x, "__dlpack__()").__dlpack__(max_version=max_version)
+
+
+def dlpack_device(x: Handle) -> tuple[int, int]:
+    """The kind and number of the device that ``__dlpack__`` exports to: the client's memory."""
+    return _CPU, 0
+
+
+MOST_ITERATED = 10_000
+"""So many elements a ``for`` loop over an array may bring."""
+
+_BATCH_BYTES = 8 << 20
+
+
+def iterate(x: Handle) -> Iterator[Any]:
+    """``iter(x)``: NumPy's scalars, of a table its rows; all brought at once, for the first one.
+
+    Evaluation then if need be, and an implicit transfer. ``TypeError`` for more than
+    ``MOST_ITERATED`` elements, and as NumPy's for rank 0.
+    """
+    if not x.ndim:
+        raise TypeError("iteration over a 0-d array")
+    if x.size > MOST_ITERATED:
+        raise TypeError(
+            f"iteration over an array of {x.size} elements, more than {MOST_ITERATED}, would bring "
+            f"them one by one; write 'for block in x.blocks()' for batches of them, or x.numpy()"
+        )
+    return _elements(x.copy())
+
+
+def _elements(held: Handle) -> Iterator[Any]:
+    held.session.transfer_implicitly(held.node, "iteration", held.size)
+    held.session.evaluate_implicitly(held, "iteration")
+    yield from numpy(held)
+
+
+def blocks(x: Handle, size: int | None = None) -> Iterator[npt.NDArray[Any]]:
+    """The elements, or the rows of a table, in batches of ``size`` in the order of their index.
+
+    All are of the value that the array has now. By default a batch has about 8 MiB; the last one
+    may be smaller. Evaluation, then for each batch one message to each server that holds some.
+    """
+    if not x.ndim:
+        raise TypeError("a rank-0 array has no elements to go through; read it with x.item()")
+    if size is not None and operator.index(size) < 1:
+        raise ValueError(f"blocks: size must be 1 or more, got {size}")
+    row_bytes = math.prod(x.shape[1:]) * x.dtype.itemsize
+    return _batches(x.copy(), size or max(1, _BATCH_BYTES // row_bytes))
+
+
+def _batches(held: Handle, size: int) -> Iterator[npt.NDArray[Any]]:
+    length, client = len(held), held.session.client
+    if held.node.on_client:
+        values = numpy(held)
+        yield from (values[start : start + size] for start in range(0, length, size))
+        return
+    buffer = buffer_of(held)
+    for start in range(0, length, size):
+        with measured(held.session.counters):
+            batch = client.read_rows(buffer.id, buffer.type, start, min(start + size, length))
+        yield batch
+
+
+def contains(x: Handle, value: Any) -> bool:
+    """``value in x``: whether some element is equal; one message a server."""
+    return bool(np.any(x == value))

@@ -1,0 +1,246 @@
+"""What every array is: a handle on a node of its session's graph; threads change it in turn."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from distvec.graph import build
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
+from distvec.runtime.evaluator import Evaluator
+from ps_backend.client import Client, hold_lock, hold_lock_if_handled
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType, ClientType
+
+
+class SessionBase(Evaluator):
+    """A session as its arrays know it: an evaluator, and where others of their kind are made."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.spaces: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        """Its keyed spaces that somebody has, by number."""
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of ``values`` on the servers."""
+        raise NotImplementedError
+
+    def select(self, values: Any, mask: Any) -> Any:
+        """The elements of the array ``values`` where ``mask``, aligned with it, is true; lazy."""
+        raise NotImplementedError
+
+    def scatter(self, x: Any, indices: Any, values: Any) -> Any:
+        """``x`` with ``values`` at ``indices``, an array on the servers; lazy but for errors."""
+        raise NotImplementedError
+
+    def window(self, values: Any) -> Any:
+        """The array ``values`` as what a slice gave."""
+        raise NotImplementedError
+
+    @property
+    def namespace(self) -> Any:
+        """The array API namespace whose creation functions put arrays here."""
+        raise NotImplementedError
+
+    def joinable(self) -> Any:
+        """What a copy of a keyed array in another process has as its session; it can be pickled.
+
+        ``TypeError`` where other processes do not join a session of this kind so.
+        """
+        raise TypeError(
+            f"an array of a {type(self).__name__} is of this process; others connect by "
+            "themselves, dv.connect(addresses, token=), and Spark tasks take those of a PSContext"
+        )
+
+
+class HasSession(Protocol):
+    """What belongs to a session."""
+
+    @property
+    def session(self) -> Any:
+        """That one."""
+
+
+class Handle:
+    """Stands for a node: the value that the array has, or will have once it is evaluated.
+
+    Operations make other handles. To change an array is to let its handle stand for another node.
+    """
+
+    __slots__ = ("__weakref__", "_turn", "node", "session")
+
+    selects: ClassVar[bool] = False
+    """Whether this is some of the elements of another array: see ``selection``."""
+    is_window: ClassVar[bool] = False
+    """Whether a slice gave it, into which nothing is assigned: see ``window``."""
+
+    def __init__(self, session: SessionBase, node: Node) -> None:
+        self.session = session
+        self.node = node
+        """The expression this array stands for. Who reads it to make another array of it does so
+        under the lock of ``session.holders``."""
+        self._turn: threading.RLock | None = None
+        session.note(self)
+
+    def like(self, node: Node) -> Self:
+        """Another array of this session: ``node``."""
+        return type(self)(self.session, node)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self.node.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``()``, ``(n,)``, or ``(n, k)`` of a table."""
+        return self.node.type.shape
+
+    @property
+    def ndim(self) -> int:
+        """0, 1 or 2."""
+        return len(self.node.type.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.node.type.shape)
+
+    @property
+    def type(self) -> ArrayType:
+        """What the array is, for servers and tasks. ``TypeError`` for what the client keeps."""
+        type = self.node.type
+        if isinstance(type, ClientType):
+            raise TypeError(f"an array of shape {type.shape} that the client keeps is in no space")
+        return type
+
+    @property
+    def space(self) -> Space:
+        """The index set that axis 0 is. ``TypeError`` for what the client keeps."""
+        return self.type.space
+
+    def __len__(self) -> int:
+        if not self.node.type.shape:
+            raise TypeError("len() of unsized object")
+        return self.node.type.shape[0]
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Self:  # fmt: skip
+        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        check_order(order)
+        kind = check_dtype(dtype)
+        check_cast(self.dtype, kind, casting)
+        with self.session.holders.lock:
+            return self.like(build.cast(self.session.graph, self.node, kind))
+
+    def copy(self, order: Any = "C") -> Self:
+        """Another handle on the same value: buffers never change, so nothing is copied."""
+        check_order(order)
+        with self.session.holders.lock:
+            return self.like(self.node)
+
+    def scalar(self, what: str) -> Any:
+        """The value of a rank-0 array, which ``what`` needs; an implicit evaluation."""
+        if not self.node.is_scalar:
+            raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
+        return self.session.evaluate_implicitly(self, what)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> hold_lock | threading.RLock:
+        """Held by the thread that changes the array, from reading the old value to the new one.
+
+        Handlers of signals wait for it, too.
+        """
+        if self._turn is None:  # most arrays are never changed
+            with self.session.turns:
+                self._turn = self._turn or threading.RLock()
+        return hold_lock_if_handled(self._turn)
+
+    def become(self, node: Node) -> Self:
+        """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
+        self.node = node
+        self.session.note(self)
+        return self
+
+    def assign(self, value: Handle, name: str = "assign") -> Self:
+        """Let this handle stand for ``value`` cast to its own dtype, as ``out=`` and ``+=`` do.
+
+        ``TypeError`` where NumPy refuses the cast, ``ValueError`` where the shape would change.
+        """
+        if not np.can_cast(value.dtype, self.dtype, "same_kind"):
+            raise TypeError(
+                f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
+                f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
+            )
+        if value.shape != self.shape and not is_broadcastable(value.shape, self.shape):
+            raise ValueError(
+                f"non-broadcastable output operand with shape {self.shape} doesn't match "
+                f"the broadcast shape {value.shape}"
+            )
+        graph = self.session.graph
+        _ = value.node  # that of a selection takes evaluations, which must not be under the lock
+        with self.turn, self.session.holders.lock:
+            node = build.broadcast_to(graph, value.node, self.node.type)
+            return self.become(build.cast(graph, node, self.dtype))
+
+
+def check_order(order: Any) -> None:
+    """``ValueError`` for what is no order of elements in memory. Here they stay as they are."""
+    known = isinstance(order, str) and order.upper() in {"C", "F", "A", "K"}
+    if order is not None and not known:
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+
+
+def check_cast(dtype: np.dtype[Any], to: np.dtype[Any], casting: Any) -> None:
+    """``TypeError`` where the rule ``casting`` does not let ``dtype`` become another one."""
+    if casting != "unsafe" and not np.can_cast(dtype, to, casting):
+        raise TypeError(
+            f"Cannot cast array data from {dtype!r} to {to!r} according to the rule {casting!r}; "
+            f"leave out casting="
+        )
+
+
+def is_broadcastable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array of ``shape`` can be stretched to another one."""
+    return len(shape) <= len(to) and all(
+        extent in (1, wanted) for extent, wanted in zip(shape[::-1], to[::-1], strict=False)
+    )
+
+
+def check_session(session: Evaluator, operand: HasSession, name: str) -> None:
+    """``ValueError`` if ``operand``, of the operation ``name``, belongs to another session."""
+    if operand.session is not session:
+        raise ValueError(
+            f"{name}: the operands belong to two sessions ({session!r} and {operand.session!r}); "
+            f"pull one with .numpy() and put it with session.array(...)"
+        )
+
+
+def check_not_slice(x: Handle) -> None:
+    """``ValueError``, as NumPy's for arrays that are not to be written, if a slice gave ``x``."""
+    if x.is_window:
+        raise ValueError(
+            "assignment destination is read-only: it is a slice, and what is assigned into it does "
+            "not reach the array that it is of; assign to that, as in x[1:3] = values, or take a "
+            "copy, x[1:3].copy()"
+        )
+
+
+@contextmanager
+def lock_in_order(arrays: Iterable[Handle]) -> Iterator[None]:
+    """The turns of several arrays, always taken in the same order."""
+    with ExitStack() as held:
+        for array in sorted(arrays, key=id):
+            held.enter_context(array.turn)
+        yield

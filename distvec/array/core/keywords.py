@@ -1,0 +1,192 @@
+"""What NumPy's functions are called with: ``where=``, ``initial=``, ``out=``, and others' names.
+
+``where=`` and ``initial=`` become elementwise operations before and after a reduction, which are
+fused with it and cost no message.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distvec.array.core.handle import check_cast, check_not_slice
+from distvec.array.core.operators import Arithmetic, elementwise, operand_node
+from distvec.array.core.shapes import broadcast_to
+from distvec.graph.node import Node
+from ps_backend.program import ops
+from ps_backend.program.reducers import Reducer
+
+A = TypeVar("A", bound=Arithmetic)
+
+NOT_GIVEN: Any = np._NoValue
+"""What NumPy hands on for an argument that was not given."""
+
+_BOOL = np.dtype(np.bool_)
+
+
+def is_given(argument: Any) -> bool:
+    """Whether an argument was given, and is not None."""
+    return argument is not NOT_GIVEN and argument is not None
+
+
+def is_everywhere(where: Any) -> bool:
+    """Whether ``where=`` leaves nothing out."""
+    return where is True or where is NOT_GIVEN or where is np.True_
+
+
+def where_mask(x: A, where: Any, name: str) -> A:
+    """``where=`` of ``name`` as booleans in the shape of ``x``; errors as NumPy's."""
+    mask = beside(x, where, f"{name}: where=")
+    if mask.dtype != _BOOL:
+        raise TypeError(
+            f"{name}: where= must be boolean, got {mask.dtype}; compare first, as in mask != 0"
+        )
+    return mask if mask.shape == x.shape else broadcast_to(mask, x.shape)
+
+
+def beside(x: A, operand: Any, name: str) -> A:
+    """``operand`` as an array; one of the client's, if it is small enough to stand beside ``x``."""
+    if isinstance(operand, type(x)):
+        return operand
+    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
+    node = operand_node(x, name, given)
+    if not isinstance(node, Node):
+        node = x.session.graph.constant(node, np.result_type(given))
+    return x.like(node)
+
+
+def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:
+    """``x`` with what does not change the reduction ``row`` in it where ``where`` is false.
+
+    ``ValueError`` where nothing is known not to change it.
+    """
+    if is_everywhere(where):
+        return x
+    neutral = x.dtype.type(row.identity) if row.identity is not None else initial
+    if neutral is NOT_GIVEN:
+        raise ValueError(
+            f"reduction operation {row.name!r} does not have an identity, so to use a where mask "
+            f"one has to specify 'initial'"
+        )
+    return elementwise(x, "where", where_mask(x, where, row.name), x, neutral)
+
+
+def joined(result: A, row: Reducer, initial: Any) -> A:
+    """``result`` of the reduction ``row`` with the element ``initial`` besides."""
+    if row.numpy not in ops.NAMES:
+        raise TypeError(f"{row.name}: initial= is not supported; join it to the result")
+    return elementwise(result, ops.NAMES[row.numpy], result, initial)
+
+
+def initial_in(x: A, initial: Any, dtype: np.dtype[Any]) -> Any:
+    """``initial=`` in ``dtype``, converted as NumPy does, or ``NOT_GIVEN``."""
+    if not is_given(initial):
+        return NOT_GIVEN
+    if isinstance(initial, Arithmetic):
+        if initial.ndim:
+            raise ValueError(f"initial= must be a number, got an array of shape {initial.shape}")
+        return initial.astype(dtype)
+    with np.errstate(over="ignore"):
+        return dtype.type(initial)
+
+
+def accumulation_dtype(out: Any, x: Any) -> np.dtype[Any]:
+    """The dtype in which ``x`` is accumulated into ``out=``, as NumPy has it: one for both."""
+    return np.result_type(out.dtype, x.dtype)
+
+
+def stored(out: Any, result: A, name: str, casting: Any = "unsafe") -> A:
+    """``result`` of the reduction ``name``, in ``out=`` if that was given, and in its dtype.
+
+    NumPy casts what it reduced to any dtype, whatever is lost, unless ``casting`` says less.
+    """
+    if not is_given(out):
+        return result
+    target = target_of(out[0] if isinstance(out, tuple) else out, name)
+    if target.shape != result.shape:
+        raise ValueError(
+            f"output parameter for reduction operation {name} has the wrong shape: "
+            f"{target.shape}, but the result has {result.shape}"
+        )
+    check_cast(result.dtype, target.dtype, casting)
+    changed: A = target.assign(result.astype(target.dtype), name)
+    return changed
+
+
+def stored_in(out: Any, result: A, name: str) -> A:
+    """``result`` of the function ``name``; in ``out=`` if that was given."""
+    if out is None:
+        return result
+    changed: A = target_of(out, name).assign(result, name)
+    return changed
+
+
+def target_of(out: Any, name: str) -> Any:
+    """``out=``, which must be an array on the servers."""
+    if not isinstance(out, Arithmetic):
+        raise TypeError(
+            f"numpy.{name}: out is a {type(out).__name__} on the client; "
+            f"write out[...] = numpy.{name}(...).numpy() to pull the result"
+        )
+    check_not_slice(out)
+    return out
+
+
+def by_position(
+    func: Callable[..., Any], ours: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[Any, ...]:
+    """``args``, and after them those of the keywords ``given`` that ``ours`` calls otherwise than
+    NumPy's ``func``, with what stands before these: they are gone from the keywords.
+    """
+    parameters = _parameters(ours)
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return args
+    named = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY]
+    return args if all(name in named for name in given) else leading(func, args, given)
+
+
+def leading(
+    func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[Any, ...]:
+    """``args``, and those of the keywords ``given`` that come next among NumPy's parameters."""
+    found = list(args)
+    for parameter in _parameters(func)[len(args) :]:
+        if parameter.name not in given or parameter.kind is parameter.KEYWORD_ONLY:
+            break
+        found.append(given.pop(parameter.name))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+def check_bound(
+    name: str, ours: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
+) -> None:
+    """``TypeError`` for arguments that our counterpart of NumPy's function ``name`` has not."""
+    if not given:
+        return
+    try:
+        inspect.signature(ours).bind(*args, **given)
+    except TypeError as error:
+        raise TypeError(
+            f"numpy.{name}: {error} on the servers; "
+            f"pull the values with x.numpy() and call it on those"
+        ) from None
+
+
+def as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``inputs``. ``TypeError`` if one is not on the servers."""
+    for operand in inputs:
+        if not isinstance(operand, Arithmetic):
+            raise TypeError(
+                f"needs arrays on the servers, got {type(operand).__name__}; "
+                f"put it there with session.array(...)"
+            )
+    return inputs

@@ -1,0 +1,261 @@
+"""Elementwise operations on arrays, and Python's operators made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.shapes import filled
+from distvec.graph import build
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
+
+
+def raise_if_any(wrong: Any, error: type[Exception], message: str) -> None:
+    """``error`` if any of ``wrong``, booleans, is true: an implicit evaluation, one message."""
+    found = np.any(wrong)
+    if found.scalar(message) if hasattr(found, "scalar") else found:
+        raise error(message)
+
+
+H = TypeVar("H", bound=Handle)
+
+
+class Deferred(TypeError):
+    """The other operand, of a class of its own, says what the operation means."""
+
+
+_FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}
+
+
+def elementwise(like: H, name: str, *operands: Any) -> H:
+    """The lazy result of op ``name``, in the session of ``like``, one of its operands.
+
+    Costs no message. Errors as NumPy's for the same operands.
+    """
+    session = like.session
+    if session.overdue:
+        session.flush_overdue()
+    if name in _EQUALITIES and any(map(_is_no_number, operands)):
+        return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
+    for operand in operands:
+        if isinstance(operand, Arithmetic) and operand.selects:
+            result: H = operand.beside_others(name, operands)
+            return result
+    if name == "pow":
+        _check_exponents(*operands)
+    with session.holders.lock:
+        given: list[Node | int | float] = []
+        for operand in operands:
+            if isinstance(operand, Handle) and operand.session is session:
+                given.append(operand.node)
+            else:
+                given.append(operand_node(like, name, operand))
+        return like.like(build.elementwise(session.graph, name, given))
+
+
+def _check_exponents(base: Any, exponents: Any) -> None:
+    """``ValueError``, as NumPy's, for integers to powers of which some are negative.
+
+    An implicit evaluation, one message, unless the client knows the exponents.
+    """
+    is_signed = isinstance(exponents, Arithmetic) and exponents.dtype.kind == "i"
+    if not is_signed or np.result_type(getattr(base, "dtype", type(base))).kind not in "biu":
+        return
+    negative = elementwise(exponents, "less", exponents, 0)
+    raise_if_any(negative, ValueError, build.NEGATIVE_POWER)
+
+
+_EQUALITIES = ("equal", "not_equal")
+_NO_NUMBERS = (str, bytes, dict, set, frozenset, slice)
+
+
+def _is_no_number(operand: Any) -> bool:
+    """Whether an operand is equal to no number, as None: as in NumPy, that is no error."""
+    if isinstance(operand, Handle | int | float | np.generic | np.ndarray | list | tuple):
+        return False
+    equality: Any = type(operand).__eq__
+    by_identity = equality is object.__eq__ and not hasattr(operand, "__array__")
+    return by_identity or isinstance(operand, _NO_NUMBERS)
+
+
+def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
+    """A node, or a Python scalar (whose dtype is weak)."""
+    if isinstance(operand, Handle):
+        check_session(like.session, operand, name)
+        return operand.node
+    if isinstance(operand, np.generic) or (isinstance(operand, np.ndarray) and operand.ndim == 0):
+        value: Any = operand[()]  # type: ignore[index]
+        return like.session.graph.constant(value, check_dtype(value.dtype))
+    if isinstance(operand, bool):
+        return like.session.graph.constant(operand, np.dtype(np.bool_))
+    if isinstance(operand, int | float):
+        return operand if type(operand) in (int, float) else float(operand)
+    if isinstance(operand, list | tuple) and (like.ndim == 2 or like.node.on_client):
+        operand = np.asarray(operand)
+    if isinstance(operand, np.ndarray) and _travels(like, operand):
+        return like.session.graph.client_value(operand, check_dtype(operand.dtype))
+    if isinstance(operand, np.ndarray | list | tuple):
+        raise TypeError(
+            f"{name}: a {type(operand).__name__} of {np.size(operand)} elements lives on the "
+            f"client; put it on the servers first, with session.array(...)"
+        )
+    if hasattr(operand, "__array_ufunc__"):
+        raise Deferred(f"{name}: unsupported operand of type {type(operand).__name__}")
+    raise TypeError(f"{name}: unsupported operand of type {type(operand).__name__}")
+
+
+def _travels(like: Handle, operand: np.ndarray) -> bool:
+    """Whether an operand beside ``like`` goes along with the program: a row of a table."""
+    if like.ndim < 2 and not like.node.on_client:
+        return False
+    return operand.ndim < 2 or operand.shape[0] == 1 or like.node.on_client
+
+
+def _binary(name: str) -> Callable[[H, Any], H]:
+    """``x OP other``."""
+
+    def operator(self: H, other: Any) -> Any:
+        try:
+            return elementwise(self, name, self, other)
+        except Deferred:
+            return NotImplemented
+
+    return operator
+
+
+def _reflected(name: str) -> Callable[[H, Any], H]:
+    """``other OP x``."""
+
+    def operator(self: H, other: Any) -> H:
+        return elementwise(self, name, other, self)
+
+    return operator
+
+
+def _in_place(name: str) -> Callable[[H, Any], H]:
+    """``x OP= other``: the handle stands for the result, in its own dtype."""
+
+    def operator(self: H, other: Any) -> H:
+        if getattr(other, "is_split_by_columns", False):
+            other = self.session.array(other)
+        with self.turn:
+            return _updated(self, elementwise(self, name, self, other), name)
+
+    return operator
+
+
+def _updated(x: H, result: H, name: str) -> H:
+    """What ``x OP= other`` leaves in x; a scalar never changes, as in NumPy: the name moves on."""
+    return x.assign(result, name) if x.ndim else result
+
+
+def _unary(name: str) -> Callable[[H], H]:
+    """``OP x``."""
+
+    def operator(self: H) -> H:
+        return elementwise(self, name, self)
+
+    return operator
+
+
+class Arithmetic(Handle):
+    """A handle with Python's operators, which cost no message, and conversions, which evaluate."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
+
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __isub__ = _in_place("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __imul__ = _in_place("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __itruediv__ = _in_place("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __ifloordiv__ = _in_place("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __imod__ = _in_place("remainder")
+    __rpow__ = _reflected("pow")
+    __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
+    __invert__ = _unary("bitwise_invert")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __iand__, __ior__ = _in_place("bitwise_and"), _in_place("bitwise_or")
+    __ixor__ = _in_place("bitwise_xor")
+    __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__ = _binary("equal")  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")  # type: ignore[assignment]
+
+    # --- what selections do otherwise ---------------------------------------------------------
+
+    def made(self) -> Self:
+        """The array itself; of a selection one of its elements, which may take an evaluation."""
+        return self
+
+    def extent(self, axis: int) -> Any:
+        """Length of an axis: of the axis of a selection a lazy scalar."""
+        return self.shape[axis]
+
+    def filled(self, value: Any) -> Any:
+        """The array itself; of a selection as long as its mask, with ``value`` elsewhere."""
+        return self
+
+    def beside(self, other: Any) -> tuple[Any, Any]:
+        """This array and another one, as their inner product takes them."""
+        return self, other
+
+    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """Of a selection: the op ``name`` on ``operands``, which it is among."""
+        raise NotImplementedError
+
+    def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
+        """Of a selection: the reduction ``op`` of the table along ``axis``, in ``dtype``."""
+        raise NotImplementedError
+
+    # --- operators ----------------------------------------------------------------------------
+
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return elementwise(self, "floor_divide", self, other), elementwise(
+            self, "remainder", self, other
+        )
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        return elementwise(self, "floor_divide", other, self), elementwise(
+            self, "remainder", other, self
+        )
+
+    def __pow__(self, exponent: Any) -> Self:
+        # As NumPy's operator (not its function), for the exponents that have an exact shortcut.
+        if type(exponent) in (int, float) and exponent in _FAST_POWERS:
+            is_square_of_number = exponent == 2 and type(exponent) is int and self.dtype.kind != "b"
+            if self.dtype.kind == "f" or is_square_of_number:
+                return elementwise(self, _FAST_POWERS[exponent], self)
+        return elementwise(self, "pow", self, exponent)
+
+    def __ipow__(self, exponent: Any) -> Self:
+        with self.turn:
+            result: Self = self**exponent
+            return _updated(self, result, "pow")
+
+    def __float__(self) -> float:
+        return float(self.scalar("float()"))
+
+    def __int__(self) -> int:
+        return int(self.scalar("int()"))
+
+    def __complex__(self) -> complex:
+        return complex(self.scalar("complex()"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
+        return int(self.scalar("index()"))

@@ -1,0 +1,226 @@
+"""Shapes as users write them, and arrays in another shape: rank 0, 1 or 2."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from distvec.array.core.handle import Handle, check_order, check_session
+from distvec.diagnostics.profile import measured
+from distvec.graph import build
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Graph, Node
+from distvec.runtime.evaluator import Evaluator
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import ArrayType, array_type
+
+H = TypeVar("H", bound=Handle)
+
+MOST_RANK = 2
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """``shape`` as a tuple: an integer or a sequence of at most two.
+
+    ``TypeError`` for what is no integer, ``ValueError`` for one that cannot be a length.
+    """
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if len(extents) > MOST_RANK:
+        raise NotImplementedError(
+            f"arrays of shape {extents} are not supported; rank is {MOST_RANK} at most: put axes "
+            f"together, as in x.reshape(n, -1)"
+        )
+    lengths = tuple(length_of(extent, "shape") for extent in extents)
+    return lengths
+
+
+def length_of(length: Any, name: str) -> int:
+    """``length`` as an ``int``, 0 or more; errors as for ``shape_of``."""
+    try:
+        result = operator.index(length)
+    except TypeError:
+        whole = isinstance(length, float | np.floating) and float(length).is_integer()
+        hint = f"; write int({length!s})" if whole else ""
+        raise TypeError(f"{name} must be an integer, got {length!r}{hint}") from None
+    if result < 0:
+        raise ValueError(f"{name}: negative dimensions are not allowed, got {result}")
+    if result > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}: {result} is more than an array can have, 2**63 - 1")
+    return result
+
+
+def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
+    """``values`` of rank 0, 1 or 2, in ``dtype`` or their own: on the servers, at once."""
+    host = np.asarray(values, None if dtype is None else check_dtype(dtype))
+    check_dtype(host.dtype)
+    shape = shape_of(host.shape)
+    if not shape:
+        return session.graph.constant(host[()], host.dtype)
+    if shape[1:] == (0,):
+        return session.graph.client_value(host, host.dtype)
+    buffer = session.new_buffer(type_of(shape, host.dtype))
+    with measured(session.counters):
+        session.client.write(buffer.id, buffer.type.space, np.ascontiguousarray(host))
+    return session.graph.leaf(buffer)
+
+
+def on_servers(x: Handle) -> Node:
+    """The node of ``x``; where the client keeps a small array, one of a copy on the servers; lazy.
+
+    It travels with the program that needs it.
+    """
+    with x.session.holders.lock:
+        if not x.ndim or not x.node.on_client:
+            return x.node
+        return build.put_on_servers(x.session.graph, x.node, DenseSpace(x.shape[0]))
+
+
+def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node:
+    """``fill_value`` everywhere, in ``dtype`` or its own."""
+    value = np.asarray(fill_value)
+    if value.ndim:
+        raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
+    kind = check_dtype(dtype if dtype is not None else value.dtype)
+    constant = graph.constant(np.asarray(fill_value, kind)[()], kind)
+    return repeated(graph, constant, shape_of(shape))
+
+
+def repeated(graph: Graph, scalar: Node, shape: tuple[int, ...]) -> Node:
+    """An array of ``shape`` on the servers with ``scalar`` everywhere; itself for rank 0."""
+    return graph.make("fill", (scalar,), type_of(shape, scalar.dtype)) if shape else scalar
+
+
+def type_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
+    """The type of arrays as users make them: all of one length are aligned."""
+    return array_type(DenseSpace(shape[0]), dtype, shape[1:])
+
+
+def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
+    """``x`` in ``shape``, which holds as many elements in the same order; lazy.
+
+    Where rows stay whole, as from ``(n,)`` to ``(n, 1)``, nothing moves.
+    """
+    wanted = wanted_shape(x, shape)
+    if wanted == x.shape:
+        return x.copy()
+    if math.prod(wanted) != x.size:
+        raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
+    graph, _ = x.session.graph, x.node
+    with x.session.holders.lock:
+        return x.like(_reshaped(graph, x.node, wanted))
+
+
+def wanted_shape(x: Handle, shape: Any) -> tuple[int, ...]:
+    """``shape`` with what -1 stands for."""
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    given = [extent for extent in extents if extent != -1]
+    if len(given) == len(extents) - 1:
+        rest, left = divmod(x.size, max(1, math.prod(given)))
+        if left or not math.prod(given):
+            raise ValueError(f"cannot reshape array of size {x.size} into shape {extents}")
+        extents = tuple(rest if extent == -1 else extent for extent in extents)
+    return shape_of(extents)
+
+
+def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
+    own = node.type.shape
+    if node.on_client:
+        if node.is_scalar:
+            return repeated(graph, node, shape)
+        return build.reshape(graph, node, shape)
+    if not shape:
+        return build.scalar_of(graph, node)
+    if math.prod(own) == 1:
+        return repeated(graph, build.scalar_of(graph, node), shape)
+    if math.prod(own) == 0:
+        return repeated(graph, graph.constant(0, node.dtype), shape)
+    if own[0] == shape[0]:  # one of them has columns of one element
+        op = "as_column" if len(shape) == 2 else "as_vector"
+        return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))
+    return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1))
+
+
+def squeeze(x: H, /, axis: Any = None) -> H:
+    """``x`` without the axes of length 1, or without those of ``axis``, which must be; lazy."""
+    if x.ndim == 0 and axis in (0, -1):  # as NumPy
+        return x.copy()
+    ones = [k for k, extent in enumerate(x.shape) if extent == 1]
+    axes = ones if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+    if not set(axes) <= set(ones):
+        raise ValueError(f"squeeze: axis {axis} of an array of shape {x.shape} has not length 1")
+    return reshape(x, tuple(extent for k, extent in enumerate(x.shape) if k not in axes))
+
+
+def expand_dims(x: H, /, *, axis: int | tuple[int, ...] = 0) -> H:
+    """``x`` with an axis of length 1 at ``axis``; lazy."""
+    given = axis if isinstance(axis, tuple) else (axis,)
+    rank = x.ndim + len(given)
+    axes = np.lib.array_utils.normalize_axis_tuple(given, rank)
+    extents = iter(x.shape)
+    return reshape(x, tuple(1 if k in axes else next(extents) for k in range(rank)))
+
+
+def broadcast_to(x: H, /, shape: Any) -> H:
+    """``x`` stretched to ``shape`` as NumPy does; lazy."""
+    wanted = shape_of(shape)
+    if wanted == x.shape:
+        return x.copy()
+    try:
+        fits = np.broadcast_shapes(x.shape, wanted) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
+    same_rows = not x.node.on_client and x.ndim == len(wanted) and x.shape[0] == wanted[0]
+    space = x.space if same_rows else DenseSpace(wanted[0])
+    with x.session.holders.lock:
+        type = array_type(space, x.dtype, wanted[1:])
+        return x.like(build.broadcast_to(x.session.graph, x.node, type))
+
+
+def broadcast_arrays(*arrays: H) -> list[H]:
+    """``arrays`` in their common shape; lazy."""
+    if not arrays:
+        return []
+    for array in arrays:
+        check_session(arrays[0].session, array, "broadcast_arrays")
+    _, shape = build.common_shape([array.node for array in arrays])
+    return [broadcast_to(array, shape) for array in arrays]
+
+
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    """As ``broadcast_arrays``; NumPy's are put on the servers."""
+    session = next(one.session for one in args if isinstance(one, Handle))
+    return tuple(
+        broadcast_arrays(*(one if isinstance(one, Handle) else session.array(one) for one in args))
+    )
+
+
+def _like(
+    fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
+    shape: Any = None, *, device: Any = None,
+) -> Any:  # fmt: skip
+    check_order(order)
+    kind = x.dtype if dtype is None else dtype
+    extents = x.shape if shape is None else shape
+    return x.like(filled(x.session.graph, extents, fill_value, kind))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.squeeze: squeeze,
+        np.expand_dims: lambda x, axis: expand_dims(x, axis=axis),
+        np.broadcast_to: lambda x, shape, subok=False: broadcast_to(x, shape),
+        np.broadcast_arrays: _broadcast_arrays,
+        np.zeros_like: partial(_like, 0),
+        np.ones_like: partial(_like, 1),
+        np.empty_like: partial(_like, 0),
+        np.full_like: lambda x, fill_value, *args, **kwargs: _like(fill_value, x, *args, **kwargs),
+        np.copy: lambda a, order="K", subok=False: a.copy(order),
+    }

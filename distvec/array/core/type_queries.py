@@ -1,0 +1,66 @@
+"""NumPy's functions that ask what an array is, not what is in it: the client knows; no message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distvec.array.core.operators import Arithmetic
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """Number of elements, or along ``axis`` (one or several)."""
+    if axis is None:
+        return int(a.size)
+    return math.prod(a.shape[one] for one in normalize_axis_tuple(axis, a.ndim))
+
+
+def common_type(*arrays: Any) -> Any:
+    """The floating dtype that holds all of ``arrays``, as a class: ``numpy.common_type``."""
+    return np.common_type(*(np.empty(0, one.dtype) for one in arrays))
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether the dtype of an array can be cast."""
+    return np.can_cast(_dtype_of(from_), _dtype_of(to), casting)
+
+
+def min_scalar_type(a: Any) -> np.dtype[Any]:
+    """The dtype of an array; of a number, which only its value tells, it is not available."""
+    if not a.ndim:
+        raise TypeError(
+            "numpy.min_scalar_type of a number on the servers is not available: it depends on the "
+            "value; write numpy.min_scalar_type(x.item())"
+        )
+    dtype: np.dtype[Any] = a.dtype
+    return dtype
+
+
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Whether ``a`` and ``b`` are one array: no other sees what is assigned to one."""
+    return a is b
+
+
+def _dtype_of(one: Any) -> Any:
+    return one.dtype if isinstance(one, Arithmetic) else one
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.shape: lambda a: a.shape,
+        np.ndim: lambda a: a.ndim,
+        np.size: size,
+        np.isrealobj: lambda x: True,
+        np.iscomplexobj: lambda x: False,
+        np.result_type: lambda *given: np.result_type(*map(_dtype_of, given)),
+        np.common_type: common_type,
+        np.can_cast: can_cast,
+        np.min_scalar_type: min_scalar_type,
+        np.shares_memory: shares_memory,
+        np.may_share_memory: shares_memory,
+    }

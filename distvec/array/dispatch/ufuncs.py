@@ -1,0 +1,306 @@
+"""``__array_ufunc__``: calls of NumPy's ufuncs on arrays of the servers, and their methods.
+
+With ``ufunc.at`` repeated indices count each time, which ``x[indices] += values`` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array import elementwise as functions
+from distvec.array import products, reductions
+from distvec.array.collectives import scan as reduced
+from distvec.array.collectives.core import WAYS, scatter_now
+from distvec.array.collectives.scan import accumulate, reduceat
+from distvec.array.core import shapes as creation
+from distvec.array.core.handle import check_not_slice
+from distvec.array.core.keywords import (
+    NOT_GIVEN,
+    as_arrays,
+    check_bound,
+    is_everywhere,
+    stored_in,
+    target_of,
+    where_mask,
+)
+from distvec.array.core.operators import Arithmetic, Deferred, elementwise
+from distvec.array.indexing.getitem import get_item, set_item
+from distvec.array.indexing.pull_push import as_indices, pull, push
+from distvec.array.manipulation.grids import outer
+from distvec.graph.build import check_dtype
+from ps_backend.program import ops, reducers
+from ps_backend.program.scans import SCANS
+
+
+def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
+    """``function.at(x, indices, values)``, with repeated integers each in its turn.
+
+    Masks and slices name nothing twice: they are lazy. So are indices on the servers, which bring
+    the values to their places in two messages. With integers of the client ``x`` is evaluated if
+    need be; ``numpy.add`` and ``numpy.subtract`` then take one message to each server that holds
+    some, others two: the elements come to the client, and go back.
+    """
+    name = f"numpy.{function.__name__}.at"
+    if not isinstance(x, Arithmetic):
+        raise TypeError(f"{name}: changes a {type(x).__name__} on the client; pull the operands")
+    if _names_once(indices):
+        with x.turn:
+            set_item(x, indices, function(get_item(x, indices), *values))
+        return
+    if isinstance(indices, Arithmetic) and not indices.node.on_client:
+        _scatter(name, function, x, indices, values)
+        return
+    where = _integers(name, indices)
+    spread = [_spread(x, where, one) for one in values]
+    if function not in (np.add, np.subtract):
+        _on_client(function, x, as_indices(where.ravel(), len(x)), spread)
+        return
+    if x.dtype == np.bool_ and function is np.subtract:
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
+    (added,) = spread
+    if added.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
+        added = added.astype(x.dtype)
+    push(x, where.ravel(), np.negative(added) if function is np.subtract else added)
+
+
+def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any) -> None:
+    if indices.dtype.kind not in "iu":
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    if function.nin != 2 or function.__name__ not in WAYS:
+        raise TypeError(
+            f"{name}: with indices on the servers only ufuncs of two numbers; "
+            f"pull them: indices.numpy()"
+        )
+    if x.dtype == np.bool_ and function is np.subtract:
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
+    check_not_slice(x)
+    with x.turn:
+        (given,) = values
+        x.assign(scatter_now(x, function.__name__, indices, given))
+
+
+def _spread(x: Arithmetic, where: npt.NDArray[Any], values: Any) -> npt.NDArray[Any]:
+    """``values`` for each index: a number, or a row of a table."""
+    row = x.shape[1:]
+    return np.broadcast_to(np.asarray(values), (*where.shape, *row)).reshape(-1, *row)
+
+
+def _on_client(
+    function: Any, x: Arithmetic, where: npt.NDArray[np.int64], values: list[npt.NDArray[Any]]
+) -> None:
+    """``function.at`` of the elements that are named, which the client computes."""
+    named, places = np.unique(where, return_inverse=True)
+    with x.turn:
+        elements = pull(x, named)
+        function.at(elements, places, *values)
+        set_item(x, named, elements)
+
+
+def _integers(name: str, indices: Any) -> npt.NDArray[Any]:
+    """``indices`` along the first axis."""
+    if isinstance(indices, tuple) and len(indices) != 1:
+        raise TypeError(f"{name}: indices must be along the first axis, got {len(indices)} of them")
+    where = np.asarray(indices[0] if isinstance(indices, tuple) else indices)
+    if where.size and where.dtype.kind not in "iu":
+        raise TypeError(f"{name}: indices must be integers, got {where.dtype}")
+    return where
+
+
+def _names_once(indices: Any) -> bool:
+    """Whether ``indices`` are a mask or a slice."""
+    dtype = indices.dtype if hasattr(indices, "dtype") else None
+    return isinstance(indices, slice) or indices is Ellipsis or dtype == np.bool_
+
+
+_PRODUCTS: dict[Any, Callable[..., Any]] = {
+    np.matmul: products.matmul,
+    np.vecdot: products.vecdot,
+    np.matvec: products.matmul,
+    np.vecmat: products.matmul,
+}
+_FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
+
+
+def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
+    if method == "reduce" and function in reducers.NAMES:
+        return _reduce(function, inputs, kwargs)
+    if method == "reduce" and reduced.is_associative(function):
+        (out,) = kwargs.pop("out", (None,))
+        return stored_in(out, reduced.reduce(function, *inputs, **kwargs), function.__name__)
+    if method == "__call__" and function in ops.PARTS:
+        return _parts(function, inputs, kwargs)
+    if method == "at":
+        return at(function, *inputs)
+    if method in ("accumulate", "reduceat"):
+        (out,) = kwargs.pop("out", (None,))
+        ours: Any = accumulate if method == "accumulate" else reduceat
+        return ours(function, *inputs, out=out, **kwargs)
+    if method == "outer":
+        return _outer(function, inputs, kwargs)
+    (out,) = kwargs.pop("out", (None,))
+    dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
+    if isinstance(out, np.ndarray) and any(one is out for one in inputs):
+        raise _in_place_on_client(function)
+    run = _runner(function, (*inputs, out)) if method == "__call__" else None
+    if run is None:
+        raise _unavailable(function, method)
+    casting = kwargs.pop("casting", "same_kind")
+    _check_free(function, kwargs)
+    if casting != "same_kind":
+        _check_casting(function, inputs, out, dtype, casting)
+    try:
+        result = run(*inputs) if dtype is None else _run_in(dtype, run, inputs, casting)
+    except Deferred:
+        return NotImplemented
+    if casting == "unsafe" and out is not None:
+        result = result.astype(out.dtype)
+    if not is_everywhere(where):
+        return _store_where(out, where, result, function.__name__)
+    if function in _PRODUCTS and function is not np.vecdot:
+        return products.stored_product(out, result, function.__name__)
+    return stored_in(out, result, function.__name__)
+
+
+_SIGNS = {
+    np.add: "+",
+    np.subtract: "-",
+    np.multiply: "*",
+    np.true_divide: "/",
+    np.floor_divide: "//",
+    np.remainder: "%",
+    np.power: "**",
+}
+
+
+def _in_place_on_client(function: Any) -> TypeError:
+    """What is said of ``z += x``, where ``z`` is an array of the client."""
+    name = function.__name__
+    sign = _SIGNS.get(function)
+    changed = f"z {sign}= x" if sign else f"numpy.{name}(z, x, out=z)"
+    pulled = changed.replace("x,", "x.numpy(),") if sign is None else f"{changed}.numpy()"
+    return TypeError(
+        f"{name}: {changed} changes an array of the client by one of the servers; pull that, "
+        f"{pulled}, or put z on the servers: z = ps.array(z)"
+    )
+
+
+def _unavailable(function: Any, method: str) -> TypeError:
+    """What is said of a ufunc, or of a method of one, that the servers have not."""
+    name = function.__name__
+    if set(function.types[0]) <= set("O->"):
+        return TypeError(
+            f"{name} is a function of the client, which would be called for each element; write it "
+            f"with NumPy's functions, or pull the values with x.numpy() and call it on those"
+        )
+    there = ""
+    if method == "reduce":
+        known = {one.__name__ for one in reducers.NAMES if isinstance(one, np.ufunc)} | set(SCANS)
+        there = "; available are reduce of " + ", ".join(sorted(known))
+    call = name if method == "__call__" else f"{name}.{method}"
+    package = "numpy" if getattr(np, name, None) is function else "scipy.special"
+    return TypeError(
+        f"{package}.{call} is not available on the servers{there}; "
+        f"pull the values with x.numpy() and call it on those"
+    )
+
+
+def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``ufunc.outer`` of vectors: a table, with a row for each element of the first one."""
+    first, second = inputs
+    ranks = [one.ndim if isinstance(one, Arithmetic) else np.ndim(one) for one in inputs]
+    if sum(ranks) > creation.MOST_RANK:
+        raise NotImplementedError(
+            f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
+            f"than {creation.MOST_RANK} axes; take vectors"
+        )
+    applied = partial(function, **kwargs)
+    return applied(first, second) if 0 in ranks else outer(first, second, function=applied)
+
+
+def _check_free(function: Any, kwargs: dict[str, Any]) -> None:
+    """``TypeError`` for a keyword that asks for what is not NumPy's default."""
+    for key, value in kwargs.items():
+        if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
+            given = value if isinstance(value, bool | str) else f"<{type(value).__name__}>"
+            raise TypeError(f"numpy.{function.__name__}: keyword {key}={given} is not supported")
+
+
+def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of a ufunc that has several."""
+    name, rows = function.__name__, ops.PARTS[function]
+    outs = kwargs.pop("out", (None,) * len(rows))
+    _check_free(function, kwargs)
+    like = functions.array_among(name, (*inputs, *outs))
+    results = [elementwise(like, row, *inputs) for row in rows]
+    return tuple(stored_in(out, result, name) for out, result in zip(outs, results, strict=True))
+
+
+def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
+    """``out``, with ``result`` where ``where`` says so."""
+    if out is None:
+        raise TypeError(
+            f"numpy.{name}: keyword where= leaves the other elements undefined; give out= as well, "
+            f"or write distvec.where(mask, numpy.{name}(...), others)"
+        )
+    target = target_of(out, name)
+    with target.turn:
+        fits = np.can_cast(result.dtype, target.dtype, "same_kind")
+        new = result.astype(target.dtype) if fits else result  # which assign then refuses
+        mask = where_mask(target, where, f"numpy.{name}")
+        return target.assign(elementwise(target, "where", mask, new, target), name)
+
+
+def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """What computes a ufunc, in the session of ``operands``; None if nothing does."""
+    if function in _PRODUCTS:
+        return _PRODUCTS[function]
+    name = ops.name_of(function)
+    if name is None:
+        return None
+    return partial(elementwise, functions.array_among(name, operands), name)
+
+
+def _check_casting(
+    function: np.ufunc, inputs: tuple[Any, ...], out: Any, dtype: Any, casting: Any
+) -> None:
+    """``TypeError`` where the rule ``casting`` forbids what ``function`` takes, or its result."""
+    kinds = [type(one) if type(one) in (int, float) else np.result_type(one) for one in inputs]
+    outs: Any = (None,) * function.nout if out is None else (np.result_type(out),)
+    wanted = (None,) * function.nin + (dtype,) * function.nout
+    fixed: Any = {} if dtype is None else {"signature": wanted}
+    function.resolve_dtypes((*kinds, *outs), casting=casting, **fixed)
+
+
+def _run_in(
+    dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...], casting: Any = "same_kind"
+) -> Any:
+    """The result in ``dtype``: as in NumPy the operands are cast to it, not what comes out."""
+    wanted, natural = check_dtype(dtype), run(*inputs)
+    if natural.dtype == wanted:
+        return natural
+    for operand in (*inputs, natural):
+        if hasattr(operand, "dtype") and not np.can_cast(operand.dtype, wanted, casting):
+            raise TypeError(
+                f"dtype={wanted}: cannot cast from {operand.dtype} by the rule {casting!r}; "
+                f"cast the operand or the result: .astype({wanted.name!r})"
+            )
+    return run(*(x.astype(wanted) if hasattr(x, "dtype") else x for x in inputs)).astype(wanted)
+
+
+def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``ufunc.reduce``, which takes the first axis where no other is named."""
+    ours = reductions.of_table(reducers.NAMES[function])
+    (x,) = as_arrays(inputs)
+    (out,) = kwargs.pop("out", (None,))
+    # NumPy hands on its defaults: none of them says anything.
+    unsaid = {"dtype": None, "initial": NOT_GIVEN, "where": True}
+    given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
+    given.setdefault("axis", 0 if x.ndim else None)
+    check_bound(f"{function.__name__}.reduce", ours, (x,), given)
+    return ours(x, out=out, **given)

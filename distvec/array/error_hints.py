@@ -1,0 +1,146 @@
+"""What to type instead, where somebody who knows NumPy (or Spark) types what is not there.
+
+Not many of NumPy's functions need a reason of their own: of the others the values are pulled.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Set
+from typing import Any
+
+import numpy as np
+
+from distvec.array.core.handle import Handle
+
+_CREATION = frozenset("array asarray zeros ones empty full arange linspace".split())
+_IN_SESSION = "arrays are made in a session: ps = distvec.local(), then ps"
+_OF_CONTEXT = frozenset("round run share".split())
+_OF_ARRAY = {"collect": "numpy", "to_numpy": "numpy", "toPandas": "numpy", "values": "numpy"}
+
+_INSTEAD = {
+    "view": "elements are not seen in another dtype; convert them: x.astype(dtype); or take the "
+    "array itself: x.copy()",
+    "setflags": "an array is changed by who holds it; give others a copy: x.copy()",
+    "resize": "an array keeps its length; put another one together, or pull the values: "
+    "numpy.resize(x.numpy(), shape)",
+    "__dlpack__": "the elements are on the servers; pull them: x.numpy()",
+    "__dlpack_device__": "the elements are on the servers; pull them: x.numpy()",
+}
+
+
+def module_hint(name: str) -> str:
+    """For ``distvec.NAME``."""
+    missing = f"module 'distvec' has no attribute {name!r}"
+    if name in _CREATION:
+        return f"{missing}: {_IN_SESSION}.{name}(...)"
+    if name in ("random", "rand", "randn"):
+        return f"{missing}: {_IN_SESSION}.random.normal(n) or ps.random.uniform(n)"
+    if name in ("session", "Server", "client"):
+        return f"{missing}: open a session by distvec.local() or distvec.connect('host:port')"
+    if name == "kernel":
+        return (
+            f"{missing}: write the function with NumPy's operations as @distvec.rows, or let the "
+            f"servers' operator load it: distvec.rows.api('package.module.function')"
+        )
+    if name == "linalg":
+        return f"{missing}: write distvec.norm(x), or numpy.linalg.norm(x)"
+    if not name.startswith("_") and hasattr(np, name):
+        return f"{missing}: {_of_numpy(name)}"
+    return missing
+
+
+def session_hint(name: str, functions: Set[str]) -> str:
+    """For ``ps.NAME``; ``functions`` are distvec's."""
+    missing = f"'Session' object has no attribute {name!r}"
+    if name.startswith("_"):
+        return missing
+    if name in functions:
+        return f"{missing}: write distvec.{name}(...)"
+    if name in _OF_CONTEXT:
+        return (
+            f"{missing}: it is for Spark's tasks; "
+            f"ps = distvec.spark.PSContext.get_or_create(spark) has it"
+        )
+    return f"{missing}: {_of_numpy(name)}" if hasattr(np, name) else missing
+
+
+def array_hint(name: str) -> str:
+    """For ``x.NAME``."""
+    missing = f"'DistArray' object has no attribute {name!r}"
+    if name in _INSTEAD:
+        return f"{missing}: {_INSTEAD[name]}"
+    if name in _OF_ARRAY:
+        return f"{missing}: pull the values with x.{_OF_ARRAY[name]}()"
+    if not name.startswith("_") and hasattr(np.ndarray, name):
+        return f"{missing}: the servers do not have it; pull the values: x.numpy().{name}"
+    return missing
+
+
+def _of_numpy(name: str) -> str:
+    value = getattr(np, name)
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return f"dtypes are NumPy's: numpy.{name}"
+    if callable(value):
+        return f"write numpy.{name}(x), which works, or says what to write"
+    return f"write numpy.{name}"
+
+
+_STORES = frozenset(number for name, number in dis.opmap.items() if name.startswith("STORE_SUBSCR"))
+"""What Python runs for ``x[i] = value``."""
+
+_DATES = "there are no dates on the servers; call it on dates of the client"
+_FILES = "writes what the client has; pull the values, all or block by block: x.numpy(), x.blocks()"
+_COMPLEX = "has complex results, which the servers do not have"
+
+
+def missing_function(func: Callable[..., Any]) -> str:
+    """Why ``func``, one of NumPy's functions, is refused."""
+    name = f"{func.__module__}.{func.__name__}"
+    reason = _reasons().get(func)
+    if reason is not None:
+        return f"{name}: {reason}"
+    return (
+        f"{name} is not available on the servers; "
+        f"pull the values with x.numpy() and call it on those"
+    )
+
+
+def _reasons() -> dict[Any, str]:
+    return {
+        np.datetime_as_string: _DATES,
+        np.is_busday: _DATES,
+        np.busday_count: _DATES,
+        np.busday_offset: _DATES,
+        np.save: _FILES,
+        np.savez: _FILES,
+        np.savez_compressed: _FILES,
+        np.savetxt: _FILES,
+        np.atleast_3d: "arrays have rank 2 at most; write numpy.atleast_2d(x)",
+        np.linalg.eig: f"{_COMPLEX}; of a symmetric matrix write numpy.linalg.eigh(A), of others "
+        "pull the values: A.numpy()",
+        np.linalg.eigvals: f"{_COMPLEX}; of a symmetric matrix write numpy.linalg.eigvalsh(A), of "
+        "others pull the values: A.numpy()",
+        np.apply_along_axis: "calls a function of the client for each row; write it for the whole "
+        "table, as in numpy.sum(T, axis=1), or pull the values: T.numpy()",
+        np.polydiv: "divides one coefficient after the other; pull them: u.numpy(), v.numpy()",
+    }
+
+
+def refuse_shuffle(value: Any) -> None:
+    """``TypeError`` within ``shuffle`` of NumPy or Python, to which ``x[i] = value`` belongs.
+
+    They swap elements one by one, ``x[i], x[j] = x[j], x[i]``: thousands of assignments. NumPy's is
+    compiled, so it has no frame of its own: that of its caller stands at the call.
+    """
+    if not isinstance(value, Handle):
+        return
+    caller = sys._getframe(2)
+    code = caller.f_code
+    of_numpy = "shuffle" in code.co_names and code.co_code[caller.f_lasti] not in _STORES
+    if of_numpy or (code.co_name == "shuffle" and caller.f_globals.get("__name__") == "random"):
+        raise TypeError(
+            "shuffle: NumPy's and Python's swap elements one by one, in thousands of messages; "
+            "write ps.random.shuffle(x), or ps.random.shuffle(x, axis, seed=seed)"
+        )

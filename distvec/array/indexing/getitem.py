@@ -1,0 +1,420 @@
+"""``x[key]``: elements and rows, slices, columns, what index arrays name.
+
+All are lazy. Slices are views: what servers need of each other they fetch while they compute what
+the slices are used for. Single elements, and the few that a short index array names, come to the
+client; of a pending expression only these are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.core.handle import Handle, check_not_slice, check_session
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import broadcast_to, reshape
+from distvec.array.indexing.parse_key import (
+    At,
+    Mask,
+    NewAxis,
+    Part,
+    Slice,
+    Take,
+    check_together,
+    parse,
+    positions,
+)
+from distvec.array.indexing.setitem import assign_parts, given_as
+from distvec.graph import view_nodes
+from distvec.graph.build import collect, on_client
+from distvec.graph.host_eval import item_shape
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type, client_type
+
+A = TypeVar("A", bound=Arithmetic)
+
+FEW = 4096
+"""So many rows, named by an array of the client, come to it; more stay on the servers."""
+
+
+def on_the_client(x: A, key: tuple[Any, ...]) -> A:
+    """``x[key]`` of what the client keeps; slices, integers and integer arrays."""
+    names = tuple([encoded(one) for one in key])
+    with x.session.holders.lock:
+        type = client_type(x.dtype, item_shape(x.shape, names))
+        return x.like(on_client(x.session.graph, "client.item", (x.node,), type, names))
+
+
+def plain(part: Part) -> Any:
+    """A part as NumPy takes it, of what the client keeps."""
+    if isinstance(part, At):
+        return part.index
+    if isinstance(part, Slice):
+        return part.key
+    array: Any = part.indices if isinstance(part, Take) else part.mask  # type: ignore[union-attr]
+    if isinstance(array, Arithmetic):
+        array.session.evaluate_implicitly(array, "an index array")
+        array = np.asarray(array)
+    return array
+
+
+def encoded(one: Any) -> Any:
+    """One index as what can be part of a node's name."""
+    if isinstance(one, slice):
+        return "slice", one.start, one.stop, one.step
+    if isinstance(one, np.ndarray):
+        return "array", one.dtype.str, one.shape, tuple(one.ravel().tolist())
+    return one
+
+
+def rows_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+    """The rows (of a vector: elements) at ``indices``, all in range: shape ``(m, ...)``.
+
+    Few of them come to the client with the next answer; more become an array on the servers.
+    """
+    if len(indices) > FEW:
+        result: A = gathered(x, x.session.array(indices))
+        return result
+    graph = x.session.graph
+    with x.session.holders.lock:
+        wanted = graph.client_value(indices, np.dtype(np.int64))
+        type = client_type(x.dtype, (len(indices), *x.node.type.row))
+        return x.like(graph.make("take", (x.node, wanted), type))
+
+
+def row_at(x: A, index: int) -> A:
+    """One row, or of a vector one element: a lazy value of the client."""
+    row = rows_at(x, np.array([index]))
+    return reshape(row, row.shape[1:])
+
+
+def gathered(x: A, indices: A) -> A:
+    """The rows at the integers of a vector on the servers: ``(len(indices), ...)``, there too.
+
+    Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
+    """
+    wide = indices.astype(np.int64).made()
+    if not len(x) and len(wide):
+        raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
+    with x.session.holders.lock:
+        return x.like(view_nodes.gather(x.session.graph, x.node, wide.node))
+
+
+def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
+    """Where the elements that index arrays of rows and columns name are among all of a table.
+
+    A vector on the servers. Who evaluates it gets the ``IndexError`` for what is out of range.
+    """
+    shape = np.broadcast_shapes(rows.shape, columns.shape)
+    first, second = _of_axis(x, rows, shape, 0), _of_axis(x, columns, shape, 1)
+    return first * x.shape[1] + second
+
+
+def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
+    there = x.session.array(indices).astype(np.int64)
+    flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).made()
+    with x.session.holders.lock:
+        made = x.session.graph.make("along_axis", (flat.node,), flat.type, (axis, x.shape[axis]))
+        return flat.like(made)
+
+
+def sliced(x: A, part: Slice) -> A:
+    """Rows ``part`` of the array; a view."""
+    if part.is_all(len(x)):
+        return x.copy()
+    with x.session.holders.lock:
+        space = DenseSpace(part.length)
+        return x.like(view_nodes.view(x.session.graph, x.node, space, part.start, part.step))
+
+
+def spread(values: A, part: Slice, like: Arithmetic) -> A:
+    """An array as long as ``like`` that has ``values`` at rows ``part``, elsewhere anything."""
+    with values.session.holders.lock:
+        space = like.node.type.space
+        return values.like(
+            view_nodes.spread(values.session.graph, values.node, space, part.start, part.step)
+        )
+
+
+def inside(x: Arithmetic, part: Slice) -> Any:
+    """Of each row of ``x`` whether it is among ``part``, which is not all of them."""
+    graph = x.session.graph
+    with x.session.holders.lock:
+        type = array_type(x.node.type.space, np.dtype(np.int64))
+        index = x.like(graph.make("iota", (), type))
+    step = abs(part.step)
+    low, high = sorted((part.start, part.end - part.step))
+    within = None
+    if low > 0:
+        within = index >= low
+    if high < len(x) - step:
+        within = index <= high if within is None else within & (index <= high)
+    if step > 1:
+        is_power = step & (step - 1) == 0  # which needs no division
+        rest = (index - low) & (step - 1) if is_power else (index - low) % step
+        hits = rest == 0
+        within = hits if within is None else within & hits
+    return index >= 0 if within is None else within
+
+
+def column(x: A, index: int) -> A:
+    """One column of a table, as a vector."""
+    return _of_rows(x, "column", (index,), ())
+
+
+def columns(x: A, part: Slice) -> A:
+    """Columns ``part`` of a table."""
+    if part.is_all(x.shape[1]):
+        return x.copy()
+    return _of_rows(x, "columns", (part.start, part.end, part.step), (part.length,))
+
+
+def _of_rows(x: A, op: str, params: tuple[Any, ...], row: tuple[int, ...]) -> A:
+    with x.session.holders.lock:
+        type = array_type(x.node.type.space, x.dtype, row)
+        return x.like(x.session.graph.make(op, (x.node,), type, params))
+
+
+def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+    """The columns of a table that ``indices`` name, all in range."""
+    graph = x.session.graph
+    with x.session.holders.lock:
+        wanted = graph.client_value(indices, np.dtype(np.int64))
+        type = array_type(x.node.type.space, x.dtype, (len(indices),))
+        return x.like(graph.make("take_columns", (x.node, wanted), type))
+
+
+def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
+    """Indices, read by the client: an implicit evaluation where they are not known to it."""
+    return positions(known(indices), length, axis)
+
+
+def known(array: Any) -> npt.NDArray[Any]:
+    """The values of indices or of a mask, read by the client."""
+    with array.session.holders.lock:
+        array = array.like(collect(array.session.graph, array.node))
+    array.session.evaluate_implicitly(array, "an index array")
+    return np.asarray(array.node.value)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def get_item(x: Arithmetic, key: Any) -> Any:
+    """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
+    if _is_all(x, key):
+        return x
+    if _is_one_truth(key):
+        all_of_it = reshape(x, (1, *x.shape))
+        return all_of_it if key else get_item(all_of_it, slice(0))
+    parts = _parts(x, key)
+    result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
+    if any(isinstance(part, NewAxis) for part in parts):
+        result = reshape(result, _with_new_axes(result.shape, parts))
+    is_basic = not any(isinstance(part, Take | Mask) for part in parts)
+    return x.session.window(result) if is_basic and result.ndim and result is not x else result
+
+
+def _parts(x: Arithmetic, key: Any) -> list[Part]:
+    """What ``key`` names, for each axis; a mask that the client keeps where ``x`` is."""
+    parts = parse(x.shape, _masks_as_they_are(x, key))
+    if x.node.on_client or not parts:
+        return parts
+    first = parts[0]
+    if isinstance(first, Mask) and isinstance(first.mask, Handle) and first.mask.node.on_client:
+        parts[0] = Mask(x.session.array(first.mask))
+    return parts
+
+
+def _is_one_truth(key: Any) -> bool:
+    """Whether ``key`` is one truth value: of all elements, under a new axis, or of none."""
+    if isinstance(key, Handle | np.ndarray):
+        return key.ndim == 0 and key.dtype == np.bool_
+    return isinstance(key, bool | np.bool_)
+
+
+def _masks_as_they_are(x: Arithmetic, key: Any) -> Any:
+    """``numpy.flatnonzero(mask)`` as index says what the mask does, without being computed."""
+    if isinstance(key, Arithmetic) and key.selects:
+        mask = key.mask  # type: ignore[attr-defined]
+        if key.values.node.op == "iota" and mask.shape == x.shape[:1]:  # type: ignore[attr-defined]
+            return mask
+    return key
+
+
+def _with_new_axes(shape: tuple[int, ...], parts: Sequence[Part]) -> tuple[int, ...]:
+    arrays = [part for part in parts if isinstance(part, Take | Mask)]
+    if len(arrays) > 1 or any(isinstance(part, Take) and len(part.shape) > 1 for part in arrays):
+        raise NotImplementedError(
+            "new axes beside several index arrays are not supported; index first, then x[:, None]"
+        )
+    extents = iter(shape)
+    wanted: list[int] = []
+    for part in parts:
+        if isinstance(part, NewAxis):
+            wanted.append(1)
+        elif not isinstance(part, At):
+            wanted.append(next(extents))
+    return tuple(wanted)
+
+
+def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
+    """What ``parts``, one for each axis, name."""
+    if not parts or all(
+        isinstance(part, Slice) and part.is_all(extent)
+        for part, extent in zip(parts, x.shape, strict=False)
+    ):
+        return x
+    if x.node.on_client:
+        return on_the_client(x, tuple(map(plain, parts)))
+    if len(parts) == 1:
+        return _rows(x, parts[0])
+    if all(isinstance(part, Take) for part in parts) and not all(map(_is_known_here, parts)):
+        return _pairs_on_servers(x, *(part.indices for part in parts))  # type: ignore[union-attr]
+    rows: Any = parts[0]
+    columns = _read(parts[1], x, 1)
+    if isinstance(rows, Take):
+        rows = _read(rows, x, 0)
+    elif isinstance(rows, Mask) and not isinstance(columns, At | Slice):
+        rows = Take(_places(x, rows))
+    if isinstance(columns, At):
+        return _rows(column(x, columns.index), rows)
+    if isinstance(columns, Slice):
+        return _rows(columns(x, columns), rows)
+    if columns.ndim > 1 and isinstance(rows, Slice | Mask):
+        raise NotImplementedError("columns are named by a vector of indices; rank is 2 at most")
+    if isinstance(rows, Slice):
+        return _rows(columns_at(x, columns), rows)
+    if isinstance(rows, At):
+        return on_the_client(row_at(x, rows.index), (columns,))
+    return _pairs(x, rows.indices, columns)
+
+
+def _is_known_here(part: Part) -> bool:
+    """Whether the client has the indices, or is to compute them."""
+    indices = part.indices  # type: ignore[union-attr]
+    return isinstance(indices, np.ndarray) or indices.node.on_client
+
+
+def _places(x: Arithmetic, part: Mask) -> Any:
+    """The indices of the rows that a mask names, as a vector on the servers."""
+    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+    places: Any = np.flatnonzero(mask)
+    return places.made()
+
+
+def _read(part: Part, x: Arithmetic, axis: int) -> Any:
+    """A mask or index array that columns are named by, as indices on the client.
+
+    Those on the servers come to it: they are no more than a row has.
+    """
+    if isinstance(part, Mask):
+        mask = part.mask
+        return np.flatnonzero(known(mask) if isinstance(mask, Handle) else mask)
+    if not isinstance(part, Take):
+        return part
+    if isinstance(part.indices, np.ndarray):
+        return part.indices if axis else part
+    if axis or part.indices.node.on_client:
+        found = known_indices(part.indices, x.shape[axis], axis)
+        return found if axis else Take(found)
+    return part
+
+
+def _pairs_on_servers(x: Arithmetic, rows: Any, columns: Any) -> Any:
+    """Single elements of a table, where indices of rows and columns on the servers name them."""
+    places = places_of_pairs(x, rows, columns)
+    found = gathered(reshape(x, (x.size,)), places)
+    return reshape(found, np.broadcast_shapes(rows.shape, columns.shape))
+
+
+def _pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
+    """Single elements of a table: those where the indices of rows and columns name them."""
+    check_together(rows.shape, columns.shape)
+    if isinstance(rows, Handle):
+        return _pairs_on_servers(x, rows, columns)
+    first, second = np.broadcast_arrays(rows, columns)
+    flat = first.ravel()
+    if len(flat) > FEW:
+        return _pairs_on_servers(x, rows, columns)
+    found = rows_at(x, flat)
+    chosen = on_the_client(found, (np.arange(len(flat)), second.ravel()))
+    return reshape(chosen, first.shape)
+
+
+def _rows(x: Arithmetic, part: Any) -> Any:
+    """Rows of a table, elements of a vector."""
+    if x.node.on_client:  # as a table without columns is
+        return on_the_client(x, (plain(part),))
+    if isinstance(part, At):
+        return row_at(x, part.index)
+    if isinstance(part, Slice):
+        return sliced(x, part)
+    if isinstance(part, Mask):
+        mask = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+        check_session(x.session, mask, "a mask")
+        return x.session.select(x, mask)
+    indices = part.indices
+    if isinstance(indices, Arithmetic):
+        check_session(x.session, indices, "indices")
+        if not indices.node.on_client:
+            flat = indices if indices.ndim == 1 else reshape(indices, (indices.size,))
+            return _in_shape(gathered(x, flat), indices.shape)
+        indices = known_indices(indices, len(x), 0)
+    found = rows_at(x, indices.ravel())
+    return _in_shape(found, indices.shape)
+
+
+def _in_shape(found: Any, shape: tuple[int, ...]) -> Any:
+    """The rows that an index array of ``shape`` names, which came as those of a vector."""
+    return found if len(shape) == 1 else reshape(found, shape + found.shape[1:])
+
+
+def _is_all(x: Handle, key: Any) -> bool:
+    """Whether ``key`` names the array as it is."""
+    if isinstance(key, tuple) and len(key) < 2:
+        return not key or _is_all(x, key[0])
+    if key is Ellipsis:
+        return True
+    if not isinstance(key, slice) or x.ndim == 0:
+        return False
+    return all(one is None for one in (key.start, key.stop, key.step))  # some may be arrays
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def set_item(x: Arithmetic, key: Any, value: Any) -> None:
+    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another array.
+
+    Lazy. What is computed with the new value next is fused with the assignment.
+    """
+    check_not_slice(x)
+    while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
+        rest = np.shape(value)[1:]
+        value = reshape(value, rest) if isinstance(value, Handle) else np.reshape(value, rest)
+    if _is_all(x, key):
+        x.assign(given_as(x, value))
+        return
+    if _is_one_truth(key):
+        if key:
+            has_new_axis = np.ndim(value) > x.ndim and np.shape(value)[0] == 1
+            set_item(x, Ellipsis, value[0] if has_new_axis else value)
+        return
+    parts = _parts(x, key)
+    kept = [part for part in parts if not isinstance(part, NewAxis)]
+    if len(kept) < len(parts) and np.ndim(value):
+        raise NotImplementedError(
+            "assignment through new axes takes a number; leave the new axes out: x[1:3] = values"
+        )
+    is_element = all(isinstance(part, At) for part in kept)
+    has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
+    if is_element and has_ellipsis and np.shape(value) == (1,):
+        value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
+    with x.turn:
+        assign_parts(x, kept, value)

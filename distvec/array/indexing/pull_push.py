@@ -1,0 +1,160 @@
+"""Single elements and rows, by index: a message to each server that holds some of them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.core.conversion import buffer_of, numpy, persist
+from distvec.array.core.handle import Handle, check_not_slice, is_broadcastable
+from distvec.array.core.operators import elementwise
+from distvec.array.core.shapes import put
+from distvec.diagnostics.profile import measured
+from distvec.graph.node import Buffer
+from distvec.runtime.liveness import InFlightProgram
+from ps_backend.client import defer_signals
+
+H = TypeVar("H", bound=Handle)
+
+
+def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
+    """The elements of a vector, or rows of a table, at ``indices``, or all of them.
+
+    In any order, repeats allowed: shape ``(m,)`` or ``(m, k)``. Evaluation if need be, then one
+    message to each server that holds some; none for a small array that the client keeps.
+    """
+    if indices is None:
+        return numpy(x)
+    wanted = as_indices(indices, _length(x))
+    if x.node.on_client:
+        found: npt.NDArray[Any] = numpy(x)[wanted]
+        return found
+    held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
+    source = buffer_of(held)
+    with measured(x.session.counters):
+        return x.session.client.gather(source.id, source.type, wanted)
+
+
+def push(x: H, indices: Any, values: Any) -> H:
+    """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
+
+    ``values`` has a number an index, or a row of a table; or it is stretched to that, as NumPy
+    does, from a number or one row. Returns the array. One message to each server, none for a small
+    array that the client keeps. Other arrays that share the old values keep them.
+    """
+    check_not_slice(x)
+    where = None if indices is None else as_indices(indices, _length(x))
+    shape = x.shape if where is None else (len(where), *x.shape[1:])
+    given = addable(x, where, values)
+    if x.node.on_client and x.ndim:
+        return _add_on_client(x, where, given)
+    if where is None:
+        whole = given.shape == shape or given.shape[:1] == shape[:1]
+        everywhere = x.like(put(x.session, given, x.dtype)) if whole else given
+        with x.turn:
+            return x.assign(elementwise(x, "add", x, everywhere), "push")
+    if not len(where):
+        return persist(x)
+    added = np.ascontiguousarray(np.broadcast_to(given, shape))
+    with x.turn:
+        source = buffer_of(x)
+        with measured(x.session.counters), defer_signals():
+            _add(x, source, where, added)
+    return x
+
+
+def addable(x: Any, where: npt.NDArray[np.int64] | None, values: Any) -> npt.NDArray[Any]:
+    """``values`` in the dtype of ``x``, to be added to it at ``where``, or at all.
+
+    ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
+    """
+    shape = x.shape if where is None else (len(where), *x.shape[1:])
+    given = as_given(values, x.dtype)
+    if not is_broadcastable(given.shape, shape):
+        raise ValueError(_misfit(x, where, given))
+    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+        raise TypeError(
+            f"push: cannot add {given.dtype} values to a {x.dtype} array; "
+            f"cast one: values.astype({x.dtype.name!r}), x.astype('float64')"
+        )
+    return np.asarray(given, x.dtype)
+
+
+def _misfit(x: Any, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> str:
+    """Why ``given`` cannot be added there."""
+    row, count = x.shape[1:], len(x) if where is None else len(where)
+    what = "elements" if where is None else "indices"
+    allowed = f"; allowed are {(count, *row)}, {row} and one number" if row else ""
+    return f"push: {count} {what} but values of shape {given.shape}{allowed}"
+
+
+def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> H:
+    """Let a small array that the client keeps have ``given``."""
+    with x.turn:
+        changed = numpy(x)
+        if where is None:
+            changed += given
+        else:
+            np.add.at(changed, where, given)
+        with x.session.holders.lock:
+            return x.become(x.session.graph.client_value(changed, x.dtype))
+
+
+def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """``values``, to be added to integers or floats of ``dtype``, in which Python's integers are.
+
+    ``OverflowError`` for one that it does not hold.
+    """
+    given: npt.NDArray[Any] = np.asarray(values)
+    are_weak = given.dtype.kind in "iuO" and not hasattr(values, "dtype") and dtype.kind in "iu"
+    return np.asarray(values, dtype) if are_weak else given
+
+
+def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDArray[Any]) -> None:
+    """Let ``x``, now ``source``, have ``added``: in the same memory if nobody else holds it."""
+    session, type = x.session, source.type
+    buffer, flight = session.new_buffer(type), InFlightProgram()
+    with session.holders.changing(x, session.graph.leaf(buffer), flight) as is_alone:
+        session.client.scatter_add(
+            source.id, buffer.id, type, where, added, donate=is_alone, ended=flight.end
+        )
+
+
+def _length(x: Handle) -> int:
+    if not x.ndim:
+        raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")
+    return len(x)
+
+
+def _hint(indices: npt.NDArray[Any]) -> str:
+    """What to type instead of ``indices`` that are none."""
+    kind, value = indices.dtype.kind, indices.tolist()
+    if kind in "iu":
+        return f"; write [{value}]" if indices.ndim == 0 else "; write indices.ravel()"
+    if isinstance(value, slice):
+        return "; write range(start, stop), or no indices at all for all elements"
+    if kind == "b":
+        return (
+            "; for masks: distvec.where(mask, x, y), or numpy.flatnonzero of a mask on the client"
+        )
+    return "; write indices.astype('int64')" if kind == "f" else ""
+
+
+def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
+    """``indices`` as int64 in ``0..length-1``; negative ones count from the end, as in NumPy."""
+    given = np.asarray(indices)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        got = f"shape {given.shape} of dtype {given.dtype}"
+        if given.ndim == 0:
+            got = repr(indices)
+        raise IndexError(f"indices must be a vector of integers, got {got}{_hint(given)}")
+    result = given.astype(np.int64)
+    low, high = int(result.min()), int(result.max())
+    if low < -length or high >= length:
+        bad = low if low < -length else high
+        raise IndexError(f"index {bad} is out of bounds for an array of length {length}")
+    return np.where(result < 0, result + length, result) if low < 0 else result

@@ -1,0 +1,283 @@
+"""``x[parts] = value``: another array, which differs from ``x`` there.
+
+It is an expression like others: the new values where a condition holds, the old ones elsewhere. So
+assignments fuse with what is computed next, and where nobody holds the old array any more, servers
+write in its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.shapes import broadcast_to, filled, reshape
+from distvec.array.indexing import compress as compaction
+from distvec.array.indexing import getitem as pieces
+from distvec.array.indexing.parse_key import At, Mask, Part, Slice, Take, positions
+from distvec.graph import build
+from distvec.graph.build import broadcast_to as stretched
+from distvec.graph.build import collect, on_client
+from ps_backend.program.types import client_type
+
+_MOST_PLACED = 1 << 18
+"""So many values travel with the program that puts them at indices; more are put there first."""
+
+Shape = tuple[int, ...]
+
+
+def given_as(x: Arithmetic, value: Any) -> Any:
+    """``value`` as an array of the session of ``x``, in its dtype; errors as NumPy's."""
+    given = _number_or_array(x, value)
+    return x.session.array(given) if isinstance(given, np.ndarray) else given
+
+
+def _number_or_array(x: Arithmetic, value: Any) -> Any:
+    """The same; what is an array of the client stays one."""
+    if isinstance(value, Arithmetic):
+        check_session(x.session, value, "item assignment")
+        return value.astype(x.dtype)
+    if np.ndim(value) == 0:
+        return x.like(filled(x.session.graph, (), value, x.dtype))
+    return np.asarray(value).astype(x.dtype)
+
+
+def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
+    """Let ``x`` have ``value``, broadcast, at ``parts``, one an axis. In the turn of ``x``."""
+    new = _number_or_array(x, value)
+    if x.ndim == 0:
+        x.assign(new)
+        return
+    if x.node.on_client:
+        _assign_on_client(x, parts, new)
+        return
+    taken = [part.indices for part in parts if isinstance(part, Take)]
+    if len(taken) == 2:
+        _assign_pairs(x, taken[0], taken[1], new)
+        return
+    rows, chosen = parts[0], _columns(x, parts)
+    width: Shape = x.shape[1:] if chosen is None else chosen.shape
+    if not isinstance(rows, Mask):
+        new = _fitted(new, (*_extents(rows), *width))
+        is_row = not isinstance(rows, At) and new.ndim == len(width) == 1
+    else:
+        is_row = rows.mask.ndim == 1 and new.ndim == len(width) == 1
+        if is_row and new.shape[0] not in (1, *width):
+            raise ValueError(f"shape mismatch: values of shape {new.shape} for rows of {width}")
+    if x.ndim > 1 and (is_row or isinstance(rows, At)):
+        new = _kept(x, new)
+    if chosen is not None:
+        if not chosen.size:
+            return
+        new = _widened(x, new, chosen, len(_extents(rows)) if not isinstance(rows, Mask) else 1)
+    changed = _with_rows(x, rows, new)
+    if chosen is not None:
+        mask = np.zeros(x.shape[1], np.bool_)
+        mask[chosen] = True
+        here = x.like(x.session.graph.client_value(mask, mask.dtype))
+        changed = elementwise(x, "where", here, changed, x)
+    x.assign(changed)
+
+
+def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
+    """Single elements of a table: those of its elements as one vector."""
+    shape = np.broadcast_shapes(rows.shape, columns.shape)
+    new = _fitted(new, shape)
+    if new.ndim:
+        new = (
+            np.broadcast_to(new, shape) if isinstance(new, np.ndarray) else broadcast_to(new, shape)
+        )
+        new = _reshaped(new, (prod(shape),))
+    elements = reshape(x, (x.size,))
+    places = pieces.places_of_pairs(x, rows, columns)
+    x.assign(reshape(_placed(elements, places, new), x.shape))
+
+
+# --- the values ---------------------------------------------------------------------------------
+
+
+def _extents(rows: Part) -> Shape:
+    if isinstance(rows, Take):
+        return rows.shape
+    return (rows.length,) if isinstance(rows, Slice) else ()
+
+
+def _fitted(new: Any, shape: Shape) -> Any:
+    """``new`` without axes of length 1 that ``shape`` has not. ``ValueError`` if it fits not."""
+    given = new.shape
+    if given and not shape:
+        raise ValueError("setting an array element with a sequence.")
+    while len(given) > len(shape) and given[0] == 1:
+        given = given[1:]
+    try:
+        fits = np.broadcast_shapes(given, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"could not broadcast input array from shape {new.shape} into shape {shape}"
+        )
+    return new if given == new.shape else _reshaped(new, given)
+
+
+def _reshaped(new: Any, shape: Shape) -> Any:
+    return new.reshape(shape) if isinstance(new, np.ndarray) else reshape(new, shape)
+
+
+def _kept(x: Arithmetic, new: Any) -> Any:
+    """One row of values, which the client keeps, since it is the same for many rows."""
+    if isinstance(new, np.ndarray) or new.node.on_client:
+        return new
+    with x.session.holders.lock:
+        return x.like(collect(x.session.graph, new.node))
+
+
+def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | None:
+    """The columns that the second part names, an array of rank 0 for a single one; None: all."""
+    if len(parts) < 2:
+        return None
+    rows, part = parts
+    if isinstance(part, Slice):
+        found = np.arange(x.shape[1])[part.key]
+        return None if part.is_all(x.shape[1]) else found
+    if isinstance(part, At):
+        return np.array(part.index)
+    if isinstance(rows, Take | Mask):
+        raise NotImplementedError(
+            "x[mask, columns] = values: assign column by column, x[mask, j], or to the places of "
+            "the mask, x[numpy.flatnonzero(mask)[:, None], columns]"
+        )
+    found = pieces.plain(part)
+    if found.dtype == np.bool_:
+        return np.flatnonzero(found)
+    if found.ndim != 1:
+        raise NotImplementedError("columns are named by a vector of indices")
+    return positions(found, x.shape[1], 1)
+
+
+def _widened(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) -> Any:
+    """Values for the ``chosen`` columns as such for all: whatever stands in the others.
+
+    ``axes``: how many there are of rows.
+    """
+    if new.ndim == 0:
+        return new
+    if chosen.ndim == 0:  # one value a row
+        return _reshaped(new, (*new.shape, 1)) if new.ndim == axes else new
+    if new.shape[-1] == 1:
+        return new
+    source = np.zeros(x.shape[1], np.int64)
+    source[chosen] = np.arange(len(chosen))
+    if isinstance(new, np.ndarray):
+        return new[..., source]
+    if new.node.on_client:
+        return pieces.on_the_client(new, (Ellipsis, source))
+    return pieces.columns_at(new, source)
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
+    """``x`` with ``new``, numbers or rows, at ``rows``."""
+    if isinstance(rows, Mask):
+        return _where(x, rows, new)
+    if isinstance(rows, Take):
+        return _placed(x, rows.indices, new)
+    span = Slice(rows.index, 1, 1) if isinstance(rows, At) else rows
+    assert isinstance(span, Slice)
+    if not span.length:
+        return x
+    if new.ndim == x.ndim and len(new) == 1:
+        new = _reshaped(new, new.shape[1:])
+    if new.ndim == x.ndim:
+        is_few = isinstance(new, np.ndarray) and new.size <= _MOST_PLACED
+        if (is_few or new.node.on_client) and not span.is_all(len(x)):
+            return _placed(x, np.arange(len(x))[span.key], new)
+        new = pieces.spread(broadcast_to(_on_servers(x, new), (span.length, *x.shape[1:])), span, x)
+    if span.is_all(len(x)):
+        return broadcast_to(_operand(x, new), x.shape)
+    return elementwise(x, "where", _as_column(x, pieces.inside(x, span)), _operand(x, new), x)
+
+
+def _as_column(x: Arithmetic, condition: Any) -> Any:
+    return reshape(condition, (len(x), 1)) if x.ndim > condition.ndim else condition
+
+
+def _operand(x: Arithmetic, new: Any) -> Any:
+    """A row of the client as an operand that travels with the program."""
+    if isinstance(new, Handle):
+        return new
+    return x.like(x.session.graph.client_value(new, x.dtype))
+
+
+def _on_servers(x: Arithmetic, new: Any) -> Any:
+    if isinstance(new, np.ndarray) or new.node.on_client:
+        return x.session.array(new if isinstance(new, np.ndarray) else new.numpy())
+    return new
+
+
+def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
+    mask: Any = rows.mask if isinstance(rows.mask, Handle) else x.session.array(rows.mask)
+    check_session(x.session, mask, "a mask")
+    is_flat = mask.ndim == x.ndim
+    if isinstance(new, Arithmetic) and new.selects:
+        if new.mask.node is mask.node:  # type: ignore[attr-defined]
+            return elementwise(x, "where", _as_column(x, mask), new.values, x)  # type: ignore[attr-defined]
+        new = new.like(new.node)
+    rank = 1 if is_flat else x.ndim
+    while new.ndim > rank and len(new) == 1:
+        new = _reshaped(new, new.shape[1:])
+    if new.ndim > rank:
+        raise ValueError(f"shape mismatch: values of shape {new.shape} where a mask is true")
+    if new.ndim == rank and len(new) != 1:
+        row = () if is_flat else x.shape[1:]
+        values = broadcast_to(_on_servers(x, new), (len(new), *row))
+        return compaction.put_where(x, mask, values)
+    if new.ndim == rank:
+        new = _reshaped(new, new.shape[1:])
+    return elementwise(x, "where", _as_column(x, mask), _operand(x, new), x)
+
+
+def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
+    """``x`` with ``new`` at ``indices``; of repeated ones the last stays."""
+    if not indices.size:
+        return x
+    if isinstance(indices, Arithmetic) and indices.node.on_client:
+        indices = pieces.known_indices(indices, len(x), 0)
+    if isinstance(indices, Arithmetic):
+        return x.session.scatter(x, indices, new)
+    if indices.size > _MOST_PLACED:
+        return x.session.scatter(x, x.session.array(indices), new)
+    graph, shape = x.session.graph, (*indices.shape, *x.shape[1:])
+    flat = (indices.size, *x.shape[1:])
+    with x.session.holders.lock:
+        if isinstance(new, np.ndarray):
+            rows = np.ascontiguousarray(np.broadcast_to(new, shape)).reshape(flat)
+            values = graph.client_value(rows, x.dtype)
+        elif new.ndim == 0:
+            values = new.node
+        else:
+            kept = collect(graph, new.node)
+            wide = stretched(graph, kept, client_type(x.dtype, shape))
+            values = build.reshape(graph, wide, flat)
+        where = graph.client_value(indices.ravel(), np.dtype(np.int64))
+        return x.like(graph.make("place", (x.node, where, values), x.node.type))
+
+
+# --- what the client keeps ----------------------------------------------------------------------
+
+
+def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:
+    key = tuple([pieces.encoded(pieces.plain(part)) for part in parts])
+    graph = x.session.graph
+    with x.session.holders.lock:
+        operand = _operand(x, new)
+        values = collect(graph, operand.node)
+        changed = on_client(graph, "client.put", (x.node, values), x.node.type, key)  # type: ignore[arg-type]
+        x.assign(x.like(changed))

@@ -1,0 +1,404 @@
+"""Tall tables, split by rows: their QR decomposition, what follows from its triangle, and norms.
+
+``T = Q @ R``, with R of shape ``(k, k)``, which the client keeps, and Q a table on the servers. R
+alone is a reduction: one message, in the sweep that computes the table. With Q it takes two. The
+diagonal of R has no negative number, so for a table of full rank both are the same whoever computes
+them. Singular values, and what is made of them, are those of R. Least squares take the triangle of
+the table beside what it is to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distvec.array import elementwise as functions
+from distvec.array import products, reductions
+from distvec.array.collectives.core import collective
+from distvec.array.core.conversion import item, numpy
+from distvec.array.core.handle import check_session
+from distvec.array.core.keywords import NOT_GIVEN
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import reshape
+from distvec.array.elementwise import evaluate
+from distvec.array.exchanged import exchanged
+from distvec.array.linalg import host as small
+from distvec.array.manipulation.join import column_stack
+from distvec.array.transposed import Transposed, transpose
+from distvec.graph import build
+from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import MOST_ELEMENTS
+from ps_backend.program.tsqr import KIND
+from ps_backend.program.types import client_type
+
+_FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+QRResult: Any = type(np.linalg.qr(np.eye(1)))
+SVDResult: Any = type(np.linalg.svd(np.eye(1)))
+
+
+def is_tall(x: Any) -> bool:
+    """Whether servers have ``x``, a table of at least as many rows as columns, split by rows."""
+    if not isinstance(x, Arithmetic) or x.ndim < 2 or x.node.on_client:
+        return False
+    return x.shape[0] >= x.shape[1]
+
+
+def is_wide(x: Any) -> bool:
+    """Whether ``x`` is the transpose of a tall table: split by columns."""
+    return isinstance(x, Transposed) and is_tall(x.table)
+
+
+def prepared(x: Any, name: str) -> Any:
+    """A tall table as it is decomposed: float32, or float64.
+
+    ``TypeError`` for float16, which NumPy's linear algebra does not take either,
+    ``NotImplementedError`` for a triangle that is too large for the client.
+    """
+    k = x.shape[1]
+    if k * k > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"{name}: the triangle of a table of {k} columns has {k * k} elements, and the client "
+            f"keeps at most {MOST_ELEMENTS}; take fewer columns, as in x[:, :2048]"
+        )
+    if x.dtype == np.float16:
+        raise TypeError("array type float16 is unsupported in linalg; x.astype('float32') is")
+    x = x.made()
+    return x if x.dtype in (_FLOAT, _SINGLE) else x.astype(_FLOAT)
+
+
+def triangle(x: Any) -> Any:
+    """R of a tall table, in float64, from one sweep: no Q is made."""
+    k = x.shape[1]
+    type = client_type(_FLOAT, (k, k))
+    with x.session.holders.lock:
+        graph = x.session.graph
+        found = graph.make("triangle", (x.node, x.node), type)
+        return x.like(build.on_client(graph, "client.triangle", (found,), type))
+
+
+def factors(x: Any) -> tuple[Any, Any]:
+    """Q, and R in float64, from two messages to each server."""
+    k = x.shape[1]
+    table, upper = collective(KIND, [x], [], [x.type, client_type(_FLOAT, (k, k))])
+    return table, upper
+
+
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """``numpy.linalg.qr``: Q on the servers, R kept by the client; lazy. Two messages.
+
+    ``mode="r"``: R alone, in one message. R's diagonal has no negative number.
+    """
+    if is_wide(a):
+        return _qr_of_wide(a.table, mode)
+    if not is_tall(a):
+        return small.of_small(np.linalg.qr)(a, mode)
+    if mode == "complete" and _is_small_square(len(a)):
+        return small.of_small(np.linalg.qr)(a, mode)
+    _check_mode(a, mode)
+    x = prepared(a, "qr")
+    if mode == "r":
+        return triangle(x).astype(x.dtype)
+    q, r = factors(x)
+    return QRResult(q, r.astype(x.dtype))
+
+
+def _qr_of_wide(table: Any, mode: str) -> Any:
+    """Of the transpose of ``table``, whose first columns have Q; R is split by columns."""
+    _check_mode(table, mode)
+    x = prepared(table, "qr")
+    k = x.shape[1]
+    q = small.applied(np.linalg.qr, [transpose(x[:k])]).Q
+    below = x.session.arange(len(x)).reshape(-1, 1) < np.arange(k)
+    r = transpose(functions.where(below, 0.0, x @ q))
+    return r if mode == "r" else QRResult(q, r)
+
+
+def _is_small_square(length: int) -> bool:
+    """Whether the client may keep a square matrix of so many rows."""
+    return length * length <= MOST_ELEMENTS
+
+
+def _check_mode(x: Any, mode: str) -> None:
+    if mode not in ("reduced", "r"):
+        raise NotImplementedError(
+            f"qr: mode={mode!r} of a table on the servers has {len(x)} columns, or is no matrix; "
+            f"take mode='reduced' or mode='r'"
+        )
+
+
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """``numpy.linalg.svd`` with ``full_matrices=False``: the long singular vectors stay on the
+    servers; lazy. Three messages; singular values alone, with ``compute_uv=False``, take one.
+    """
+    if not (is_tall(a) or is_wide(a)) or hermitian:
+        return small.of_small(np.linalg.svd)(a, full_matrices, compute_uv, hermitian)
+    if not compute_uv:
+        return svdvals(a)
+    if full_matrices and a.shape[0] != a.shape[1]:
+        if _is_small_square(max(a.shape)):
+            return small.of_small(np.linalg.svd)(a)
+        raise NotImplementedError(
+            f"svd: full_matrices=True of a table of shape {a.shape} has {max(a.shape)} long "
+            f"singular vectors; say full_matrices=False"
+        )
+    x = prepared(a.table if is_wide(a) else a, "svd")
+    q, r = factors(x)
+    u, s, vh = small.applied(np.linalg.svd, [r])
+    long = q @ u.astype(x.dtype)
+    s, vh = s.astype(x.dtype), vh.astype(x.dtype)
+    return SVDResult(vh.T, s, transpose(long)) if is_wide(a) else SVDResult(long, s, vh)
+
+
+def svdvals(x: Any, /) -> Any:
+    """``numpy.linalg.svdvals``, kept by the client; lazy. One message."""
+    return of_triangle(np.linalg.svdvals, x)
+
+
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """``numpy.linalg.matrix_rank``; lazy. One message."""
+    if tol is not None and rtol is not None:
+        raise ValueError("`tol` and `rtol` can't be both set.")
+    if isinstance(A, Arithmetic) and A.ndim < 2:
+        return reductions.any(functions.apply("not_equal", A, 0)).astype(np.int64)
+    if hermitian or not (is_tall(A) or is_wide(A)):
+        return small.of_small(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)
+    if tol is not None:
+        return of_triangle(np.linalg.matrix_rank, A, tol=tol)
+    return of_triangle(np.linalg.matrix_rank, A, rtol=precision(A) if rtol is None else rtol)
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """``numpy.linalg.cond``, in one message; other norms than 2 and -2 of small square tables."""
+    if p not in (None, 2, -2):
+        return small.of_small(np.linalg.cond)(x, p)
+    return of_triangle(np.linalg.cond, x, p=p)
+
+
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOT_GIVEN) -> Any:
+    """``numpy.linalg.pinv``, a table with exchanged axes; lazy. Three messages."""
+    if is_wide(a):
+        return transpose(pinv(a.table, rcond, hermitian, rtol=rtol))
+    if hermitian or not is_tall(a):
+        keywords = {} if rtol is NOT_GIVEN else {"rtol": rtol}
+        return small.of_small(np.linalg.pinv)(a, rcond, hermitian, **keywords)
+    if rcond is None:
+        rcond = _SMALLEST if rtol is NOT_GIVEN else precision(a) if rtol is None else rtol
+    elif rtol is not NOT_GIVEN:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    x = prepared(a, "pinv")
+    q, r = factors(x)
+    inverse = small.applied(np.linalg.pinv, [r], rcond=rcond)
+    return transpose(q @ inverse.T.astype(x.dtype))
+
+
+_SMALLEST = 1e-15
+"""NumPy's ``rcond`` of ``pinv`` if nothing is said."""
+
+
+def of_triangle(function: Callable[..., Any], x: Any, **keywords: Any) -> Any:
+    """``function``, which sees singular values alone, of R instead of the table."""
+    if is_wide(x):
+        return of_triangle(function, x.table, **keywords)
+    if not is_tall(x):
+        return small.of_small(function)(x, **keywords)
+    table = prepared(x, function.__name__)
+    found = small.applied(function, [triangle(table)], **keywords)
+    return found.astype(table.dtype) if found.dtype.kind == "f" else found
+
+
+def precision(x: Any) -> float:
+    """Of singular values, relative to the largest, as NumPy takes it for a matrix of this shape."""
+    kind = _SINGLE if x.dtype == _SINGLE else _FLOAT
+    return float(max(x.shape) * np.finfo(kind).eps)
+
+
+def functions_of_tall() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.linalg.qr: qr,
+        np.linalg.svd: svd,
+        np.linalg.svdvals: svdvals,
+        np.linalg.matrix_rank: matrix_rank,
+        np.linalg.cond: cond,
+        np.linalg.pinv: pinv,
+    }
+
+
+_OTHER = {1: np.inf, -1: -np.inf, np.inf: 1, -np.inf: -1}
+"""The norm of a matrix that its transpose has by another name."""
+_SINGULAR = ("nuc", 2, -2)
+"""Those made of singular values."""
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """``numpy.linalg.norm``: of vectors, along an axis of a table, or of a table as a matrix; lazy.
+
+    One message. Floats stay in their dtype (accumulated in float64), other dtypes give float64.
+    """
+    if isinstance(axis, tuple | list) and len(axis) == 2:
+        first, _ = normalize_axis_tuple(axis, x.ndim)
+        return matrix_norm(x if first == 0 else transpose(x), ord=ord, keepdims=keepdims)
+    if axis is None and getattr(x, "ndim", 0) == 2 and ord is not None:
+        return matrix_norm(x, ord=ord, keepdims=keepdims)
+    return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """``numpy.linalg.vector_norm``: along an axis, or of all elements; lazy."""
+    if not isinstance(x, Transposed):
+        return products.vector_norm(x, ord, axis, keepdims=keepdims)
+    result = products.vector_norm(x.table, ord, exchanged(axis), keepdims=keepdims)
+    return transpose(result) if keepdims else result
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """``numpy.linalg.matrix_norm``: ``ord`` is "fro", "nuc", 1, -1, 2, -2, inf or -inf; lazy."""
+    if x.ndim != 2:
+        raise ValueError(f"matrix_norm: needs a table, got an array of rank {x.ndim}")
+    if isinstance(x, Transposed):
+        return matrix_norm(x.table, keepdims=keepdims, ord=_OTHER.get(ord, ord))
+    if x.node.on_client:
+        return small.applied(np.linalg.norm, [x], ord=ord, keepdims=keepdims)
+    if ord in (None, "fro"):
+        return products.vector_norm(x, keepdims=keepdims)
+    if ord in _SINGULAR:
+        result = of_triangle(np.linalg.norm, x, ord=ord)
+    elif ord in _OTHER:
+        result = _of_sums(x, ord)
+    else:
+        raise ValueError("Invalid norm order for matrices.")
+    return reductions.kept(x, result, None, keepdims)
+
+
+def _of_sums(x: Any, ord: Any) -> Any:
+    """The largest sum of magnitudes of a column or row, or the smallest."""
+    kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    sums = reductions.sum(functions.apply("abs", x.astype(kind)), 0 if abs(ord) == 1 else 1)
+    return (reductions.max if ord > 0 else reductions.min)(sums)
+
+
+def functions_of_norms() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.linalg.norm: norm,
+        np.linalg.vector_norm: vector_norm,
+        np.linalg.matrix_norm: matrix_norm,
+    }
+
+
+_FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """``numpy.linalg.lstsq``: solution, residuals, rank and singular values, kept by the client.
+
+    Evaluated at once, since whether there are residuals depends on the rank. One message: R of the
+    columns of ``a`` and ``b`` together says all. Where ``a`` is wide, and split by columns, the
+    solution is as long as its rows, and stays on the servers.
+    """
+    tolerance = item(rcond) if isinstance(rcond, Arithmetic) else rcond
+    if is_wide(a):
+        return _shortest(a, b, tolerance)
+    if not is_tall(a):
+        return _of_small(a, b, tolerance)
+    if not isinstance(b, Arithmetic) or b.node.on_client:
+        raise TypeError(
+            f"lstsq: a table of {len(a)} rows is on the servers, so b has to be there as well: "
+            f"session.array(b)"
+        )
+    check_session(a.session, b, "lstsq")
+    if len(b) != len(a):
+        raise np.linalg.LinAlgError("Incompatible dimensions")
+    upper, kind = _beside(a, b)
+    parts = _of_triangle(numpy(upper), a.shape, _tolerance(a, tolerance))
+    solution, residuals, values = (_kept(a, part.astype(kind)) for part in parts[:3])
+    rank = _kept(a, np.asarray(parts[3], np.int32))
+    return solution if b.ndim == 2 else solution[:, 0], residuals, rank, values
+
+
+def _beside(a: Any, b: Any) -> tuple[Any, np.dtype[Any]]:
+    """The triangle of the columns of both, and the dtype of what follows from it.
+
+    Nobody holds these columns together when it is evaluated, so they are not stored.
+    """
+    left, right = prepared(a, "lstsq"), b if b.ndim == 2 else reshape(b, (-1, 1))
+    kind = _SINGLE if left.dtype == right.dtype == _SINGLE else _FLOAT
+    return triangle(prepared(column_stack([left, right.astype(kind)]), "lstsq")), kind
+
+
+def _of_triangle(upper: Any, shape: tuple[int, int], tolerance: float) -> Any:
+    """Solution, residuals, singular values and rank, from the triangle of ``a`` beside ``b``."""
+    n, k = shape
+    x, _, rank, values = np.linalg.lstsq(upper[:k, :k], upper[:k, k:], rcond=tolerance)
+    squares = np.square(upper[k:, k:]).sum(axis=0)
+    return x, squares if rank == k and n > k else np.empty(0), values, rank
+
+
+def _of_small(a: Any, b: Any, rcond: Any) -> Any:
+    """Of arrays that come to the client."""
+    like = small.session_array((a, b))
+    arrays = [small.collected(like, one, "lstsq") for one in (a, b)]
+    evaluate(*arrays)
+    left, right = map(numpy, arrays)
+    found = np.linalg.lstsq(left, right, rcond=rcond)
+    return tuple(_kept(like, np.asarray(part)) for part in found)
+
+
+def _shortest(a: Any, b: Any, rcond: Any) -> Any:
+    """The shortest solution of fewer equations than unknowns; lazy."""
+    x = prepared(a.table, "lstsq")
+    right = small.collected(x, b, "lstsq")
+    if len(right) != len(a):
+        raise np.linalg.LinAlgError("Incompatible dimensions")
+    kind = np.result_type(x.dtype, right.dtype)
+    tolerance = _tolerance(a, rcond)
+    q, r = factors(x)
+    inverse = small.applied(np.linalg.pinv, [r], rcond=tolerance).T
+    solution = (q @ (inverse @ right).astype(x.dtype)).astype(kind)
+    rank = small.applied(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
+    values = small.applied(np.linalg.svdvals, [r]).astype(x.dtype)
+    return solution, _kept(x, np.empty(0, kind)), rank, values
+
+
+def _tolerance(a: Any, rcond: Any) -> float:
+    """What NumPy takes for ``rcond``."""
+    if rcond is None:
+        return precision(a)
+    return float(rcond) if rcond >= 0 else float(np.finfo(_FLOAT).eps)
+
+
+def _kept(like: Any, values: Any) -> Any:
+    """NumPy's array as one that the client keeps."""
+    return like.like(like.session.graph.client_value(values, check_dtype(values.dtype)))
+
+
+def functions_of_least_squares() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.linalg.lstsq: lstsq}
+
+
+def solve(a: Any, b: Any) -> Any:
+    """``numpy.linalg.solve``; lazy.
+
+    Where ``b`` is the transpose of a tall table, as ``T.T``, so is the result: each server
+    multiplies its columns by the inverse of ``a``, in float64.
+    """
+    if not is_wide(b):
+        return small.of_small(np.linalg.solve)(a, b)
+    table = b.table
+    left = small.collected(table, a, "solve")
+    if left.shape != (len(b), len(b)):
+        raise ValueError(f"solve: shapes {left.shape} and {b.shape} do not fit")
+    kind = np.result_type(np.linalg.solve(np.ones((1, 1), left.dtype), np.ones(1, table.dtype)))
+    inverse = small.applied(np.linalg.inv, [left.astype(np.float64)])
+    return transpose((table @ inverse.T).astype(kind))
+
+
+def functions_of_systems() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.linalg.solve: solve}

@@ -1,0 +1,162 @@
+"""Diagonals of tables, and what lies above and below them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from distvec.array.core.handle import check_not_slice
+from distvec.array.core.shapes import broadcast_to, reshape
+from distvec.array.elementwise import apply
+from distvec.array.indexing import getitem as pieces
+from distvec.array.indexing.getitem import get_item
+from distvec.array.manipulation.join import index_of
+from distvec.array.manipulation.pad import pad
+from distvec.array.reductions import sum
+from distvec.array.transposed import Transposed
+from distvec.graph.host_eval import MOST_ELEMENTS
+
+
+def _beyond(x: Any, k: int) -> Any:
+    """Of each element of a table, by how much its column is beyond the ``k``-th diagonal."""
+    rows, columns = x.shape
+    across = np.arange(-k, columns - k)
+    if x.node.on_client:
+        down = x.like(x.session.graph.client_value(np.arange(rows)[:, None], across.dtype))
+    else:
+        down = reshape(index_of(x, rows), (rows, 1))
+    return apply("subtract", across, down)
+
+
+def _kept_where(x: Any, op: str, k: int) -> Any:
+    if x.ndim < 2:
+        raise NotImplementedError(
+            f"of a vector the result has its elements in each of {x.size} rows; "
+            f"broadcast it first: numpy.broadcast_to(x, (n, {x.size}))"
+        )
+    return apply("where", apply(op, _beyond(x, k), 0), x, x.dtype.type(0))
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """The elements up to the ``k``-th diagonal, zeros above it; lazy, and nothing moves."""
+    return _kept_where(m, "less_equal", operator.index(k))
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """The elements from the ``k``-th diagonal on, zeros below it; lazy, and nothing moves."""
+    return _kept_where(m, "greater_equal", operator.index(k))
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements of a diagonal of a table: a value that the client keeps. Lazy.
+
+    A diagonal is not longer than a row, and comes with the next answer.
+    """
+    if isinstance(a, Transposed):
+        return diagonal(a.table, -offset, axis1, axis2)
+    if a.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    axes = normalize_axis_tuple((axis1, axis2), a.ndim)
+    k = operator.index(offset) * (1 if axes == (0, 1) else -1)
+    first, across = max(0, -k), max(0, k)
+    count = max(0, min(a.shape[0] - first, a.shape[1] - across))
+    rows, columns = np.arange(first, first + count), np.arange(across, across + count)
+    if a.node.on_client:
+        return pieces.on_the_client(a, (rows, columns))
+    return get_item(a, (rows, columns))
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Any:
+    """The sum of a diagonal of a table; lazy."""
+    return sum(diagonal(a, offset, axis1, axis2), dtype=dtype, out=out)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The ``k``-th diagonal of a table, as of ``diagonal``; of a vector the table that has it.
+
+    Such a table has as many rows as columns, so it is of short vectors.
+    """
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    offset = operator.index(k)
+    count = len(v) + abs(offset)
+    if count**2 > MOST_ELEMENTS:
+        raise NotImplementedError(
+            f"diag: a table of {count} rows and columns is too large; as a factor, "
+            f"numpy.diag(v) @ T is v[:, None] * T"
+        )
+    column = reshape(pad(v, (max(0, -offset), max(0, offset))), (count, 1))
+    hits = apply("equal", _beyond(broadcast_to(column, (count, count)), offset), 0)
+    return apply("where", hits, column, v.dtype.type(0))
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """The table that has the elements of ``v`` on its ``k``-th diagonal; as of ``diag``."""
+    return diag(reshape(v, (v.size,)), k)
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """``val``, a number or an array of the client, on the diagonal of a table; lazy.
+
+    ``wrap``: on those below as well, each a row after the end of the last.
+    """
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    check_not_slice(a)
+    rows, columns = a.shape
+    hits = apply("equal", _beyond(a, 0), 0)
+    if wrap:
+        down = apply("remainder", apply("negative", _beyond(a, 0)), columns + 1)
+        hits = apply("logical_or", hits, apply("equal", down, 0))
+    values = np.asarray(val) if np.ndim(val) else val
+    if np.ndim(values):
+        if wrap and rows > columns:
+            raise NotImplementedError("fill_diagonal: wrap=True takes a number")
+        values = np.resize(values, min(rows, columns))
+        values = np.resize(values, columns).astype(a.dtype)
+    else:
+        values = np.asarray(values).astype(a.dtype)[()]
+    with a.turn:
+        a.assign(apply("where", hits, values, a), "fill_diagonal")
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of each element as a row, falling: ``numpy.vander``. Lazy, and nothing moves."""
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    count = len(x) if N is None else operator.index(N)
+    if count < 1 or (N is None and count > 1024):
+        raise NotImplementedError(f"vander: a table of {count} columns; say how many: vander(x, N)")
+    dtype = np.promote_types(x.dtype, np.int64)
+    ones = np.ones((len(x), 1), dtype)
+    if count == 1:
+        return np.ones_like(reshape(x.astype(dtype), (len(x), 1)))
+    base = np.broadcast_to(reshape(x.astype(dtype), (-1, 1)), (len(x), count - 1))
+    powers = np.cumprod(base, axis=1)
+    first = x.session.namespace.ones((len(x), 1), dtype=dtype)
+    table = np.concatenate([ones if x.node.on_client else first, powers], axis=1)
+    return table if increasing else np.flip(table, 1)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.tril: tril,
+        np.triu: triu,
+        np.diagonal: diagonal,
+        np.trace: trace,
+        np.linalg.diagonal: lambda x, /, *, offset=0: diagonal(x, offset),
+        np.linalg.trace: lambda x, /, *, offset=0, dtype=None: trace(x, offset, dtype=dtype),
+        np.diag: diag,
+        np.diagflat: diagflat,
+        np.fill_diagonal: fill_diagonal,
+        np.vander: vander,
+    }

@@ -1,0 +1,387 @@
+"""Arrays put together: end to end, side by side, as rows or as columns of a table.
+
+End to end along axis 0, which piece a slot reads is a condition on its index: a piece is read at
+other slots, by a view; what is made of pieces is one sweep, whose servers fetch from each other what
+lands elsewhere than it was. Small arrays that the client keeps are joined there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.core.handle import check_session
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.shapes import MOST_RANK, on_servers, repeated, reshape
+from distvec.array.elementwise import array_among
+from distvec.array.exchanged import redistributed
+from distvec.array.transposed import Transposed, transpose
+from distvec.graph import build, view_nodes
+from distvec.graph.build import check_dtype
+from distvec.graph.node import Node
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import array_type, client_type
+
+MOST_INPUTS = 24
+"""So many pieces at most are read by one sweep; of more, groups are put together first."""
+MOST_TRAVELLING = 1 << 12
+"""So many elements of the client travel with the program; more are put on the servers before."""
+
+_INT = np.dtype(np.int64)
+
+
+def index_of(like: Arithmetic, length: int) -> Any:
+    """``0, 1, ..., length - 1`` on the servers, in the session of ``like``; lazy."""
+    node = like.session.graph.make("iota", (), array_type(DenseSpace(length), _INT))
+    return like.like(node)
+
+
+def shifted(x: Arithmetic, length: int, by: int) -> Any:
+    """Of ``length`` rows, row ``by + i`` is row ``i`` of ``x``; zeros where there is none; lazy."""
+    with x.session.holders.lock:
+        space = DenseSpace(length)
+        if not by and x.node.type.space == space:
+            return x.like(x.node)
+        return x.like(view_nodes.spread(x.session.graph, x.node, space, by, 1))
+
+
+def choose(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:
+    """``first`` where ``condition``, one truth value a row, is true, elsewhere ``second``; lazy."""
+    is_table = any(isinstance(one, Arithmetic) and one.ndim == 2 for one in (first, second))
+    mask = reshape(condition, (len(condition), 1)) if is_table else condition
+    return elementwise(x, "where", mask, first, second)
+
+
+def end_to_end(like: Arithmetic, pieces: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    """``pieces`` one after the other along axis 0, in ``dtype``; lazy.
+
+    Arrays of one shape of rows: on the servers, kept by the client, or NumPy's. Of those more than
+    ``MOST_TRAVELLING`` elements are put on the servers at once.
+    """
+    parts = [_on_servers(like, piece, dtype) for piece in _merged(like, pieces) if len(piece)]
+    while len(parts) > MOST_INPUTS:
+        groups = range(0, len(parts), MOST_INPUTS)
+        parts = [_joined(like, parts[first : first + MOST_INPUTS]) for first in groups]
+    if not parts:
+        return like.session.namespace.zeros((0, *pieces[0].shape[1:]), dtype=dtype)
+    return _joined(like, parts)
+
+
+def _merged(like: Arithmetic, pieces: Sequence[Any]) -> list[Any]:
+    """The same with neighbours that are NumPy's as one."""
+    found: list[Any] = []
+    for piece in pieces:
+        if found and isinstance(piece, np.ndarray) and isinstance(found[-1], np.ndarray):
+            found[-1] = np.concatenate([found[-1], piece])
+        else:
+            found.append(piece)
+    return found
+
+
+class _Held:
+    """A piece that the client keeps, and that travels with the program."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __len__(self) -> int:
+        return self.node.type.shape[0]
+
+
+def _on_servers(like: Arithmetic, piece: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(piece, np.ndarray):
+        values: npt.NDArray[Any] = piece.astype(check_dtype(dtype))
+        if values.size > MOST_TRAVELLING:
+            return like.session.array(values)
+        return _held(like, like.session.graph.client_value(values, dtype))
+    if not piece.node.on_client:
+        return piece.astype(dtype)
+    with like.session.holders.lock:
+        return _held(like, build.cast(like.session.graph, piece.node, dtype))
+
+
+def _held(like: Arithmetic, node: Node) -> Any:
+    """One row as any number of them, which costs no more than a number; else a list of rows."""
+    shape = node.type.shape
+    if shape[0] > 1:
+        return _Held(node)
+    graph = like.session.graph
+    if len(shape) == 1:
+        return like.like(repeated(graph, build.reshape(graph, node, ()), shape))
+    row = build.reshape(graph, node, shape[1:])
+    type = array_type(DenseSpace(1), node.dtype, shape[1:])
+    return like.like(build.broadcast_to(graph, row, type))
+
+
+def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:
+    """At most ``MOST_INPUTS`` pieces, of one dtype, in a sweep."""
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    length = ends[-1]
+    index = index_of(like, length)
+    result: Any = None
+    for part, end in zip(reversed(parts), reversed(ends), strict=True):
+        if isinstance(part, _Held):
+            continue
+        moved = shifted(part, length, end - len(part))
+        result = moved if result is None else choose(like, index < end, moved, result)
+    for part, end in zip(parts, ends, strict=True):
+        if isinstance(part, _Held):
+            result = _with_rows(like, result, part, end - len(part), length)
+    return result
+
+
+def _with_rows(like: Arithmetic, under: Any, part: _Held, start: int, length: int) -> Any:
+    """``under``, or anything, with the rows of ``part`` from ``start`` on."""
+    graph = like.session.graph
+    with like.session.holders.lock:
+        type = array_type(DenseSpace(length), part.node.dtype, part.node.type.shape[1:])
+        zero = graph.constant(0, part.node.dtype)
+        node = graph.make("fill", (zero,), type) if under is None else under.node
+        slots = graph.client_value(np.arange(start, start + len(part)), _INT)
+        return like.like(graph.make("place", (node, slots, part.node), type))
+
+
+def joined_on_client(name: str, arrays: Sequence[Any], axis: int) -> Any:
+    """``numpy.stack`` or ``numpy.concatenate``, by name; None where servers have one of ``arrays``.
+
+    Some may be NumPy's. Errors are NumPy's.
+    """
+    given = list(arrays)
+    ours = [one for one in given if isinstance(one, Arithmetic)]
+    if not ours or any(not one.node.on_client for one in ours):
+        return None
+    graph = ours[0].session.graph
+    nodes = []
+    for one in given:
+        if isinstance(one, Arithmetic):
+            nodes.append(one.node)
+        else:
+            values = np.asarray(one)
+            nodes.append(graph.client_value(values, check_dtype(values.dtype)))
+    like = getattr(np, name)([np.empty(node.type.shape, node.dtype) for node in nodes], axis=axis)
+    if like.ndim > MOST_RANK:
+        raise NotImplementedError(f"{name}: the result has rank {like.ndim}, at most {MOST_RANK}")
+    type = client_type(like.dtype, like.shape)
+    with ours[0].session.holders.lock:
+        return ours[0].like(build.on_client(graph, f"client.{name}", nodes, type, (axis,)))
+
+
+def concatenate(
+    arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """``arrays`` one after the other along ``axis``; ``numpy.concatenate``. Lazy.
+
+    Some may be NumPy's, or kept by the client. Along axis 0 servers fetch what lands elsewhere, in
+    the sweep that uses it; along axis 1 nothing moves. More than ``MOST_TRAVELLING`` elements of
+    NumPy's are put on the servers at once.
+    """
+    given = as_pieces("concatenate", arrays)
+    if axis is None:
+        given, axis = [_flat(one) for one in given], 0
+    along = _checked(given, axis)
+    result = joined_on_client("concatenate", given, along)
+    if result is None:
+        kind = np.result_type(*(one.dtype for one in given))
+        like = array_among("concatenate", tuple(given))
+        result = (side_by_side if along else end_to_end)(like, given, kind)
+    return _cast(result, dtype, casting)
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """As ``concatenate`` (array API)."""
+    return concatenate(arrays, axis)
+
+
+def stack(
+    arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """Vectors of one length as columns, ``axis=1``, or as the rows of a table; lazy.
+
+    Nothing moves: with vectors as rows, the table is split by columns. Small arrays of the client
+    are stacked there.
+    """
+    given = as_pieces("stack", arrays)
+    if len({one.shape for one in given}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    rank = given[0].ndim + 1
+    along = normalize_axis_index(axis, rank)
+    if rank > MOST_RANK:
+        raise NotImplementedError(
+            f"stack: the result has rank {rank}, at most {MOST_RANK}; put them beside each other: "
+            f"numpy.concatenate"
+        )
+    result = joined_on_client("stack", given, along)
+    if result is None:
+        columns = column_stack(given)
+        result = columns if along else transpose(columns)
+    return _cast(result, dtype, casting)
+
+
+def column_stack(tup: Sequence[Any]) -> Any:
+    """Vectors and tables of one length as the columns of a table; lazy, and nothing moves."""
+    given = as_pieces("column_stack", tup)
+    return concatenate([one if one.ndim == 2 else _reshaped(one, (-1, 1)) for one in given], axis=1)
+
+
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Vectors end to end, tables side by side; lazy."""
+    given = [_reshaped(one, (1,)) if one.ndim == 0 else one for one in as_pieces("hstack", tup)]
+    axis = 0 if given[0].ndim == 1 else 1
+    return concatenate(given, axis, dtype=dtype, casting=casting)
+
+
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Tables above each other, among them vectors as rows; lazy.
+
+    Vectors alone make a table that is split by columns, as of ``stack``.
+    """
+    given = as_pieces("vstack", tup)
+    if all(one.ndim == 1 for one in given):
+        return stack(given, dtype=dtype, casting=casting)
+    rows = [one if one.ndim == 2 else _reshaped(one, (1, -1)) for one in given]
+    return concatenate(rows, 0, dtype=dtype, casting=casting)
+
+
+def dstack(tup: Sequence[Any]) -> Any:
+    """Refused: the result is of rank 3."""
+    raise NotImplementedError(
+        "dstack: the result has rank 3, at most 2; of vectors as columns write numpy.column_stack"
+    )
+
+
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    """``values`` after the elements, or along ``axis``: ``numpy.append``. Lazy."""
+    first, second = as_pieces("append", (arr, values))
+    if axis is None:
+        first, second, axis = _flat(first), _flat(second), 0
+    return concatenate((first, second), axis)
+
+
+def block(arrays: Any) -> Any:
+    """A table of blocks: lists of what is side by side, in a list of what is below: lazy."""
+    if not isinstance(arrays, list):
+        return arrays.copy()
+    if not arrays:
+        raise ValueError("List at arrays cannot be empty")
+    if not isinstance(arrays[0], list):
+        return hstack([_reshaped(one, (1,)) if one.ndim == 0 else one for one in _pieces(arrays)])
+    if any(isinstance(one, list) for row in arrays for one in row):
+        raise NotImplementedError("block: lists of lists at most; rank is 2 at most")
+    rows = [[_as_row(one) for one in _pieces(row)] for row in arrays]
+    return concatenate([concatenate(row, axis=1) if row[1:] else row[0] for row in rows], axis=0)
+
+
+def _pieces(arrays: Sequence[Any]) -> list[Any]:
+    return [one if isinstance(one, Arithmetic) else np.asarray(one) for one in arrays]
+
+
+def _as_row(x: Any) -> Any:
+    return x if x.ndim == 2 else _reshaped(x, (1, x.size))
+
+
+# --- what all of them do --------------------------------------------------------------------------
+
+
+def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
+    """What is to be joined: our arrays, of one session, and NumPy's. ``ValueError`` for none.
+
+    The elements of tables that are split by columns go from server to server.
+    """
+    found: list[Any] = []
+    like: Arithmetic | None = None
+    for one in arrays:
+        if isinstance(one, Transposed):
+            one = redistributed(one.table)
+        if isinstance(one, Arithmetic):
+            like = one if like is None else like
+            check_session(like.session, one, name)
+            found.append(one.made())
+        else:
+            values = np.asarray(one)
+            check_dtype(values.dtype)
+            found.append(values)
+    if not found:
+        raise ValueError("need at least one array to concatenate")
+    return found
+
+
+def _checked(given: Sequence[Any], axis: Any) -> int:
+    """``axis`` as a number from 0. Errors as NumPy's for shapes that do not fit."""
+    if any(one.ndim == 0 for one in given):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    first = given[0]
+    along = normalize_axis_index(axis, first.ndim)
+    for one in given[1:]:
+        if one.ndim != first.ndim:
+            raise ValueError(
+                f"all the input arrays must have same number of dimensions, but the arrays have "
+                f"{first.ndim} and {one.ndim}"
+            )
+        for other in set(range(first.ndim)) - {along}:
+            if one.shape[other] != first.shape[other]:
+                raise ValueError(
+                    "all the input array dimensions except for the concatenation axis must match "
+                    f"exactly, but along dimension {other} there are {first.shape[other]} and "
+                    f"{one.shape[other]}"
+                )
+    return along
+
+
+def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    """Tables of one length with the columns of all of them, in ``dtype``; nothing moves."""
+    tables = [_joining_on_servers(like, one) for one in given if one.shape[1]]
+    space = tables[0].space
+    graph = like.session.graph
+    with like.session.holders.lock:
+        joined, *others = (build.cast(graph, one.node, dtype) for one in tables)
+        for node in others:
+            width = joined.type.row[0] + node.type.row[0]
+            joined = graph.make("join_columns", (joined, node), array_type(space, dtype, (width,)))
+        return like.like(joined)
+
+
+def _joining_on_servers(like: Arithmetic, piece: Any) -> Any:
+    if isinstance(piece, Arithmetic):
+        return piece.like(on_servers(piece))
+    if piece.size > MOST_TRAVELLING:
+        return like.session.array(piece)
+    held = like.like(like.session.graph.client_value(piece, piece.dtype))
+    return like.like(on_servers(held))
+
+
+def _cast(result: Any, dtype: Any, casting: Any) -> Any:
+    if dtype is None:
+        return result
+    kind = check_dtype(dtype)
+    if not np.can_cast(result.dtype, kind, casting):
+        raise TypeError(
+            f"Cannot cast array data from {result.dtype!r} to {kind!r} according to the rule "
+            f"{casting!r}"
+        )
+    return result.astype(kind)
+
+
+def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return reshape(x, shape) if isinstance(x, Arithmetic) else np.reshape(x, shape)
+
+
+def _flat(x: Any) -> Any:
+    return _reshaped(x, (x.size,))
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {
+        np.concatenate: concatenate,
+        np.stack: stack,
+        np.column_stack: column_stack,
+        np.hstack: hstack,
+        np.vstack: vstack,
+        np.dstack: dstack,
+        np.append: append,
+        np.block: block,
+    }

@@ -1,0 +1,171 @@
+"""Elements that occur several times: ``repeat``, ``tile``, ``resize``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_index
+
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import broadcast_to, reshape, shape_of
+from distvec.array.indexing import getitem as pieces
+from distvec.array.indexing.getitem import get_item
+from distvec.array.manipulation.join import MOST_INPUTS, MOST_TRAVELLING, end_to_end, index_of
+from distvec.array.transposed import transpose
+
+MOST_COLUMNS = 1 << 12
+"""A row has so many elements at most where repeating makes tables."""
+
+
+def along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
+    """What ``indices``, all in range, name along an axis that is not split over servers; lazy."""
+    if x.node.on_client:
+        return pieces.on_the_client(x, (*(slice(None),) * axis, indices))
+    return pieces.columns_at(x, indices)
+
+
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    """Each element so many times, or each row or column: ``numpy.repeat``. Lazy.
+
+    A number of times along axis 0 takes two messages: a table with a column for each time, then a
+    view of it. Other numbers for each row: an index array, which the client sends.
+    """
+    if axis is None:
+        a, axis = (reshape(a, (1,)), 0) if a.ndim == 0 else (a, None)
+        if axis is None and a.ndim == 2 and np.ndim(repeats) == 0 and not a.node.on_client:
+            columns = np.repeat(np.arange(a.shape[1]), _count(repeats))
+            return reshape(along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)
+        a, axis = reshape(a, (a.size,)), 0
+    along = normalize_axis_index(axis, a.ndim)
+    if _is_long(repeats) and not along:
+        return _by_counts(a, repeats)
+    times: Any = _known(repeats)
+    if a.node.on_client or along:
+        return along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
+    if times.ndim == 0 or times.size == 1:
+        return _each(a, _count(times.reshape(())))
+    if times.shape != (len(a),):
+        raise ValueError(
+            f"operands could not be broadcast together with shape ({len(a)},) {times.shape}"
+        )
+    return pieces.gathered(a, a.session.array(np.repeat(np.arange(len(a)), times)))
+
+
+def _is_long(repeats: Any) -> bool:
+    """Whether the numbers of times are an array on the servers, and not one number."""
+    return isinstance(repeats, Arithmetic) and not repeats.node.on_client and repeats.size != 1
+
+
+def _known(repeats: Any) -> npt.NDArray[Any]:
+    """The numbers of times, which may be an array of a session: an evaluation then."""
+    if isinstance(repeats, Arithmetic):
+        repeats.session.evaluate_implicitly(repeats, "a number of times")
+    return np.asarray(repeats)
+
+
+def _count(repeats: Any) -> int:
+    known = _known(repeats)
+    times = operator.index((known.astype(np.int64) if known.dtype.kind == "b" else known)[()])
+    if times < 0:
+        raise ValueError("repeats may not contain negative values.")
+    return times
+
+
+def _none(a: Any, row: tuple[int, ...] = ()) -> Any:
+    return a.session.namespace.zeros((0, *row), dtype=a.dtype)
+
+
+def _each(a: Any, times: int) -> Any:
+    """Each row so many times: of a table of rows ``times`` as long a view in rows of the old."""
+    row = a.shape[1:]
+    if times == 1:
+        return a.copy()
+    if not times or not len(a):
+        return _none(a, row)
+    if times * math.prod(row) > MOST_COLUMNS:
+        return pieces.gathered(a, index_of(a, len(a) * times) // times)
+    if row:
+        wide = pieces.columns_at(a, np.tile(np.arange(row[0]), times))
+    else:
+        wide = broadcast_to(reshape(a, (len(a), 1)), (len(a), times))
+    return reshape(wide, (len(a) * times, *row))
+
+
+def _by_counts(a: Any, repeats: Any) -> Any:
+    """As often as an array on the servers says; how many that are is an implicit evaluation."""
+    if repeats.shape != (len(a),):
+        raise ValueError(
+            f"operands could not be broadcast together with shape ({len(a)},) {repeats.shape}"
+        )
+    if not np.can_cast(repeats.dtype, np.int64, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {repeats.dtype!r} to dtype('int64') according to the "
+            f"rule 'safe'; write repeats.astype('int64')"
+        )
+    ends, least = np.cumsum(repeats), np.min(repeats, initial=0)
+    length = int(np.sum(repeats, dtype=np.int64))  # which brings the least one along
+    if int(least) < 0:
+        raise ValueError("repeats may not contain negative values.")
+    places = np.searchsorted(ends, index_of(a, length), side="right")
+    return pieces.gathered(a, places)
+
+
+# --- the whole array several times ----------------------------------------------------------------
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """The whole array so many times along each axis: ``numpy.tile``. Lazy.
+
+    A vector on the servers as several rows makes a table that is split by columns.
+    """
+    times = tuple(operator.index(one) for one in np.atleast_1d(reps).tolist())
+    if any(one < 0 for one in times):
+        raise ValueError("tile: numbers of times must not be negative")
+    shape_of((1,) * max(len(times), A.ndim))  # refuses a rank above 2
+    times = (1,) * (A.ndim - len(times)) + times
+    if A.ndim == 0:
+        A = reshape(A, (1,))
+    if A.ndim < len(times):
+        if not A.node.on_client:
+            column = _rows(A, times[1])
+            return transpose(broadcast_to(reshape(column, (-1, 1)), (len(column), times[0])))
+        A = reshape(A, (1, *A.shape))
+    if A.ndim == 2:
+        columns = np.tile(np.arange(A.shape[1]), times[1])
+        A = A if times[1] == 1 else along_columns(A, 1, columns)
+    if A.node.on_client:
+        return along_columns(A, 0, np.tile(np.arange(len(A)), times[0]))
+    return _rows(A, times[0])
+
+
+def _rows(x: Any, times: int) -> Any:
+    """All rows so many times. A few are a row of the client's, many are put end to end."""
+    row = x.shape[1:]
+    if times == 1:
+        return x.copy()
+    if not times or not len(x):
+        return _none(x, row)
+    if times > MOST_INPUTS and x.size <= MOST_TRAVELLING:
+        wide = broadcast_to(reshape(x, (1, x.size)), (times, x.size))
+        return reshape(wide, (times * len(x), *row))
+    return end_to_end(x, [x] * times, x.dtype)
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements, over and over, in ``new_shape``: ``numpy.resize``. Lazy."""
+    shape = shape_of(new_shape)
+    flat, wanted = reshape(a, (a.size,)), math.prod(shape)
+    if not a.size or not wanted:
+        return a.session.namespace.zeros(shape, dtype=a.dtype)
+    enough = flat if wanted <= a.size else tile(flat, -(-wanted // a.size))
+    return reshape(get_item(enough, slice(0, wanted)), shape)
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    return {np.repeat: repeat, np.tile: tile, np.resize: resize}
