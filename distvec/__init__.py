@@ -11,9 +11,7 @@ from distvec.neighbours import check_neighbours
 
 check_neighbours(__file__)  # before anything of ps_backend is imported
 
-from distvec.array import elementwise as functions
-from distvec.array import error_hints as hints
-from distvec.array import reductions
+from distvec.array import elementwise, error_hints, reductions
 from distvec.array.array import DistArray
 from distvec.array.collectives.scan import linear_recurrence
 from distvec.array.collectives.sort import top_k
@@ -170,10 +168,10 @@ del _name
 def __getattr__(name: str) -> Callable[..., Any]:
     """A function or reduction: a row of its table is all that one takes."""
     if name in ops.PUBLIC:
-        return functions.of_op(name)
+        return elementwise.of_op(name)
     if name in reducers.PUBLIC:
         return reductions.of_table(name)
-    raise AttributeError(hints.of_module(name), name=name)
+    raise AttributeError(error_hints.module_hint(name), name=name)
 
 
 def __dir__() -> list[str]:

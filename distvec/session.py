@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 
-from distvec.array import error_hints as hints
+from distvec.array import error_hints
 from distvec.array.array import DistArray, ReadonlySlice
 from distvec.array.by_columns import ByColumns
-from distvec.array.collectives.core import ASSIGN, scatter_now
+from distvec.array.collectives.core import scatter_now
 from distvec.array.core.handle import SessionBase, check_session
 from distvec.array.core.shapes import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dispatch.array_api import Namespace, shared_names
@@ -37,6 +37,7 @@ from distvec.keyed.array import KeyedArray, length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
 from ps_backend.errors import CheckpointIncomplete, PSError
+from ps_backend.program.scatters import ASSIGN
 
 Directory: TypeAlias = str | os.PathLike[str] | None
 """Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""
@@ -415,7 +416,9 @@ class Session(SessionBase):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(hints.of_session(name, shared_names()), name=name, obj=self)
+            raise AttributeError(
+                error_hints.session_hint(name, shared_names()), name=name, obj=self
+            )
 
     def _repr_html_(self) -> str:
         return table(repr(self), summary(self))

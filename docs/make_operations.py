@@ -8,12 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from distvec.array.dispatch.array_api import VERSIONS
-from distvec.array.dispatch.statistics_names import (
-    COMPARISONS,
-    COVARIANCES,
-    NAN_FUNCTIONS,
-    STATISTICS,
-)
+from distvec.array.elementwise import COMPARISONS
+from distvec.array.statistics import COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.graph import build
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC

@@ -6,32 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
-from distvec.array import elementwise as real_functions
-from distvec.array import error_hints as hints
-from distvec.array import products, reductions, statistics, transposed
-from distvec.array import repr as looks
-from distvec.array import repr as printing
-from distvec.array import take_put as choices
-from distvec.array import take_put as choosing
+from distvec.array import (
+    elementwise,
+    error_hints,
+    products,
+    reductions,
+    statistics,
+    take_put,
+    transposed,
+)
 from distvec.array.by_columns import ByColumns
-from distvec.array.collectives import scan as scans
-from distvec.array.collectives import search
+from distvec.array.collectives import scan, search
 from distvec.array.collectives import sort as sorting
-from distvec.array.core import conversion as iteration
-from distvec.array.core import conversion as values
-from distvec.array.core import shapes as creation
+from distvec.array.core import conversion, shapes
 from distvec.array.core.operators import Arithmetic
-from distvec.array.dispatch import functions as numpy_protocols
-from distvec.array.dispatch import ufuncs as numpy_ufuncs
+from distvec.array.dispatch import functions, ufuncs
 from distvec.array.error_hints import refuse_shuffle
-from distvec.array.indexing import flatiter as flat
-from distvec.array.indexing import getitem as items
-from distvec.array.indexing import pull_push as indexing
-from distvec.array.manipulation import diagonals
-from distvec.array.manipulation import rearrange as ordering
-from distvec.array.manipulation import rearrange as turning
+from distvec.array.indexing import flatiter, getitem, pull_push, setitem
+from distvec.array.manipulation import diagonals, rearrange
 from distvec.array.manipulation import repeat as repeating
+from distvec.array.repr import as_bundle, as_code, as_html, as_text
 from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw, engines
 from distvec.graph.node import Buffer, Node
@@ -91,36 +85,36 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
 
     # --- evaluation ---------------------------------------------------------------------------
 
-    persist, numpy = values.persist, values.numpy
-    item, tolist = values.item, values.tolist
+    persist, numpy = conversion.persist, conversion.numpy
+    item, tolist = conversion.item, conversion.tolist
 
     @property
     def buffer(self) -> Buffer:
         """As ``values.buffer_of``."""
-        return values.buffer_of(self)
+        return conversion.buffer_of(self)
 
     @property
     def buffer_id(self) -> int:
         """Id of the buffer that holds the vector; evaluates it first if need be."""
         return self.buffer.id
 
-    __bool__, __array__, __bytes__ = values.truth, values.as_array, values.as_bytes
-    __dlpack__, __dlpack_device__ = values.dlpack, values.dlpack_device
+    __bool__, __array__, __bytes__ = conversion.truth, conversion.as_array, conversion.as_bytes
+    __dlpack__, __dlpack_device__ = conversion.dlpack, conversion.dlpack_device
 
     def __format__(self, spec: str) -> str:
         return format(self.scalar("format()"), spec) if self.ndim == 0 else str(self)
 
     def __str__(self) -> str:
-        return printing.as_text(self)
+        return as_text(self)
 
     def __repr__(self) -> str:
-        return printing.as_code(self)
+        return as_code(self)
 
     def _repr_html_(self) -> str:
-        return looks.as_html(self)
+        return as_html(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return looks.as_bundle(self)
+        return as_bundle(self)
 
     def explain(self, format: str = "text") -> str:
         """The programs that would compute this array now, or those that computed it.
@@ -140,20 +134,20 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
 
     # --- single elements ----------------------------------------------------------------------
 
-    pull, push = indexing.pull, indexing.push
+    pull, push = pull_push.pull, pull_push.push
 
     def __getitem__(self, key: Any) -> Any:
-        return items.get_item(self, key)
+        return getitem.get_item(self, key)
 
-    flat = property(flat.flat_of, flat.set_flat)
+    flat = property(flatiter.flat_of, flatiter.set_flat)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(key) is int:
             refuse_shuffle(value)
-        items.set_item(self, key, value)
+        setitem.set_item(self, key, value)
 
-    __iter__, __contains__ = iteration.iterate, iteration.contains
-    blocks = iteration.blocks
+    __iter__, __contains__ = conversion.iterate, conversion.contains
+    blocks = conversion.blocks
 
     # --- methods as NumPy's -------------------------------------------------------------------
 
@@ -176,28 +170,28 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     var, std = statistics.var, statistics.std
     dot, __matmul__ = products.dot, products.matmul_operator
     __rmatmul__, __imatmul__ = products.matmul_reflected, products.matmul_in_place
-    cumsum, cumprod = scans.cumsum, scans.cumprod
+    cumsum, cumprod = scan.cumsum, scan.cumprod
     sort, argsort = sorting.sort_in_place, sorting.argsort_method
     partition, argpartition = sorting.partition_in_place, sorting.argpartition
-    reshape, squeeze = ordering.reshape_method, creation.squeeze
-    ravel = flatten = ordering.ravel
+    reshape, squeeze = rearrange.reshape_method, shapes.squeeze
+    ravel = flatten = rearrange.ravel
 
     def transpose(self, *axes: Any) -> Any:
         """As ``numpy.transpose``."""
         given = axes[0] if len(axes) == 1 else axes or None
         return transposed.transpose(self, given)
 
-    nonzero = choosing.nonzero
+    nonzero = take_put.nonzero
 
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """The elements where ``condition`` is true; lazy."""
-        return choosing.compress(condition, self, axis, out)
+        return take_put.compress(condition, self, axis, out)
 
-    take = choosing.take
+    take = take_put.take
 
-    put, choose = choosing.put, choices.choose
+    put, choose = take_put.put, take_put.choose
     searchsorted = search.searchsorted
-    repeat, swapaxes = repeating.repeat, turning.swapaxes
+    repeat, swapaxes = repeating.repeat, rearrange.swapaxes
     diagonal, trace = diagonals.diagonal, diagonals.trace
 
     def fill(self, value: Any) -> None:
@@ -207,22 +201,22 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
                 f"fill: setting an array element with a sequence of shape {np.shape(value)}; "
                 f"write x[...] = values"
             )
-        items.set_item(self, Ellipsis, value)
+        setitem.set_item(self, Ellipsis, value)
 
-    clip, round = functions.clip, functions.round
+    clip, round = elementwise.clip, elementwise.round
 
     def conj(self) -> DistArray:
         """The array itself: its elements are real."""
         return self
 
     conjugate = conj
-    real = property(real_functions.real, real_functions.set_real)
-    imag = property(real_functions.imag, real_functions.refuse_imag)
+    real = property(elementwise.real, elementwise.set_real)
+    imag = property(elementwise.imag, elementwise.refuse_imag)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(hints.of_array(name), name=name, obj=self)
+            raise AttributeError(error_hints.array_hint(name), name=name, obj=self)
 
     # --- protocols ----------------------------------------------------------------------------
 
@@ -231,12 +225,12 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(isinstance(one, ByColumns) for one in kwargs.get("out", ())):
             return NotImplemented
-        return numpy_ufuncs.ufunc(ufunc, method, inputs, kwargs)
+        return ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if any(issubclass(one, ByColumns) for one in types):
             return NotImplemented  # who knows of both says what it means
-        return numpy_protocols.function(self, func, args, kwargs)
+        return functions.function(self, func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         check_version(api_version)

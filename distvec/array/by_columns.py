@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from distvec.array import repr as looks
-from distvec.array import repr as printing
 from distvec.array.core.conversion import numpy
 from distvec.array.error_hints import refuse_shuffle
 from distvec.array.exchanged import exchanged_key, flipped
 from distvec.array.indexing.pull_push import addable, as_indices
 from distvec.array.joined_columns import join_rows
+from distvec.array.repr import as_bundle, as_code, as_html, as_text
 
 
 class ByColumns(NDArrayOperatorsMixin):
@@ -117,16 +116,16 @@ class ByColumns(NDArrayOperatorsMixin):
         return bool(self.table)
 
     def _repr_html_(self) -> str:
-        return looks.as_html(self)
+        return as_html(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return looks.as_bundle(self)
+        return as_bundle(self)
 
     def __str__(self) -> str:
-        return printing.as_text(self)
+        return as_text(self)
 
     def __repr__(self) -> str:
-        return printing.as_code(self)
+        return as_code(self)
 
     # --- rows ---------------------------------------------------------------------------------
 

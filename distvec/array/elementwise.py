@@ -20,8 +20,8 @@ from distvec.array.by_columns import ByColumns
 from distvec.array.core.keywords import stored_in, target_of
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import filled
-from distvec.array.indexing.getitem import set_item
-from distvec.array.statistics import as_array
+from distvec.array.indexing.setitem import set_item
+from distvec.array.reductions import as_array
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)
@@ -165,16 +165,6 @@ def _clip(
     high = max if a_max is None or a_max is np._NoValue else a_max
     array_among("clip", (x,))
     return clip(x, low, high)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.clip: _clip,
-        np.round: round,
-        np.around: round,
-        np.astype: lambda x, dtype, /, **_: x.astype(dtype),
-    }
 
 
 def nan_to_num(
@@ -337,3 +327,22 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     except ValueError:
         return False
     return bool(reductions.all(apply("equal", *put_beside("array_equiv", a1, a2))))
+
+
+COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
+REAL_FUNCTIONS = (
+    "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",
+    "sinc", "i0",
+)  # fmt: skip
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    names = (*COMPARISONS, *REAL_FUNCTIONS)
+    return {getattr(np, name): globals()[name] for name in names} | {
+        np.real_if_close: lambda a, **_: real(a),
+        np.clip: _clip,
+        np.round: round,
+        np.around: round,
+        np.astype: lambda x, dtype, /, **_: x.astype(dtype),
+    }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import error_hints as hints
+from distvec.array import error_hints
 from distvec.array.exchanged import exchanged, redistributed
 from distvec.array.indexing.flatiter import Flat
 
@@ -106,7 +106,7 @@ class Methods:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(hints.of_array(name), name=name, obj=self)
+        raise AttributeError(error_hints.array_hint(name), name=name, obj=self)
 
 
 def changed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

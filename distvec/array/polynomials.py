@@ -110,18 +110,6 @@ def _filled_up(like: Any, one: Any, missing: int) -> Any:
     return _beside(like, np.concatenate([zeros, one]))
 
 
-def functions_of_polynomials() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.polyval: polyval,
-        np.polyadd: polyadd,
-        np.polysub: polysub,
-        np.polymul: polymul,
-        np.polyder: polyder,
-        np.polyint: polyint,
-    }
-
-
 def polyfit(
     x: Any, y: Any, deg: float, rcond: float | None = None, full: bool = False, w: Any = None,
     cov: bool | str = False,
@@ -195,6 +183,14 @@ def _covariance(columns: Any, scale: Any, residuals: Any, freedom: int, cov: Any
     return unscaled * (residuals / freedom)
 
 
-def functions_of_fitting() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.polyfit: polyfit}
+    return {
+        np.polyval: polyval,
+        np.polyadd: polyadd,
+        np.polysub: polysub,
+        np.polymul: polymul,
+        np.polyder: polyder,
+        np.polyint: polyint,
+        np.polyfit: polyfit,
+    }

@@ -39,16 +39,22 @@ _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 
 
-def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
-    """What ``axis`` names: 0 or 1 of a table, None for all elements, ``()`` for nothing.
-
-    ``AxisError`` for an axis that ``x`` has not.
-    """
+def as_array(name: str, x: A) -> A:
+    """``x``, which must be an array on the servers."""
     if not isinstance(x, Arithmetic):
         raise TypeError(
             f"{name}: needs an array on the servers, got {type(x).__name__}; "
             f"use numpy.{name}, or put it there with session.array(...)"
         )
+    return x
+
+
+def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
+    """What ``axis`` names: 0 or 1 of a table, None for all elements, ``()`` for nothing.
+
+    ``AxisError`` for an axis that ``x`` has not.
+    """
+    as_array(name, x)
     if axis is None:
         return None
     axes = []

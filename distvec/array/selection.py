@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from distvec.array import reductions
 from distvec.array.array import DistArray
-from distvec.array.core import conversion as values
+from distvec.array.core import conversion
 from distvec.array.core.handle import Handle, SessionBase, check_order
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import reshape
-from distvec.array.indexing import compress as compaction
-from distvec.array.indexing import pull_push as indexing
+from distvec.array.indexing import compress, pull_push
 from distvec.graph import build
 from distvec.graph.node import Node
 from ps_backend.program.reducers import REDUCERS
@@ -139,7 +138,7 @@ class Selection(DistArray):
     def node(self) -> Node:
         """The array of the elements, which is made when somebody needs it."""
         if self._node is None:
-            self._node = compaction.elements(self.values, self.mask)
+            self._node = compress.elements(self.values, self.mask)
             self.session.note(self)
         return self._node
 
@@ -173,11 +172,11 @@ class Selection(DistArray):
 
     def numpy(self) -> npt.NDArray[Any]:
         """The elements, pulled to the client."""
-        return values.numpy(self.made())
+        return conversion.numpy(self.made())
 
     def pull(self, indices: Any = None) -> npt.NDArray[Any]:
         """Some of them, as of any array."""
-        return indexing.pull(self.made(), indices)
+        return pull_push.pull(self.made(), indices)
 
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,

@@ -87,13 +87,13 @@ def _kind(start: Any, stop: Any, num: int) -> np.dtype[Any]:
     return np.result_type(*kinds, float(num))
 
 
-def functions_of_sequences() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {np.linspace: linspace, np.logspace: logspace, np.geomspace: geomspace}
 
 
 @cache
-def functions_of_made_like() -> dict[Any, Callable[..., Any]]:
+def making_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function, or what it calls with ``like=``, ours: takes that array first."""
     put = (np.fromiter, np.frombuffer, np.fromstring, np.fromfile, np.loadtxt, np.genfromtxt)
     return {

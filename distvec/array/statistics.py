@@ -3,7 +3,7 @@
 Lazy, but for the sum of weights of ``average``. Floats accumulate in float64; the result has
 NumPy's dtype. What NumPy warns of when it meets the values (all are NaN) is NaN without a warning.
 
-Covariances: deviations from the means are multiplied and added up by the servers, as ``T.T @ U`` is.
+Covariances: deviations from the means are multiplied and added up by servers, as in ``T.T @ U``.
 Two messages: the means, then the products, each of one sweep that reads what it is given once.
 """
 
@@ -21,6 +21,7 @@ from distvec.array.core.keywords import NOT_GIVEN, beside, is_given, stored
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
+from distvec.array.reductions import as_array
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
@@ -97,16 +98,6 @@ def result_dtype(x: Arithmetic, dtype: Any) -> np.dtype[Any]:
     if is_given(dtype):
         return check_dtype(dtype)
     return x.dtype if x.dtype.kind == "f" else _FLOAT
-
-
-def as_array(name: str, x: A) -> A:
-    """``x``, which must be an array on the servers."""
-    if not isinstance(x, Arithmetic):
-        raise TypeError(
-            f"{name}: needs an array on the servers, got {type(x).__name__}; "
-            f"use numpy.{name}, or put it there with session.array(...)"
-        )
-    return x
 
 
 def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
@@ -206,7 +197,7 @@ def nanvar(
             x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction
         )
     kind = _inexact(x, dtype, out)
-    exact = _nan_functions_var(x, axis, keepdims, where, mean, taken(ddof, correction))
+    exact = _nanvar(x, axis, keepdims, where, mean, taken(ddof, correction))
     return stored(out, exact.astype(kind), "nanvar")
 
 
@@ -220,7 +211,7 @@ def nanstd(
             x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction
         )
     kind = _inexact(x, dtype, out)
-    exact = _nan_functions_var(x, axis, keepdims, where, mean, taken(ddof, correction))
+    exact = _nanvar(x, axis, keepdims, where, mean, taken(ddof, correction))
     return stored(out, elementwise(x, "sqrt", exact).astype(kind), "nanstd")
 
 
@@ -229,7 +220,7 @@ def _mean(x: A, axis: Any, keepdims: Any, where: Any) -> A:
     return elementwise(x, "divide", total, _count(x, axis, keepdims, where))
 
 
-def _nan_functions_var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
+def _nanvar(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
     if _takes_none(x, axis):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
     centre = mean if is_given(mean) else _mean(x, axis, keeps(x, axis), where)
@@ -430,3 +421,19 @@ def _blocks(away: list[Any]) -> Any:
             for part, extent in zip(parts, extents, strict=True)
         ]
         return across.like(build.on_client(graph, "client.block", blocks, type))
+
+
+STATISTICS = ("var", "std", "ptp", "average")
+COVARIANCES = ("cov", "corrcoef")
+NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax")
+
+
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    names = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS)
+    return {getattr(np, name): globals()[name] for name in names} | {
+        np.mean: reductions.mean,
+        np.count_nonzero: reductions.count_nonzero,
+        np.amin: reductions.min,
+        np.amax: reductions.max,
+    }

@@ -13,7 +13,8 @@ from distvec.array.core.keywords import stored
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, expand_dims, reshape
 from distvec.array.elementwise import apply, array_among, where, zeros_like
-from distvec.array.indexing.getitem import get_item, set_item
+from distvec.array.indexing.getitem import get_item
+from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.join import column_stack, index_of
 from distvec.graph import build
 from ps_backend.program.types import array_type
@@ -250,23 +251,6 @@ def _where(condition: Any, *choices: Any) -> Any:
     return where(condition, *choices)
 
 
-def functions_of_choosing() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.where: _where,
-        np.nonzero: nonzero,
-        np.flatnonzero: flatnonzero,
-        np.argwhere: argwhere,
-        np.extract: extract,
-        np.compress: compress,
-        np.putmask: putmask,
-        np.place: place,
-        np.put: put,
-        np.take: take,
-        np.copyto: copyto,
-    }
-
-
 _INT = np.dtype(np.int64)
 
 
@@ -357,15 +341,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     return result
 
 
-def functions_of_along_axis() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.take_along_axis: take_along_axis,
-        np.put_along_axis: put_along_axis,
-        np.apply_over_axes: apply_over_axes,
-    }
-
-
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Of each element the choice with the number that ``a`` has there: ``numpy.choose``.
 
@@ -437,6 +412,24 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     return result
 
 
-def functions_of_choices() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.choose: choose, np.select: select, np.piecewise: piecewise}
+    return {
+        np.where: _where,
+        np.nonzero: nonzero,
+        np.flatnonzero: flatnonzero,
+        np.argwhere: argwhere,
+        np.extract: extract,
+        np.compress: compress,
+        np.putmask: putmask,
+        np.place: place,
+        np.put: put,
+        np.take: take,
+        np.copyto: copyto,
+        np.take_along_axis: take_along_axis,
+        np.put_along_axis: put_along_axis,
+        np.apply_over_axes: apply_over_axes,
+        np.choose: choose,
+        np.select: select,
+        np.piecewise: piecewise,
+    }

@@ -16,10 +16,10 @@ import numpy as np
 
 from distvec.array import products
 from distvec.array.by_columns import ByColumns
-from distvec.array.core import shapes as creation
-from distvec.array.core import type_queries as properties
 from distvec.array.core.handle import lock_in_order
 from distvec.array.core.keywords import leading, stored
+from distvec.array.core.shapes import broadcast_to, shape_of
+from distvec.array.core.type_queries import size
 from distvec.array.exchanged import (
     ALONG_AXIS,
     CHANGING,
@@ -403,15 +403,13 @@ _OWN = {
     np.linalg.matmul: _matmul,
     np.shape: lambda x: x.shape,
     np.ndim: lambda x: x.ndim,
-    np.size: properties.size,
+    np.size: size,
     np.dot: _dot,
     np.tensordot: _tensordot,
     np.vdot: _tensordot,
     np.copy: lambda a, order="K", subok=False: a.copy(order),
     np.astype: lambda x, dtype, /, **_: x.astype(dtype),
-    np.broadcast_to: lambda x, shape, **_: transpose(
-        creation.broadcast_to(x.table, creation.shape_of(shape)[::-1])
-    ),
+    np.broadcast_to: lambda x, shape, **_: transpose(broadcast_to(x.table, shape_of(shape)[::-1])),
 }
 
 

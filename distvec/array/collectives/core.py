@@ -19,7 +19,7 @@ from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
 from ps_backend.program.counts import COUNT
 from ps_backend.program.movements import TABLE
-from ps_backend.program.scatters import ASSIGN, KIND, WAYS
+from ps_backend.program.scatters import KIND, WAYS
 from ps_backend.program.types import ArrayType, NodeType, client_type
 
 
@@ -93,9 +93,6 @@ def are_places(indices: Arithmetic, length: int) -> bool:
         session.extremes[indices.node] = least.value, greatest.value
     least, greatest = session.extremes[indices.node]
     return bool(-length <= least and greatest < length)
-
-
-__all__ = ["ASSIGN", "WAYS", "changed", "scattered"]
 
 
 def scatter_now(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:

@@ -209,11 +209,6 @@ _WIDTHS: dict[str, Callable[[Any, float], float]] = {
 """By name of a rule the width of a bin, from the vector and how far its elements reach."""
 
 
-def functions_of_histograms() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.histogram: histogram, np.histogram_bin_edges: histogram_bin_edges}
-
-
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, list[Any]]:
@@ -299,6 +294,11 @@ def _kept(like: Any, edges: Any) -> Any:
     return like.like(like.session.graph.client_value(edges, edges.dtype))
 
 
-def functions_of_joint_histograms() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.histogramdd: histogramdd, np.histogram2d: histogram2d}
+    return {
+        np.histogram: histogram,
+        np.histogram_bin_edges: histogram_bin_edges,
+        np.histogramdd: histogramdd,
+        np.histogram2d: histogram2d,
+    }

@@ -24,8 +24,8 @@ from distvec.array.core.operators import raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import where
 from distvec.array.indexing.getitem import encoded, get_item
-from distvec.array.reductions import as_axes, axis_of, kept, sum
-from distvec.array.statistics import as_array, weights_beside
+from distvec.array.reductions import as_array, as_axes, axis_of, kept, sum
+from distvec.array.statistics import weights_beside
 from distvec.array.take_put import take_along_axis
 from distvec.array.transposed import transpose
 from distvec.graph.build import on_client

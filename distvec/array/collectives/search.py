@@ -144,11 +144,6 @@ def _direction(bins: Any) -> Any:
     return int(not np.any(later < earlier))
 
 
-def functions_of_search() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.searchsorted: searchsorted, np.digitize: digitize}
-
-
 _FLOAT = np.dtype(np.float64)
 
 
@@ -217,6 +212,10 @@ def _on_servers(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
     return result if x.ndim == 1 else reshape(result, x.shape)
 
 
-def functions_of_interpolation() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.interp: interp}
+    return {
+        np.searchsorted: searchsorted,
+        np.digitize: digitize,
+        np.interp: interp,
+    }

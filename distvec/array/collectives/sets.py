@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.collectives.core import ASSIGN, as_vector, scatter, session_of
+from distvec.array.collectives.core import as_vector, scatter, session_of
 from distvec.array.collectives.scan import cumulative_sum
 from distvec.array.collectives.search import looked_up, searchsorted, small
 from distvec.array.collectives.sort import lexsort, moved, sort
@@ -22,8 +22,9 @@ from distvec.array.elementwise import apply, full_like, zeros_like
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import any as any_of
-from distvec.array.statistics import as_array
+from distvec.array.reductions import as_array
 from distvec.graph.build import check_dtype
+from ps_backend.program.scatters import ASSIGN
 
 _INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
@@ -133,17 +134,6 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 def unique_values(x: Any, /) -> Any:
     """As ``numpy.unique_values``, in order; each NaN is an element of its own."""
     return unique(x, equal_nan=False)
-
-
-def functions_of_unique() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.unique: unique,
-        np.unique_all: unique_all,
-        np.unique_counts: unique_counts,
-        np.unique_inverse: unique_inverse,
-        np.unique_values: unique_values,
-    }
 
 
 _FEW = 8
@@ -273,9 +263,14 @@ def _once(x: Any, **also: bool) -> Any:
     return np.unique(x, **also)  # type: ignore[call-overload]
 
 
-def functions_of_sets() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
+        np.unique: unique,
+        np.unique_all: unique_all,
+        np.unique_counts: unique_counts,
+        np.unique_inverse: unique_inverse,
+        np.unique_values: unique_values,
         np.isin: isin,
         np.intersect1d: intersect1d,
         np.union1d: union1d,

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
 from distvec.array import reductions
 from distvec.array.core.handle import SessionBase
-from distvec.array.dispatch.statistics_names import (
-    COMPARISONS,
-    COVARIANCES,
-    NAN_FUNCTIONS,
-    STATISTICS,
-)
+from distvec.array.elementwise import COMPARISONS, evaluate, of_op
 from distvec.array.standard import (
     creation,
     data_types,
@@ -28,6 +22,7 @@ from distvec.array.standard import (
     statistics,
 )
 from distvec.array.standard.info import VERSIONS, Info
+from distvec.array.statistics import COVARIANCES, NAN_FUNCTIONS, STATISTICS
 from distvec.array.transposed import of_either
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -78,13 +73,13 @@ class Namespace:
         for name in DTYPES:
             setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
-            self._take(name, functions.of_op(name))
+            self._take(name, of_op(name))
         for name in PUBLIC:
             self._take(name, reductions.of_table(name))
         for module, names in _MODULES.items():
             for name in names.split():
                 self._take(name, getattr(module, name))
-        self._take("evaluate", functions.evaluate)
+        self._take("evaluate", evaluate)
         for name in _DATA_TYPES.split():
             setattr(self, name, getattr(data_types, name))
         self.linalg = SimpleNamespace(

@@ -12,66 +12,65 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
-from distvec.array import error_hints as refusals
-from distvec.array import linalg as linear_algebra
-from distvec.array import polynomials, products, reductions, sequences, transposed
-from distvec.array import polynomials as fitting
+from distvec.array import (
+    elementwise,
+    error_hints,
+    polynomials,
+    products,
+    reductions,
+    sequences,
+    statistics,
+    take_put,
+    transposed,
+)
 from distvec.array import repr as texts
-from distvec.array import sequences as made_like
-from distvec.array import take_put as along_axis
-from distvec.array import take_put as choices
-from distvec.array import take_put as choosing
-from distvec.array.collectives import core as counting
-from distvec.array.collectives import histogram as histograms
-from distvec.array.collectives import histogram as joint_histograms
-from distvec.array.collectives import quantile as quantiles
-from distvec.array.collectives import scan as scans
-from distvec.array.collectives import search, sets
-from distvec.array.collectives import search as interpolation
-from distvec.array.collectives import sets as unique
-from distvec.array.collectives import sort as sorting
-from distvec.array.core import shapes as creation
-from distvec.array.core import type_queries as properties
+from distvec.array.collectives import core, histogram, quantile, scan, search, sets, sort
+from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, stored, stored_in
-from distvec.array.dispatch import manipulation_names as shaping
-from distvec.array.dispatch import statistics_names as numpy_statistics
-from distvec.array.linalg import einsum
-from distvec.array.linalg import einsum as chains
-from distvec.array.manipulation import packing as bits
-from distvec.array.manipulation import packing as multi_index
+from distvec.array.linalg import einsum, host, tall
+from distvec.array.manipulation import (
+    diagonals,
+    differences,
+    grids,
+    insert_delete,
+    join,
+    packing,
+    pad,
+    rearrange,
+    repeat,
+)
 from ps_backend.program import reducers
 
 _MODULES = (
-    properties,
-    functions,
+    type_queries,
+    elementwise,
     texts,
-    creation,
+    shapes,
     sequences,
     transposed,
-    choosing,
-    choices,
-    bits,
-    multi_index,
-    numpy_statistics,
-    scans,
-    sorting,
-    quantiles,
-    unique,
+    take_put,
+    packing,
+    statistics,
+    scan,
+    sort,
+    quantile,
+    sets,
     products,
     polynomials,
-    fitting,
-    linear_algebra,
-    counting,
-    histograms,
-    joint_histograms,
+    host,
+    tall,
+    core,
+    histogram,
     search,
-    interpolation,
-    sets,
-    shaping,
-    along_axis,
-    chains,
+    diagonals,
+    differences,
+    grids,
+    insert_delete,
+    join,
+    pad,
+    rearrange,
+    repeat,
     einsum,
 )
 """Those that have some, a line each."""
@@ -87,7 +86,7 @@ def function(
     """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
     ours = _functions().get(func) or _of_row(func) or _making(func, like)
     if ours is None:
-        raise TypeError(refusals.of_function(func))
+        raise TypeError(error_hints.missing_function(func))
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not NOT_GIVEN}
     if given:
@@ -110,7 +109,7 @@ def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
 
 def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
     """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
-    ours = made_like.numpy_functions().get(getattr(func, "_implementation", func))
+    ours = sequences.making_functions().get(getattr(func, "_implementation", func))
     return None if ours is None else lambda *args, **given: ours(like, *args, **given)
 
 

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array import elementwise as functions
 from distvec.array import products, reductions
-from distvec.array.collectives import scan as reduced
-from distvec.array.collectives.core import WAYS, scatter_now
+from distvec.array.collectives import scan
+from distvec.array.collectives.core import scatter_now
 from distvec.array.collectives.scan import accumulate, reduceat
-from distvec.array.core import shapes as creation
+from distvec.array.core import shapes
 from distvec.array.core.handle import check_not_slice
 from distvec.array.core.keywords import (
     NOT_GIVEN,
@@ -29,12 +28,15 @@ from distvec.array.core.keywords import (
     where_mask,
 )
 from distvec.array.core.operators import Arithmetic, Deferred, elementwise
-from distvec.array.indexing.getitem import get_item, set_item
+from distvec.array.elementwise import array_among
+from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.pull_push import as_indices, pull, push
+from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.grids import outer
 from distvec.graph.build import check_dtype
 from ps_backend.program import ops, reducers
 from ps_backend.program.scans import SCANS
+from ps_backend.program.scatters import WAYS
 
 
 def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
@@ -130,9 +132,9 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
     if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
-    if method == "reduce" and reduced.is_associative(function):
+    if method == "reduce" and scan.is_associative(function):
         (out,) = kwargs.pop("out", (None,))
-        return stored_in(out, reduced.reduce(function, *inputs, **kwargs), function.__name__)
+        return stored_in(out, scan.reduce(function, *inputs, **kwargs), function.__name__)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
     if method == "at":
@@ -214,10 +216,10 @@ def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     """``ufunc.outer`` of vectors: a table, with a row for each element of the first one."""
     first, second = inputs
     ranks = [one.ndim if isinstance(one, Arithmetic) else np.ndim(one) for one in inputs]
-    if sum(ranks) > creation.MOST_RANK:
+    if sum(ranks) > shapes.MOST_RANK:
         raise NotImplementedError(
             f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
-            f"than {creation.MOST_RANK} axes; take vectors"
+            f"than {shapes.MOST_RANK} axes; take vectors"
         )
     applied = partial(function, **kwargs)
     return applied(first, second) if 0 in ranks else outer(first, second, function=applied)
@@ -236,7 +238,7 @@ def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     name, rows = function.__name__, ops.PARTS[function]
     outs = kwargs.pop("out", (None,) * len(rows))
     _check_free(function, kwargs)
-    like = functions.array_among(name, (*inputs, *outs))
+    like = array_among(name, (*inputs, *outs))
     results = [elementwise(like, row, *inputs) for row in rows]
     return tuple(stored_in(out, result, name) for out, result in zip(outs, results, strict=True))
 
@@ -263,7 +265,7 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
     name = ops.name_of(function)
     if name is None:
         return None
-    return partial(elementwise, functions.array_among(name, operands), name)
+    return partial(elementwise, array_among(name, operands), name)
 
 
 def _check_casting(

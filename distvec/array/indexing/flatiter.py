@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.core import conversion as iteration
-from distvec.array.indexing.getitem import get_item, set_item
+from distvec.array.core import conversion
+from distvec.array.indexing.getitem import get_item
+from distvec.array.indexing.setitem import set_item
 
 
 class Flat:
@@ -36,7 +37,7 @@ class Flat:
             np.copyto(self.base, np.reshape(changed, self.base.shape))
 
     def __iter__(self) -> Iterator[Any]:
-        return iteration.iterate(self._vector())
+        return conversion.iterate(self._vector())
 
     def copy(self) -> Any:
         """The elements as a vector; lazy."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.handle import Handle, check_not_slice, check_session
+from distvec.array.core.handle import Handle, check_session
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.indexing.parse_key import (
@@ -28,7 +28,6 @@ from distvec.array.indexing.parse_key import (
     parse,
     positions,
 )
-from distvec.array.indexing.setitem import assign_parts, given_as
 from distvec.graph import view_nodes
 from distvec.graph.build import collect, on_client
 from distvec.graph.host_eval import item_shape
@@ -123,7 +122,7 @@ def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> 
         return flat.like(made)
 
 
-def sliced(x: A, part: Slice) -> A:
+def slice_rows(x: A, part: Slice) -> A:
     """Rows ``part`` of the array; a view."""
     if part.is_all(len(x)):
         return x.copy()
@@ -167,7 +166,7 @@ def column(x: A, index: int) -> A:
     return _of_rows(x, "column", (index,), ())
 
 
-def columns(x: A, part: Slice) -> A:
+def slice_columns(x: A, part: Slice) -> A:
     """Columns ``part`` of a table."""
     if part.is_all(x.shape[1]):
         return x.copy()
@@ -207,12 +206,12 @@ def known(array: Any) -> npt.NDArray[Any]:
 
 def get_item(x: Arithmetic, key: Any) -> Any:
     """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
-    if _is_all(x, key):
+    if names_all(x, key):
         return x
-    if _is_one_truth(key):
+    if is_one_truth(key):
         all_of_it = reshape(x, (1, *x.shape))
         return all_of_it if key else get_item(all_of_it, slice(0))
-    parts = _parts(x, key)
+    parts = parts_of(x, key)
     result = _part_of(x, [part for part in parts if not isinstance(part, NewAxis)])
     if any(isinstance(part, NewAxis) for part in parts):
         result = reshape(result, _with_new_axes(result.shape, parts))
@@ -220,7 +219,7 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     return x.session.window(result) if is_basic and result.ndim and result is not x else result
 
 
-def _parts(x: Arithmetic, key: Any) -> list[Part]:
+def parts_of(x: Arithmetic, key: Any) -> list[Part]:
     """What ``key`` names, for each axis; a mask that the client keeps where ``x`` is."""
     parts = parse(x.shape, _masks_as_they_are(x, key))
     if x.node.on_client or not parts:
@@ -231,7 +230,7 @@ def _parts(x: Arithmetic, key: Any) -> list[Part]:
     return parts
 
 
-def _is_one_truth(key: Any) -> bool:
+def is_one_truth(key: Any) -> bool:
     """Whether ``key`` is one truth value: of all elements, under a new axis, or of none."""
     if isinstance(key, Handle | np.ndarray):
         return key.ndim == 0 and key.dtype == np.bool_
@@ -285,7 +284,7 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     if isinstance(columns, At):
         return _rows(column(x, columns.index), rows)
     if isinstance(columns, Slice):
-        return _rows(columns(x, columns), rows)
+        return _rows(slice_columns(x, columns), rows)
     if columns.ndim > 1 and isinstance(rows, Slice | Mask):
         raise NotImplementedError("columns are named by a vector of indices; rank is 2 at most")
     if isinstance(rows, Slice):
@@ -354,7 +353,7 @@ def _rows(x: Arithmetic, part: Any) -> Any:
     if isinstance(part, At):
         return row_at(x, part.index)
     if isinstance(part, Slice):
-        return sliced(x, part)
+        return slice_rows(x, part)
     if isinstance(part, Mask):
         mask = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
         check_session(x.session, mask, "a mask")
@@ -375,46 +374,12 @@ def _in_shape(found: Any, shape: tuple[int, ...]) -> Any:
     return found if len(shape) == 1 else reshape(found, shape + found.shape[1:])
 
 
-def _is_all(x: Handle, key: Any) -> bool:
+def names_all(x: Handle, key: Any) -> bool:
     """Whether ``key`` names the array as it is."""
     if isinstance(key, tuple) and len(key) < 2:
-        return not key or _is_all(x, key[0])
+        return not key or names_all(x, key[0])
     if key is Ellipsis:
         return True
     if not isinstance(key, slice) or x.ndim == 0:
         return False
     return all(one is None for one in (key.start, key.stop, key.step))  # some may be arrays
-
-
-# --- writing ------------------------------------------------------------------------------------
-
-
-def set_item(x: Arithmetic, key: Any, value: Any) -> None:
-    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another array.
-
-    Lazy. What is computed with the new value next is fused with the assignment.
-    """
-    check_not_slice(x)
-    while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
-        rest = np.shape(value)[1:]
-        value = reshape(value, rest) if isinstance(value, Handle) else np.reshape(value, rest)
-    if _is_all(x, key):
-        x.assign(given_as(x, value))
-        return
-    if _is_one_truth(key):
-        if key:
-            has_new_axis = np.ndim(value) > x.ndim and np.shape(value)[0] == 1
-            set_item(x, Ellipsis, value[0] if has_new_axis else value)
-        return
-    parts = _parts(x, key)
-    kept = [part for part in parts if not isinstance(part, NewAxis)]
-    if len(kept) < len(parts) and np.ndim(value):
-        raise NotImplementedError(
-            "assignment through new axes takes a number; leave the new axes out: x[1:3] = values"
-        )
-    is_element = all(isinstance(part, At) for part in kept)
-    has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
-    if is_element and has_ellipsis and np.shape(value) == (1,):
-        value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
-    with x.turn:
-        assign_parts(x, kept, value)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.handle import Handle, check_not_slice, check_session
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import broadcast_to, filled, reshape
-from distvec.array.indexing import compress as compaction
-from distvec.array.indexing import getitem as pieces
-from distvec.array.indexing.parse_key import At, Mask, Part, Slice, Take, positions
+from distvec.array.indexing import compress, getitem
+from distvec.array.indexing.getitem import is_one_truth, names_all, parts_of
+from distvec.array.indexing.parse_key import At, Mask, NewAxis, Part, Slice, Take, positions
 from distvec.graph import build
 from distvec.graph.build import broadcast_to as stretched
 from distvec.graph.build import collect, on_client
@@ -45,6 +45,37 @@ def _number_or_array(x: Arithmetic, value: Any) -> Any:
     if np.ndim(value) == 0:
         return x.like(filled(x.session.graph, (), value, x.dtype))
     return np.asarray(value).astype(x.dtype)
+
+
+def set_item(x: Arithmetic, key: Any, value: Any) -> None:
+    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another array.
+
+    Lazy. What is computed with the new value next is fused with the assignment.
+    """
+    check_not_slice(x)
+    while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
+        rest = np.shape(value)[1:]
+        value = reshape(value, rest) if isinstance(value, Handle) else np.reshape(value, rest)
+    if names_all(x, key):
+        x.assign(given_as(x, value))
+        return
+    if is_one_truth(key):
+        if key:
+            has_new_axis = np.ndim(value) > x.ndim and np.shape(value)[0] == 1
+            set_item(x, Ellipsis, value[0] if has_new_axis else value)
+        return
+    parts = parts_of(x, key)
+    kept = [part for part in parts if not isinstance(part, NewAxis)]
+    if len(kept) < len(parts) and np.ndim(value):
+        raise NotImplementedError(
+            "assignment through new axes takes a number; leave the new axes out: x[1:3] = values"
+        )
+    is_element = all(isinstance(part, At) for part in kept)
+    has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
+    if is_element and has_ellipsis and np.shape(value) == (1,):
+        value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
+    with x.turn:
+        assign_parts(x, kept, value)
 
 
 def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
@@ -94,7 +125,7 @@ def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
         )
         new = _reshaped(new, (prod(shape),))
     elements = reshape(x, (x.size,))
-    places = pieces.places_of_pairs(x, rows, columns)
+    places = getitem.places_of_pairs(x, rows, columns)
     x.assign(reshape(_placed(elements, places, new), x.shape))
 
 
@@ -152,7 +183,7 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
             "x[mask, columns] = values: assign column by column, x[mask, j], or to the places of "
             "the mask, x[numpy.flatnonzero(mask)[:, None], columns]"
         )
-    found = pieces.plain(part)
+    found = getitem.plain(part)
     if found.dtype == np.bool_:
         return np.flatnonzero(found)
     if found.ndim != 1:
@@ -176,8 +207,8 @@ def _widened(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) 
     if isinstance(new, np.ndarray):
         return new[..., source]
     if new.node.on_client:
-        return pieces.on_the_client(new, (Ellipsis, source))
-    return pieces.columns_at(new, source)
+        return getitem.on_the_client(new, (Ellipsis, source))
+    return getitem.columns_at(new, source)
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -199,10 +230,12 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
         is_few = isinstance(new, np.ndarray) and new.size <= _MOST_PLACED
         if (is_few or new.node.on_client) and not span.is_all(len(x)):
             return _placed(x, np.arange(len(x))[span.key], new)
-        new = pieces.spread(broadcast_to(_on_servers(x, new), (span.length, *x.shape[1:])), span, x)
+        new = getitem.spread(
+            broadcast_to(_on_servers(x, new), (span.length, *x.shape[1:])), span, x
+        )
     if span.is_all(len(x)):
         return broadcast_to(_operand(x, new), x.shape)
-    return elementwise(x, "where", _as_column(x, pieces.inside(x, span)), _operand(x, new), x)
+    return elementwise(x, "where", _as_column(x, getitem.inside(x, span)), _operand(x, new), x)
 
 
 def _as_column(x: Arithmetic, condition: Any) -> Any:
@@ -238,7 +271,7 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
     if new.ndim == rank and len(new) != 1:
         row = () if is_flat else x.shape[1:]
         values = broadcast_to(_on_servers(x, new), (len(new), *row))
-        return compaction.put_where(x, mask, values)
+        return compress.put_where(x, mask, values)
     if new.ndim == rank:
         new = _reshaped(new, new.shape[1:])
     return elementwise(x, "where", _as_column(x, mask), _operand(x, new), x)
@@ -249,7 +282,7 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
     if not indices.size:
         return x
     if isinstance(indices, Arithmetic) and indices.node.on_client:
-        indices = pieces.known_indices(indices, len(x), 0)
+        indices = getitem.known_indices(indices, len(x), 0)
     if isinstance(indices, Arithmetic):
         return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
@@ -274,7 +307,7 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
 
 
 def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:
-    key = tuple([pieces.encoded(pieces.plain(part)) for part in parts])
+    key = tuple([getitem.encoded(getitem.plain(part)) for part in parts])
     graph = x.session.graph
     with x.session.holders.lock:
         operand = _operand(x, new)

@@ -297,11 +297,6 @@ def _on_client(terms: Sequence[_Term], output: str) -> Any:
         return like.like(build.on_client(like.session.graph, "client.einsum", nodes, type, (text,)))
 
 
-def functions_of_einsum() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.einsum: einsum, np.einsum_path: einsum_path}
-
-
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
     """The product of all, in the order that multiplies least: ``numpy.linalg.multi_dot``.
 
@@ -364,9 +359,11 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return np.linalg.inv(a)
 
 
-def functions_of_chains() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
+        np.einsum: einsum,
+        np.einsum_path: einsum_path,
         np.linalg.multi_dot: multi_dot,
         np.linalg.tensorsolve: tensorsolve,
         np.linalg.tensorinv: tensorinv,

@@ -129,6 +129,6 @@ def _check_size(array: Any, name: str) -> None:
     )
 
 
-def functions() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function, the one of small arrays."""
     return {function: on_host(function) for function in host_eval.LINEAR_ALGEBRA.values()}

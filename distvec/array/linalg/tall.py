@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distvec.array import elementwise as functions
-from distvec.array import products, reductions
+from distvec.array import elementwise, products, reductions
 from distvec.array.collectives.core import collective
 from distvec.array.core.conversion import item, numpy
 from distvec.array.core.handle import check_session
@@ -25,7 +24,7 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
 from distvec.array.exchanged import exchanged
-from distvec.array.linalg import host as small
+from distvec.array.linalg import host
 from distvec.array.manipulation.join import column_stack
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build
@@ -94,9 +93,9 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     if is_wide(a):
         return _qr_of_wide(a.table, mode)
     if not is_tall(a):
-        return small.of_small(np.linalg.qr)(a, mode)
+        return host.on_host(np.linalg.qr)(a, mode)
     if mode == "complete" and _is_small_square(len(a)):
-        return small.of_small(np.linalg.qr)(a, mode)
+        return host.on_host(np.linalg.qr)(a, mode)
     _check_mode(a, mode)
     x = prepared(a, "qr")
     if mode == "r":
@@ -110,9 +109,9 @@ def _qr_of_wide(table: Any, mode: str) -> Any:
     _check_mode(table, mode)
     x = prepared(table, "qr")
     k = x.shape[1]
-    q = small.applied(np.linalg.qr, [transpose(x[:k])]).Q
+    q = host.apply_on_host(np.linalg.qr, [transpose(x[:k])]).Q
     below = x.session.arange(len(x)).reshape(-1, 1) < np.arange(k)
-    r = transpose(functions.where(below, 0.0, x @ q))
+    r = transpose(elementwise.where(below, 0.0, x @ q))
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -136,19 +135,19 @@ def svd(
     servers; lazy. Three messages; singular values alone, with ``compute_uv=False``, take one.
     """
     if not (is_tall(a) or is_wide(a)) or hermitian:
-        return small.of_small(np.linalg.svd)(a, full_matrices, compute_uv, hermitian)
+        return host.on_host(np.linalg.svd)(a, full_matrices, compute_uv, hermitian)
     if not compute_uv:
         return svdvals(a)
     if full_matrices and a.shape[0] != a.shape[1]:
         if _is_small_square(max(a.shape)):
-            return small.of_small(np.linalg.svd)(a)
+            return host.on_host(np.linalg.svd)(a)
         raise NotImplementedError(
             f"svd: full_matrices=True of a table of shape {a.shape} has {max(a.shape)} long "
             f"singular vectors; say full_matrices=False"
         )
     x = prepared(a.table if is_wide(a) else a, "svd")
     q, r = factors(x)
-    u, s, vh = small.applied(np.linalg.svd, [r])
+    u, s, vh = host.apply_on_host(np.linalg.svd, [r])
     long = q @ u.astype(x.dtype)
     s, vh = s.astype(x.dtype), vh.astype(x.dtype)
     return SVDResult(vh.T, s, transpose(long)) if is_wide(a) else SVDResult(long, s, vh)
@@ -164,9 +163,9 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if tol is not None and rtol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
     if isinstance(A, Arithmetic) and A.ndim < 2:
-        return reductions.any(functions.apply("not_equal", A, 0)).astype(np.int64)
+        return reductions.any(elementwise.apply("not_equal", A, 0)).astype(np.int64)
     if hermitian or not (is_tall(A) or is_wide(A)):
-        return small.of_small(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)
+        return host.on_host(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)
     if tol is not None:
         return of_triangle(np.linalg.matrix_rank, A, tol=tol)
     return of_triangle(np.linalg.matrix_rank, A, rtol=precision(A) if rtol is None else rtol)
@@ -175,7 +174,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 def cond(x: Any, p: Any = None) -> Any:
     """``numpy.linalg.cond``, in one message; other norms than 2 and -2 of small square tables."""
     if p not in (None, 2, -2):
-        return small.of_small(np.linalg.cond)(x, p)
+        return host.on_host(np.linalg.cond)(x, p)
     return of_triangle(np.linalg.cond, x, p=p)
 
 
@@ -185,14 +184,14 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOT_
         return transpose(pinv(a.table, rcond, hermitian, rtol=rtol))
     if hermitian or not is_tall(a):
         keywords = {} if rtol is NOT_GIVEN else {"rtol": rtol}
-        return small.of_small(np.linalg.pinv)(a, rcond, hermitian, **keywords)
+        return host.on_host(np.linalg.pinv)(a, rcond, hermitian, **keywords)
     if rcond is None:
         rcond = _SMALLEST if rtol is NOT_GIVEN else precision(a) if rtol is None else rtol
     elif rtol is not NOT_GIVEN:
         raise ValueError("`rtol` and `rcond` can't be both set.")
     x = prepared(a, "pinv")
     q, r = factors(x)
-    inverse = small.applied(np.linalg.pinv, [r], rcond=rcond)
+    inverse = host.apply_on_host(np.linalg.pinv, [r], rcond=rcond)
     return transpose(q @ inverse.T.astype(x.dtype))
 
 
@@ -205,9 +204,9 @@ def of_triangle(function: Callable[..., Any], x: Any, **keywords: Any) -> Any:
     if is_wide(x):
         return of_triangle(function, x.table, **keywords)
     if not is_tall(x):
-        return small.of_small(function)(x, **keywords)
+        return host.on_host(function)(x, **keywords)
     table = prepared(x, function.__name__)
-    found = small.applied(function, [triangle(table)], **keywords)
+    found = host.apply_on_host(function, [triangle(table)], **keywords)
     return found.astype(table.dtype) if found.dtype.kind == "f" else found
 
 
@@ -215,18 +214,6 @@ def precision(x: Any) -> float:
     """Of singular values, relative to the largest, as NumPy takes it for a matrix of this shape."""
     kind = _SINGLE if x.dtype == _SINGLE else _FLOAT
     return float(max(x.shape) * np.finfo(kind).eps)
-
-
-def functions_of_tall() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.linalg.qr: qr,
-        np.linalg.svd: svd,
-        np.linalg.svdvals: svdvals,
-        np.linalg.matrix_rank: matrix_rank,
-        np.linalg.cond: cond,
-        np.linalg.pinv: pinv,
-    }
 
 
 _OTHER = {1: np.inf, -1: -np.inf, np.inf: 1, -np.inf: -1}
@@ -263,7 +250,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     if isinstance(x, Transposed):
         return matrix_norm(x.table, keepdims=keepdims, ord=_OTHER.get(ord, ord))
     if x.node.on_client:
-        return small.applied(np.linalg.norm, [x], ord=ord, keepdims=keepdims)
+        return host.apply_on_host(np.linalg.norm, [x], ord=ord, keepdims=keepdims)
     if ord in (None, "fro"):
         return products.vector_norm(x, keepdims=keepdims)
     if ord in _SINGULAR:
@@ -278,17 +265,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 def _of_sums(x: Any, ord: Any) -> Any:
     """The largest sum of magnitudes of a column or row, or the smallest."""
     kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
-    sums = reductions.sum(functions.apply("abs", x.astype(kind)), 0 if abs(ord) == 1 else 1)
+    sums = reductions.sum(elementwise.apply("abs", x.astype(kind)), 0 if abs(ord) == 1 else 1)
     return (reductions.max if ord > 0 else reductions.min)(sums)
-
-
-def functions_of_norms() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.linalg.norm: norm,
-        np.linalg.vector_norm: vector_norm,
-        np.linalg.matrix_norm: matrix_norm,
-    }
 
 
 _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
@@ -341,8 +319,8 @@ def _of_triangle(upper: Any, shape: tuple[int, int], tolerance: float) -> Any:
 
 def _of_small(a: Any, b: Any, rcond: Any) -> Any:
     """Of arrays that come to the client."""
-    like = small.session_array((a, b))
-    arrays = [small.collected(like, one, "lstsq") for one in (a, b)]
+    like = host.session_array((a, b))
+    arrays = [host.collected_on_host(like, one, "lstsq") for one in (a, b)]
     evaluate(*arrays)
     left, right = map(numpy, arrays)
     found = np.linalg.lstsq(left, right, rcond=rcond)
@@ -352,16 +330,16 @@ def _of_small(a: Any, b: Any, rcond: Any) -> Any:
 def _shortest(a: Any, b: Any, rcond: Any) -> Any:
     """The shortest solution of fewer equations than unknowns; lazy."""
     x = prepared(a.table, "lstsq")
-    right = small.collected(x, b, "lstsq")
+    right = host.collected_on_host(x, b, "lstsq")
     if len(right) != len(a):
         raise np.linalg.LinAlgError("Incompatible dimensions")
     kind = np.result_type(x.dtype, right.dtype)
     tolerance = _tolerance(a, rcond)
     q, r = factors(x)
-    inverse = small.applied(np.linalg.pinv, [r], rcond=tolerance).T
+    inverse = host.apply_on_host(np.linalg.pinv, [r], rcond=tolerance).T
     solution = (q @ (inverse @ right).astype(x.dtype)).astype(kind)
-    rank = small.applied(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
-    values = small.applied(np.linalg.svdvals, [r]).astype(x.dtype)
+    rank = host.apply_on_host(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
+    values = host.apply_on_host(np.linalg.svdvals, [r]).astype(x.dtype)
     return solution, _kept(x, np.empty(0, kind)), rank, values
 
 
@@ -377,11 +355,6 @@ def _kept(like: Any, values: Any) -> Any:
     return like.like(like.session.graph.client_value(values, check_dtype(values.dtype)))
 
 
-def functions_of_least_squares() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.linalg.lstsq: lstsq}
-
-
 def solve(a: Any, b: Any) -> Any:
     """``numpy.linalg.solve``; lazy.
 
@@ -389,16 +362,28 @@ def solve(a: Any, b: Any) -> Any:
     multiplies its columns by the inverse of ``a``, in float64.
     """
     if not is_wide(b):
-        return small.of_small(np.linalg.solve)(a, b)
+        return host.on_host(np.linalg.solve)(a, b)
     table = b.table
-    left = small.collected(table, a, "solve")
+    left = host.collected_on_host(table, a, "solve")
     if left.shape != (len(b), len(b)):
         raise ValueError(f"solve: shapes {left.shape} and {b.shape} do not fit")
     kind = np.result_type(np.linalg.solve(np.ones((1, 1), left.dtype), np.ones(1, table.dtype)))
-    inverse = small.applied(np.linalg.inv, [left.astype(np.float64)])
+    inverse = host.apply_on_host(np.linalg.inv, [left.astype(np.float64)])
     return transpose((table @ inverse.T).astype(kind))
 
 
-def functions_of_systems() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.linalg.solve: solve}
+    return {
+        np.linalg.qr: qr,
+        np.linalg.svd: svd,
+        np.linalg.svdvals: svdvals,
+        np.linalg.matrix_rank: matrix_rank,
+        np.linalg.cond: cond,
+        np.linalg.pinv: pinv,
+        np.linalg.norm: norm,
+        np.linalg.vector_norm: vector_norm,
+        np.linalg.matrix_norm: matrix_norm,
+        np.linalg.lstsq: lstsq,
+        np.linalg.solve: solve,
+    }

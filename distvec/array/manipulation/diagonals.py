@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distvec.array.core.handle import check_not_slice
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply
-from distvec.array.indexing import getitem as pieces
+from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import index_of
 from distvec.array.manipulation.pad import pad
@@ -66,7 +66,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     count = max(0, min(a.shape[0] - first, a.shape[1] - across))
     rows, columns = np.arange(first, first + count), np.arange(across, across + count)
     if a.node.on_client:
-        return pieces.on_the_client(a, (rows, columns))
+        return getitem.on_the_client(a, (rows, columns))
     return get_item(a, (rows, columns))
 
 

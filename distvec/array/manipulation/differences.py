@@ -253,17 +253,6 @@ def _edge_weights(one: Any, two: Any, at_end: bool) -> tuple[Any, Any, Any]:
     )
 
 
-def functions_of_neighbours() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.diff: diff,
-        np.ediff1d: ediff1d,
-        np.trapezoid: trapezoid,
-        np.unwrap: unwrap,
-        np.gradient: gradient,
-    }
-
-
 MOST_TERMS = 1 << 10
 """Of so many elements is the longest kernel: each reads the vector at another place."""
 _MOST_CONDITIONS = 8
@@ -375,6 +364,14 @@ def _weights(kernel: Any, dtype: np.dtype[Any]) -> list[Any]:
     return [get_item(wide, k) for k in range(len(wide))]
 
 
-def functions_of_convolution() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.convolve: convolve, np.correlate: correlate}
+    return {
+        np.diff: diff,
+        np.ediff1d: ediff1d,
+        np.trapezoid: trapezoid,
+        np.unwrap: unwrap,
+        np.gradient: gradient,
+        np.convolve: convolve,
+        np.correlate: correlate,
+    }

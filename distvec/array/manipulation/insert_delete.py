@@ -13,8 +13,9 @@ from numpy.lib.array_utils import normalize_axis_index
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply, array_among
-from distvec.array.indexing.getitem import get_item, set_item
+from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.parse_key import positions
+from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.join import MOST_INPUTS, concatenate, index_of
 from distvec.array.manipulation.rearrange import part
 from distvec.array.manipulation.repeat import along_columns

@@ -1,8 +1,8 @@
 """Arrays put together: end to end, side by side, as rows or as columns of a table.
 
 End to end along axis 0, which piece a slot reads is a condition on its index: a piece is read at
-other slots, by a view; what is made of pieces is one sweep, whose servers fetch from each other what
-lands elsewhere than it was. Small arrays that the client keeps are joined there.
+other slots, by a view; what is made of pieces is one sweep, whose servers fetch from each other
+what lands elsewhere than it was. Small arrays that the client keeps are joined there.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def _checked(given: Sequence[Any], axis: Any) -> int:
 
 def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     """Tables of one length with the columns of all of them, in ``dtype``; nothing moves."""
-    tables = [_joining_on_servers(like, one) for one in given if one.shape[1]]
+    tables = [_as_columns(like, one) for one in given if one.shape[1]]
     space = tables[0].space
     graph = like.session.graph
     with like.session.holders.lock:
@@ -344,7 +344,7 @@ def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -
         return like.like(joined)
 
 
-def _joining_on_servers(like: Arithmetic, piece: Any) -> Any:
+def _as_columns(like: Arithmetic, piece: Any) -> Any:
     if isinstance(piece, Arithmetic):
         return piece.like(on_servers(piece))
     if piece.size > MOST_TRAVELLING:

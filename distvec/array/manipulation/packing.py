@@ -120,18 +120,6 @@ def _diagonal_indices(arr: Any) -> Any:
     return np.diag_indices(len(arr), arr.ndim)
 
 
-def functions_of_multi_index() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.ravel_multi_index: ravel_multi_index,
-        np.unravel_index: unravel_index,
-        np.ix_: ix_,
-        np.tril_indices_from: _indices_from(np.tril_indices),
-        np.triu_indices_from: _indices_from(np.triu_indices),
-        np.diag_indices_from: _diagonal_indices,
-    }
-
-
 _BYTE = np.dtype(np.uint8)
 
 
@@ -182,6 +170,15 @@ def _as_vector(name: str, a: Any, axis: Any) -> Any:
     return reshape(a, (a.size,))
 
 
-def functions_of_bits() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
-    return {np.packbits: packbits, np.unpackbits: unpackbits}
+    return {
+        np.ravel_multi_index: ravel_multi_index,
+        np.unravel_index: unravel_index,
+        np.ix_: ix_,
+        np.tril_indices_from: _indices_from(np.tril_indices),
+        np.triu_indices_from: _indices_from(np.triu_indices),
+        np.diag_indices_from: _diagonal_indices,
+        np.packbits: packbits,
+        np.unpackbits: unpackbits,
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distvec.array.core import shapes as creation
+from distvec.array.core import shapes
 from distvec.array.core.handle import check_order
 from distvec.array.exchanged import redistributed
 from distvec.array.indexing.getitem import FEW, get_item
@@ -146,20 +146,6 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return moveaxis(a, along, before - 1 if along < before else before)
 
 
-def functions_of_turning() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.flip: flip,
-        np.fliplr: fliplr,
-        np.flipud: flipud,
-        np.rot90: rot90,
-        np.roll: roll,
-        np.moveaxis: moveaxis,
-        np.swapaxes: swapaxes,
-        np.rollaxis: rollaxis,
-    }
-
-
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """``ary`` in so many pieces, the first ones longer by one, or cut before the indices."""
     along = normalize_axis_index(axis, ary.ndim)
@@ -216,31 +202,19 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(get_item(x, (slice(None),) * along + (k,)) for k in range(count))
 
 
-def functions_of_splitting() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.array_split: array_split,
-        np.split: split,
-        np.hsplit: hsplit,
-        np.vsplit: vsplit,
-        np.dsplit: dsplit,
-        np.unstack: lambda x, /, *, axis=0: unstack(x, axis=axis),
-    }
-
-
 def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """``x`` in ``shape``; lazy. ``order="F"``: columns are read, and written, one by one."""
     if not _by_columns(order) or x.ndim + np.ndim(shape) == 0:
-        return creation.reshape(x, shape, copy=copy)
-    extents = creation.wanted_shape(x, shape)
+        return shapes.reshape(x, shape, copy=copy)
+    extents = shapes.wanted_shape(x, shape)
     flat = ravel(x, "F")
     if flat.size != np.prod(extents, dtype=np.int64):
         raise ValueError(f"cannot reshape array of size {x.size} into shape {extents}")
     if len(extents) < 2:
-        return creation.reshape(flat, extents)
+        return shapes.reshape(flat, extents)
     rows, columns = extents
     if flat.node.on_client or rows < columns:
-        return transpose(creation.reshape(flat, (columns, rows)))
+        return transpose(shapes.reshape(flat, (columns, rows)))
     return column_stack([get_item(flat, slice(k * rows, (k + 1) * rows)) for k in range(columns)])
 
 
@@ -252,11 +226,11 @@ def reshape_method(x: Any, *shape: Any, order: str = "C", copy: bool | None = No
 def ravel(a: Any, order: str = "C") -> Any:
     """The elements as a vector, row by row, or with ``order="F"`` column by column; lazy."""
     if a.ndim < 2 or not _by_columns(order):
-        return creation.reshape(a, (a.size,))
+        return shapes.reshape(a, (a.size,))
     if a.node.on_client:
-        return creation.reshape(transpose(a), (a.size,))
+        return shapes.reshape(transpose(a), (a.size,))
     if a.shape[1] > MOST_INPUTS:
-        return creation.reshape(redistributed(a), (a.size,))
+        return shapes.reshape(redistributed(a), (a.size,))
     return concatenate([get_item(a, (slice(None), k)) for k in range(a.shape[1])])
 
 
@@ -266,9 +240,23 @@ def _by_columns(order: Any) -> bool:
     return str(order).upper() == "F"
 
 
-def functions_of_ordering() -> dict[Any, Callable[..., Any]]:
+def numpy_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     return {
+        np.flip: flip,
+        np.fliplr: fliplr,
+        np.flipud: flipud,
+        np.rot90: rot90,
+        np.roll: roll,
+        np.moveaxis: moveaxis,
+        np.swapaxes: swapaxes,
+        np.rollaxis: rollaxis,
+        np.array_split: array_split,
+        np.split: split,
+        np.hsplit: hsplit,
+        np.vsplit: vsplit,
+        np.dsplit: dsplit,
+        np.unstack: lambda x, /, *, axis=0: unstack(x, axis=axis),
         np.reshape: lambda a, /, shape, order="C", *, copy=None: reshape(a, shape, order),
         np.ravel: ravel,
     }

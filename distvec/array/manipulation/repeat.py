@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape, shape_of
-from distvec.array.indexing import getitem as pieces
+from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import MOST_INPUTS, MOST_TRAVELLING, end_to_end, index_of
 from distvec.array.transposed import transpose
@@ -25,8 +25,8 @@ MOST_COLUMNS = 1 << 12
 def along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
     """What ``indices``, all in range, name along an axis that is not split over servers; lazy."""
     if x.node.on_client:
-        return pieces.on_the_client(x, (*(slice(None),) * axis, indices))
-    return pieces.columns_at(x, indices)
+        return getitem.on_the_client(x, (*(slice(None),) * axis, indices))
+    return getitem.columns_at(x, indices)
 
 
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
@@ -53,7 +53,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {times.shape}"
         )
-    return pieces.gathered(a, a.session.array(np.repeat(np.arange(len(a)), times)))
+    return getitem.gathered(a, a.session.array(np.repeat(np.arange(len(a)), times)))
 
 
 def _is_long(repeats: Any) -> bool:
@@ -88,9 +88,9 @@ def _each(a: Any, times: int) -> Any:
     if not times or not len(a):
         return _none(a, row)
     if times * math.prod(row) > MOST_COLUMNS:
-        return pieces.gathered(a, index_of(a, len(a) * times) // times)
+        return getitem.gathered(a, index_of(a, len(a) * times) // times)
     if row:
-        wide = pieces.columns_at(a, np.tile(np.arange(row[0]), times))
+        wide = getitem.columns_at(a, np.tile(np.arange(row[0]), times))
     else:
         wide = broadcast_to(reshape(a, (len(a), 1)), (len(a), times))
     return reshape(wide, (len(a) * times, *row))
@@ -112,7 +112,7 @@ def _by_counts(a: Any, repeats: Any) -> Any:
     if int(least) < 0:
         raise ValueError("repeats may not contain negative values.")
     places = np.searchsorted(ends, index_of(a, length), side="right")
-    return pieces.gathered(a, places)
+    return getitem.gathered(a, places)
 
 
 # --- the whole array several times ----------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
+from distvec.array import elementwise
 from distvec.array.core.handle import SessionBase
 from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.given import check_given
@@ -117,25 +117,25 @@ class Creation:
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the shape of ``x``."""
     check_device(device)
-    return functions.empty_like(x, dtype)
+    return elementwise.empty_like(x, dtype)
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """``fill_value`` in the shape of ``x``."""
     check_device(device)
-    return functions.full_like(x, fill_value, dtype)
+    return elementwise.full_like(x, fill_value, dtype)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Ones in the shape of ``x``."""
     check_device(device)
-    return functions.ones_like(x, dtype)
+    return elementwise.ones_like(x, dtype)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the shape of ``x``."""
     check_device(device)
-    return functions.zeros_like(x, dtype)
+    return elementwise.zeros_like(x, dtype)
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:

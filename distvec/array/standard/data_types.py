@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
+from distvec.array import elementwise
 from distvec.array.by_columns import ByColumns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.info import check_device
@@ -18,7 +18,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     check_device(device)
     if not copy and x.dtype == dtype:
         return x
-    return functions.astype(x, dtype) if isinstance(x, Arithmetic) else x.astype(dtype)
+    return elementwise.astype(x, dtype) if isinstance(x, Arithmetic) else x.astype(dtype)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import elementwise as functions
+from distvec.array import elementwise
 from distvec.array.collectives import sort as sorting
 from distvec.array.standard.given import check_given
 from distvec.array.take_put import take as _take
@@ -36,7 +36,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: Any = "left", sorter: Any = None)
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     """``x1`` where ``condition`` is true, ``x2`` elsewhere."""
-    return functions.where(condition, x1, x2)
+    return elementwise.where(condition, x1, x2)
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:

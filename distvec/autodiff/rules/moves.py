@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.collectives.core import ASSIGN, WAYS, scatter
+from distvec.array.collectives.core import scatter
 from distvec.array.collectives.scan import linear_recurrence
 from distvec.array.core.shapes import reshape
 from distvec.array.indexing.getitem import gathered, inside, rows_at
@@ -20,6 +20,7 @@ from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
 from ps_backend.program import recurrences, scatters
 from ps_backend.program.scans import SCANS
+from ps_backend.program.scatters import ASSIGN, WAYS
 from ps_backend.program.sorting import ORDER, SORT, VALUES
 from ps_backend.program.spaces import DenseSpace
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.array.collectives import core as counting
+from distvec.array.collectives import core
 from ps_backend.kernels.moving import counting as loops
 
 SERVERS = st.sampled_from((1, 2, 3, 7))
@@ -44,7 +44,7 @@ def test_bincount(sessions: dict[int, dv.Session]) -> None:
             ours["weights"] = session.array(kwargs["weights"])
         found, expected = np.bincount(session.array(host), **ours), np.bincount(host, **kwargs)
         assert found.dtype == expected.dtype and found.shape == expected.shape
-        if weights and len(expected) <= counting.MOST_KEPT:
+        if weights and len(expected) <= core.MOST_KEPT:
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
             one = np.bincount(
                 sessions[1].array(host), sessions[1].array(kwargs["weights"]), minlength

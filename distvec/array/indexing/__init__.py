@@ -1,0 +1,1 @@
+"""``x[key]`` and ``x[key] = value``, by index expressions, masks and indices."""
