@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 import distvec as dv
 from distvec.testing import assert_plan
@@ -139,6 +139,9 @@ def test_reductions(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the mean of nothing
         theirs, their_error = outcome(call, *operands)
+        # Whether a product meets infinity on its way to 0 depends on the order of its factors.
+        largest = np.prod(np.maximum(np.abs(operands[0]), 1, dtype=np.float64))
+    assume(call is not REDUCED["prod"] or operands[0].dtype.kind != "f" or np.isfinite(largest))
     ours, error = outcome(
         lambda *given: _value(call(*given)), *map(sessions[count].array, operands)
     )
