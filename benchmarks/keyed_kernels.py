@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Ratio, Report, Table, main, seconds_of
+from ps_backend.kernels.keyed.group_by_key import combine
 from ps_backend.kernels.keyed.index import KeyIndex
-from ps_backend.kernels.keyed.repeated import combine
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.program.initial import Constant
+from ps_backend.program.initializers import Constant
 from ps_backend.wire.keyed import decode, encode
 
 BATCH, COLUMNS, REPEAT = 100_000, 16, 9

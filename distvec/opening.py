@@ -7,9 +7,8 @@ from typing import Any
 
 from distvec.durability.policy import Durability
 from distvec.session import Directory, Session
-from ps_backend.arguments import extensions, server_addresses, server_count
+from ps_backend.arguments import extensions, parse_size, server_addresses, server_count
 from ps_backend.client import Client
-from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.launcher import LocalServers, launch_local
 
 

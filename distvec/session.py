@@ -37,7 +37,7 @@ from distvec.keyed.array import KeyedArray, length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
 from ps_backend.errors import CheckpointIncomplete, PSError
-from ps_backend.program.scatters import ASSIGN
+from ps_backend.program.collectives import ASSIGN
 
 Directory: TypeAlias = str | os.PathLike[str] | None
 """Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from ps_backend.arguments import NO_EXTENSIONS, Extensions, server_count
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget, server_count
 from ps_backend.client import Client
-from ps_backend.memory_sizes import default_budget
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport.base import Answer

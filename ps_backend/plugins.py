@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ps_backend.program.signatures import KEYS, Signature
+from ps_backend.program.user_signatures import KEYS, Signature
 
 Function = Callable[..., Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ from distvec.array.core.handle import check_not_slice, check_session, is_broadca
 from distvec.array.exchanged import flipped
 from distvec.array.indexing.pull_push import addable
 from distvec.graph import build
-from ps_backend.program.row_ops.shapes import JOINS
+from ps_backend.program.row_ops import JOINS
 from ps_backend.program.types import array_type
 
 

@@ -208,7 +208,7 @@ class Random:
         """``0, ..., x - 1`` in random order, or of an array the elements (rows; columns).
 
         Of a number a lazy vector of int64 that is computed where it is used: see
-        ``ps_backend.program.permutation``. Rows of an array are gathered by it: two messages.
+        ``ps_backend.program.philox``. Rows of an array are gathered by it: two messages.
         """
         if isinstance(x, Arithmetic):
             return permuted_array(x, axis, partial(self.permutation, seed=seed))

@@ -40,7 +40,7 @@ from distvec.array.methods_by_columns import Methods, changed
 from distvec.array.moved_columns import MOVED
 from distvec.array.reductions import kept
 from distvec.graph import build
-from ps_backend.program.row_ops.shapes import JOINS
+from ps_backend.program.row_ops import JOINS
 
 
 def transpose(x: Any, /, axes: Any = None) -> Any:

@@ -23,7 +23,7 @@ from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
 from ps_backend.client import hold_lock
 from ps_backend.client.files import Source
-from ps_backend.durability.folder import PART, BrokenOff, Folder, Found
+from ps_backend.durability.checkpoint_directory import PART, BrokenOff, CheckpointDirectory, Found
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import (
@@ -114,7 +114,7 @@ class Checkpoints:
         """``start`` runs what writes; ``open_store``: the store at a path or URL."""
         self.session = session
         self.store = open_store(directory)
-        self._folder = Folder(self.store)
+        self._folder = CheckpointDirectory(self.store)
         self._known: dict[int, Kept] = {}
         """What the newest one that this object wrote, or gave back to its session, holds."""
         self._spaces = KeptSpaces(session)

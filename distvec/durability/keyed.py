@@ -12,7 +12,7 @@ from distvec.array.core.handle import SessionBase
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.errors import Corrupted
-from ps_backend.program.initial import Constant, Fill, Normal, Uniform
+from ps_backend.program.initializers import Constant, Fill, Normal, Uniform
 
 if TYPE_CHECKING:
     from distvec.keyed.training import KeptTraining

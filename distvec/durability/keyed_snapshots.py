@@ -17,8 +17,8 @@ from distvec.durability.keyed import described, fill_of, filled_space, kept_docu
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Source, SpaceCopy, SpaceState, WantedSpace
+from ps_backend.durability.file_ranges import FileRange
 from ps_backend.durability.manifest import Kept
-from ps_backend.durability.parts import Piece
 from ps_backend.errors import BufferLost, ServerLost
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.types import ArrayType, ValueType, array_type
@@ -28,7 +28,7 @@ _COUNTED = ValueType("int64", (2,))
 _SKETCHED = ValueType("uint8")
 """Of the counters of keys that are not admitted yet."""
 
-Pieces = Mapping[int, Mapping[int, Piece]]
+Pieces = Mapping[int, Mapping[int, FileRange]]
 """By id of the array, and by server."""
 
 
@@ -77,7 +77,7 @@ class HeldSpace:
                   for k in copied]  # fmt: skip
         return sum((high - low) * type.width * type.dtype.itemsize for type, (low, high) in ranges)
 
-    def joined(self, written: Mapping[int, Sequence[Piece]]) -> Pieces:
+    def joined(self, written: Mapping[int, Sequence[FileRange]]) -> Pieces:
         """Where all of it lies, with what was ``written`` of each array, by its id."""
         copied, servers = self.copied, len(self.marks)
         found = {}
@@ -294,14 +294,14 @@ def _over(space: RaggedSpace, value: ValueType) -> ArrayType:
     return array_type(space, value.dtype, value.row)
 
 
-def _by_server(type: ArrayType, pieces: Iterable[Piece], servers: int) -> dict[int, Piece]:
+def _by_server(type: ArrayType, pieces: Iterable[FileRange], servers: int) -> dict[int, FileRange]:
     """Pieces that are each a server's part of an array."""
     by_range = {(piece.low, piece.high): piece for piece in pieces if piece.low < piece.high}
     ranges = {server: type.space.range_of(server, servers) for server in range(servers)}
     return {k: by_range[low, high] for k, (low, high) in ranges.items() if (low, high) in by_range}
 
 
-def _moved(piece: Piece, type: ArrayType, servers: int, server: int) -> Piece:
+def _moved(piece: FileRange, type: ArrayType, servers: int, server: int) -> FileRange:
     """The same rows, which are others of the array by now, as other servers have more or fewer."""
     low, high = type.space.range_of(server, servers)
     return replace(piece, low=low, high=high)

@@ -20,9 +20,9 @@ from distvec.durability.save_plan import DIRECTORY, Place, bar_of, place_of
 from distvec.graph.node import Buffer
 from ps_backend.client.files import Source
 from ps_backend.durability import manifest as manifests
+from ps_backend.durability.checkpoint_directory import names_checkpoint
+from ps_backend.durability.file_ranges import bytes_of, read_rows
 from ps_backend.durability.files import Stored, read_file, with_checksums
-from ps_backend.durability.folder import names_checkpoint
-from ps_backend.durability.parts import bytes_of, read_rows
 from ps_backend.durability.stores import Store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, StoreUnseen
 from ps_backend.program.types import dtype_of

@@ -16,7 +16,7 @@ from distvec.array.core.handle import SessionBase
 from distvec.durability.checkpoints import Checkpoints
 from ps_backend.arguments import check_choice
 from ps_backend.client import Client
-from ps_backend.durability.folder import BrokenOff
+from ps_backend.durability.checkpoint_directory import BrokenOff
 from ps_backend.errors import BufferLost, NotDurable, PSError, ServerLost
 
 _WAIT_SECONDS = 60.0

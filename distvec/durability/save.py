@@ -25,8 +25,8 @@ from distvec.durability.save_plan import (
     place_of,
 )
 from ps_backend.client.files import Target
+from ps_backend.durability import formats as safetensors
 from ps_backend.durability import manifest as manifests
-from ps_backend.durability import safetensors
 from ps_backend.durability.files import Layout, Stored, layout
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Directory, Store, beside

@@ -14,10 +14,9 @@ from tqdm import tqdm
 from distvec.array.by_columns import ByColumns
 from distvec.array.core.handle import Handle, SessionBase, check_session
 from distvec.graph.node import Buffer
-from ps_backend.durability.checksums import crc32, unit_of, units
+from ps_backend.durability.file_checksums import blank_ranges, crc32, unit_of, units
+from ps_backend.durability.file_ranges import FileRange, bytes_of
 from ps_backend.durability.files import KINDS, Stored, as_rows
-from ps_backend.durability.parts import Piece, bytes_of
-from ps_backend.durability.seal import blank
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.program.types import DTYPES
 
@@ -94,7 +93,7 @@ class Slot:
 
     item: Item
     origin: Origin | None
-    piece: Piece
+    piece: FileRange
 
     @property
     def nbytes(self) -> int:
@@ -117,7 +116,7 @@ class Slot:
     def note(self, file: str, offset: int, crcs: tuple[int, ...]) -> None:
         """Where it lies, and with which checksums."""
         piece = self.piece
-        self.piece = Piece(file, offset, piece.low, piece.high, piece.unit, crcs)
+        self.piece = FileRange(file, offset, piece.low, piece.high, piece.unit, crcs)
 
 
 def items_of(
@@ -154,7 +153,7 @@ def _of_servers(name: str, session: SessionBase, buffer: Buffer, turned: bool) -
     type, client = buffer.type, session.client
     holders = type.space.holders(client.servers) if type.space.length else []
     ranges = [type.space.range_of(server, client.servers) for server in holders]
-    pieces = blank(type.space.length, ranges, unit_of(type.space))
+    pieces = blank_ranges(type.space.length, ranges, unit_of(type.space))
     shape = type.shape[::-1] if turned else type.shape
     stored = Stored(name, type.dtype.name, shape, tuple(pieces), turned)
     origins = tuple(Origin(buffer, server) for server in holders)
@@ -166,7 +165,7 @@ def _of_client(name: str, values: np.ndarray, turned: bool) -> Item:
     shape = values.shape[::-1] if turned else values.shape
     own = Stored(name, rows.dtype.name, shape, (), turned)
     flat = rows.reshape(own.length, -1) if rows.size else rows
-    pieces = blank(own.length, [(0, own.length)] if own.nbytes else [])
+    pieces = blank_ranges(own.length, [(0, own.length)] if own.nbytes else [])
     stored = Stored(name, rows.dtype.name, shape, tuple(pieces), turned)
     return Item(stored, lambda low, high: flat[low:high], (None,) * len(pieces))
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import householder, ops, recurrences
+from ps_backend.program import collectives as recurrences
+from ps_backend.program import householder, ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
 

@@ -19,7 +19,7 @@ MOVES = frozenset((VIEW, SPREAD, GATHER))
 """The ops of such nodes."""
 
 MOVEMENT = "movement"
-"""The op of what a movement makes: see ``ps_backend.program.movements``."""
+"""The op of what a movement makes: see ``ps_backend.program.collectives``."""
 
 
 def view(graph: Graph, source: Node, space: Space, start: int, step: int) -> Node:

@@ -21,7 +21,7 @@ from distvec.keyed.row_call import chosen_wire
 from distvec.keyed.row_view import RowView
 from ps_backend.client import KeyBatch, KeySpace, KeyView
 from ps_backend.errors import PSError
-from ps_backend.program.initial import Fill
+from ps_backend.program.initializers import Fill
 from ps_backend.program.keys import check_keys, hash_texts, hash_tuples
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType

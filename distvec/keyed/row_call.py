@@ -19,9 +19,9 @@ from distvec.rows.api import Plugin, RowFunction
 from distvec.rows.tracer import Keys, Kind, Number, PerKey, RowsOf, number_kind
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
 from ps_backend.program.row_program import SCATTERS, RowProgram, own_program
-from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS, Signature
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import Row, ValueType, dtype_of
+from ps_backend.program.user_signatures import EACH, KEYS, NUMBER, ROWS, Signature
 
 OFF = "off"
 """Rows travel as they are."""

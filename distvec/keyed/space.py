@@ -25,7 +25,7 @@ from distvec.keyed.snapshot import Layout, freeze, stored
 from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
-from ps_backend.program.initial import Constant, Fill, Normal, Uniform, evaluate
+from ps_backend.program.initializers import Constant, Fill, Normal, Uniform, evaluate
 from ps_backend.program.keys import Partition
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Sweep

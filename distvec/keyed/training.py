@@ -14,7 +14,7 @@ from distvec.array.core.handle import SessionBase as Session
 from distvec.diagnostics.profile import measured
 from distvec.rows.optimizers import STEP_SIZE, WEIGHTS, RowOptimizer
 from ps_backend.client import KeyBatch, KeySpace, KeyView
-from ps_backend.program.initial import Constant, Fill
+from ps_backend.program.initializers import Constant, Fill
 from ps_backend.program.types import Row, ValueType
 
 

@@ -13,9 +13,8 @@ from distvec.graph.view_nodes import GATHER, MOVEMENT, MOVES, params_of, phases_
 from distvec.planner.fuse import PhaseOf, Schedule, Traversal
 from distvec.planner.plan import PlannedPhase, PlannedProgram, PlannedSweep, PlannedView, Template
 from distvec.planner.simplify import product_of
-from ps_backend.program.combination import Combination, Link
-from ps_backend.program.movements import MovementTypes
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.collectives import CollectiveTypes
+from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ArrayType
 
 
@@ -167,7 +166,7 @@ def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:
     node = one.outputs[0]
     arrays = [arg for arg in node.args if not arg.on_client]
     operands = [arg for arg in node.args if arg.on_client]
-    types = MovementTypes(
+    types = CollectiveTypes(
         inputs=tuple(arg.type for arg in arrays if isinstance(arg.type, ArrayType)),
         operands=tuple(arg.type.value for arg in operands),
         outputs=tuple((output.params[1], output.type) for output in one.outputs),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from distvec.graph import view_nodes
 from distvec.graph.node import Node
-from ps_backend.program.movements import MovementTypes
+from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import NodeType
@@ -90,7 +90,7 @@ class PlannedSweep:
 
 @dataclass
 class PlannedPhase:
-    """A phase of a movement: see ``ps_backend.program.movements``. All are positions of nodes.
+    """A phase of a movement: see ``ps_backend.program.collectives``. All are positions of nodes.
 
     Where a single server has all of its arrays, one stands for all phases.
     """
@@ -102,7 +102,7 @@ class PlannedPhase:
     operands: list[int]
     outputs: list[int]
     params: tuple[int, ...]
-    types: MovementTypes
+    types: CollectiveTypes
 
     @property
     def is_last(self) -> bool:

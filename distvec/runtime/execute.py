@@ -17,7 +17,7 @@ from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSwee
 from distvec.runtime.donation import find_donors
 from distvec.runtime.liveness import InFlightProgram, LiveValues
 from ps_backend.client import Client, Ended
-from ps_backend.program.movements import MovementCall
+from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import ClientType, NodeType
@@ -166,7 +166,7 @@ def _run(
     wait: bool,
     ended: Ended | None = None,
 ) -> None:
-    def phases(planned: Sequence[PlannedPhase]) -> tuple[MovementCall, ...]:
+    def phases(planned: Sequence[PlannedPhase]) -> tuple[CollectiveCall, ...]:
         return tuple([_phase(executor, plan, one, values, workspaces) for one in planned])
 
     before = phases(program.before) if program.before else ()
@@ -208,7 +208,7 @@ def _phase(
     planned: PlannedPhase,
     values: list[Any],
     workspaces: Workspaces,
-) -> MovementCall:
+) -> CollectiveCall:
     """A phase with the buffers of now; the first one names those that the last will make."""
     key = planned.outputs[0]
     if key not in workspaces:
@@ -216,7 +216,7 @@ def _phase(
     made = [position for position in planned.outputs if not plan.nodes[position].on_client]
     for position in made if not planned.phase else ():
         values[position] = executor.new_buffer(plan.nodes[position].type)
-    return MovementCall(
+    return CollectiveCall(
         planned.kind,
         planned.phase,
         workspaces[key].id,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ps_backend.client.buffers import SharedArrays
 from ps_backend.client.requests import Messages, StoredArray
-from ps_backend.durability.parts import Piece
+from ps_backend.durability.file_ranges import FileRange
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
@@ -30,7 +30,7 @@ class Source:
     buffer: int
     type: ArrayType
     store: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[FileRange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class KeptArrays(SharedArrays):
         pin: str = "",
         spares: Sequence[str] = (),
         only: Mapping[int, Collection[int]] = _ALL,
-    ) -> dict[int, tuple[Piece, ...]]:
+    ) -> dict[int, tuple[FileRange, ...]]:
         """Each server writes its rows of ``arrays`` to its file of ``files`` in ``store``.
 
         The files are new, and durable on return; ``names`` are those in the files. ``pin``: under
@@ -176,7 +176,7 @@ class KeptArrays(SharedArrays):
 
     def save_into(
         self, arrays: Mapping[int, ArrayType], store: str, targets: Mapping[int, Target]
-    ) -> dict[int, tuple[Piece, ...]]:
+    ) -> dict[int, tuple[FileRange, ...]]:
         """Each server writes its rows of ``arrays`` into the file of its target, by server.
 
         The files are there already, and long enough; all may be one. As ``save``, and
@@ -252,8 +252,8 @@ def saved_on(server: int, servers: int, source: Source) -> pb.Saved:
 
 def _pieces(
     held: Mapping[int, Sequence[int]], arrays: Iterable[int], replies: Mapping[int, pb.Reply]
-) -> dict[int, tuple[Piece, ...]]:
-    found: dict[int, list[Piece]] = {number: [] for number in arrays}
+) -> dict[int, tuple[FileRange, ...]]:
+    found: dict[int, list[FileRange]] = {number: [] for number in arrays}
     for server, mine in sorted(held.items()):
         for number, saved in zip(mine, replies[server].saved, strict=True):
             found[number].append(decode_piece(saved))

@@ -18,13 +18,13 @@ from ps_backend.client.files import Source, saved_on
 from ps_backend.client.requests import Messages, Requests, Selection, StoredArray
 from ps_backend.client.server_link import Message
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.kernels.keyed import repeated
-from ps_backend.program.initial import Fill
+from ps_backend.kernels.keyed import group_by_key as repeated
+from ps_backend.program.initializers import Fill
 from ps_backend.program.keys import Partition, check_keys
 from ps_backend.program.row_program import RowProgram
-from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
+from ps_backend.program.user_signatures import Signature
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Key
 from ps_backend.wire.chunks import Parts, byte_view

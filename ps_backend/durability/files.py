@@ -13,9 +13,11 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from ps_backend.durability import npy, safetensors, seal
-from ps_backend.durability.checksums import crc32, unit_of, units
-from ps_backend.durability.parts import READ_BYTES, Piece
+from ps_backend.durability import file_checksums as seal
+from ps_backend.durability import formats as npy
+from ps_backend.durability import formats as safetensors
+from ps_backend.durability.file_checksums import crc32, unit_of, units
+from ps_backend.durability.file_ranges import READ_BYTES, FileRange
 from ps_backend.durability.stores import Store
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import DenseSpace
@@ -32,7 +34,7 @@ class Stored:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FileRange, ...] = ()
     by_columns: bool = False
     """Whether what lies there is the transpose: its rows are the columns."""
     unsummed: tuple[str, int] | None = None
@@ -169,7 +171,7 @@ def _read_npy(
     return [replace(placed, name=found.note or name)], {}
 
 
-def _placed(one: Stored, pieces: Sequence[Piece], file: str, offset: int) -> Stored:
+def _placed(one: Stored, pieces: Sequence[FileRange], file: str, offset: int) -> Stored:
     """``one`` with ``pieces``, as it lies in ``file`` from ``offset`` on."""
     return replace(
         one,
@@ -191,7 +193,7 @@ def with_checksums(store: Store, one: Stored) -> Stored:
         count = min(step, one.length - low) * one.row_bytes
         store.read(file, offset + low * one.row_bytes, buffer[:count])
         crcs += [crc32(some) for some in units(buffer[:count], one.row_bytes, unit)]
-    piece = Piece(file, 0, 0, one.length, unit, tuple(crcs))
+    piece = FileRange(file, 0, 0, one.length, unit, tuple(crcs))
     return _placed(replace(one, unsummed=None), [piece] if crcs else [], file, offset)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ps_backend.durability.checksums import crc32
-from ps_backend.durability.parts import Piece
+from ps_backend.durability.file_checksums import crc32
+from ps_backend.durability.file_ranges import FileRange
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
@@ -34,7 +34,7 @@ class Kept:
     id: int
     names: tuple[str, ...]
     type: ArrayType
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FileRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _whole(number: Any) -> int:
     return number
 
 
-def _piece(given: Any) -> Piece:
+def _piece(given: Any) -> FileRange:
     file, offset, low, high, unit, crcs = given
     numbers = tuple(map(_whole, (offset, low, high, unit)))
     if unit < 1 or low > high:
@@ -145,4 +145,4 @@ def _piece(given: Any) -> Piece:
         raise ValueError(f"the checksums of {file!r} are not of eight digits each")
     if not isinstance(file, str) or file.startswith("/") or ".." in file.split("/"):
         raise ValueError(f"{file!r} is no file beside the manifest")
-    return Piece(file, offset, low, high, unit, tuple(int(crc, 16) for crc in crcs))
+    return FileRange(file, offset, low, high, unit, tuple(int(crc, 16) for crc in crcs))

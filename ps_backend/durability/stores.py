@@ -1,21 +1,66 @@
-"""Where files of arrays lie: a directory, or whatever fsspec knows by a URL.
-
-A store has whole files, each written once under a name of its own and never changed: a set of them
-counts from the moment when its manifest, written last, is there. What stands for a set, a manifest
-or a file that is complete by itself, may be replaced by another one, whole.
-"""
+"""Where files of arrays lie: a directory, a URL that fsspec knows, or stores restricted to some."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ps_backend.durability.system import System
+from ps_backend.errors import StoreUnseen
+
+
+class System(Protocol):
+    """Those of ``os`` by the same names. All raise ``OSError``."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o777) -> int:
+        """A descriptor."""
+
+    def close(self, fd: int, /) -> None:
+        """End it."""
+
+    def write(self, fd: int, data: memoryview, /) -> int:
+        """Write where it stands, some bytes at least; how many."""
+
+    def preadv(self, fd: int, buffers: Sequence[memoryview], offset: int, /) -> int:
+        """Read from there into the buffers, some bytes at least; how many."""
+
+    def lseek(self, fd: int, position: int, how: int, /) -> int:
+        """Let it stand elsewhere."""
+
+    def ftruncate(self, fd: int, length: int, /) -> None:
+        """Let the file be so long."""
+
+    def fsync(self, fd: int, /) -> None:
+        """Make a file, or the names in a folder, durable."""
+
+    def stat(self, path: Path) -> os.stat_result:
+        """Size and kind."""
+
+    def fstat(self, fd: int) -> os.stat_result:
+        """The same of an open file."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """The names in a folder."""
+
+    def mkdir(self, path: Path) -> None:
+        """Make a folder."""
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty one."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+
+    def link(self, path: Path, to: Path) -> None:
+        """Let a file have another name besides; ``FileExistsError`` where something has it."""
+
+    def replace(self, path: Path, to: Path) -> None:
+        """Let a file have another name, instead of the one that has it."""
+
 
 _MODE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _WRITABLE_BY_OWNER = 0o666  # less what umask takes
@@ -367,3 +412,54 @@ def beside(name: str) -> str:
     """A name in the same folder for what becomes ``name`` when it is whole."""
     folder, slash, own = name.rpartition("/")
     return f"{folder}{slash}.{own}.{secrets.token_hex(8)}.part"
+
+
+class RestrictedDirectory(Directory):
+    """A directory whose files must lie, after all links, in one of ``roots``."""
+
+    def __init__(self, path: str, roots: Iterable[Path]) -> None:
+        super().__init__(path)
+        self._roots = tuple(roots)
+
+    def _at(self, name: str) -> Path:
+        path = Path(os.path.realpath(super()._at(name)))
+        if not any(path.is_relative_to(root) for root in self._roots):
+            listed = ", ".join(map(str, self._roots)) or "none"
+            raise StoreUnseen(
+                f"{path} is not in a folder whose files clients may name here ({listed}); start it "
+                f"with: distvec serve --store {os.path.realpath(self.url)}"
+            )
+        return path
+
+
+class RestrictedRemote(Remote):
+    """Objects at a URL, none of whose names leads above it."""
+
+    def _at(self, name: str) -> str:
+        if ".." in name.split("/"):
+            raise StoreUnseen(f"{self.url}/{name} leads out of what distvec serve --store names")
+        return super()._at(name)
+
+
+def open_within(places: Iterable[str | os.PathLike[str]]) -> Callable[[str], Store]:
+    """As ``open_store``, for what lies in ``places``, folders or URLs; ``StoreUnseen`` else."""
+    given = [os.fspath(one) for one in places]
+    folders = [one for one in given if _is_folder(one)]
+    roots = [Path(os.path.realpath(open_store(one).url)) for one in folders]
+    urls = [one.rstrip("/") for one in given if not _is_folder(one)]
+
+    def open_confined(url: str) -> Store:
+        if _is_folder(url):
+            return RestrictedDirectory(open_store(url).url, roots)
+        below = any(url == one or url.startswith(f"{one}/") for one in urls)
+        if not below or ".." in url.split("/"):
+            raise StoreUnseen(f"clients may not name {url} here; start the server with: distvec "
+                              f"serve --store {url}")  # fmt: skip
+        return RestrictedRemote(url)
+
+    return open_confined
+
+
+def _is_folder(place: str) -> bool:
+    """Told without opening what a stranger names."""
+    return "://" not in place or place.startswith(LOCAL)

@@ -53,8 +53,7 @@ from ps_backend.kernels.rungs import (
 )
 from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Sweep
+from ps_backend.program.sweep import Combination, Sweep
 
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ps_backend.kernels.numpy_loops import has_loop
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import Combination, Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS
 
 

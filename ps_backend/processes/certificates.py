@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ps_backend.processes.process import Signer
+from ps_backend.processes.server_process import Signer
 from ps_backend.server.endpoints.tls_identity import InMemoryIdentity
 from ps_backend.transport.tls import SERVER_NAME, Tls
 

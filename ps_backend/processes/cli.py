@@ -13,12 +13,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ps_backend.arguments import LEASE_SECONDS, check_lease, extensions
+from ps_backend.arguments import LEASE_SECONDS, check_lease, extensions, parse_size
 from ps_backend.client.status import server_status, status_table
-from ps_backend.durability.confined import open_within
-from ps_backend.durability.stores import open_store
+from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
-from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity

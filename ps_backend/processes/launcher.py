@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from ps_backend.arguments import NO_EXTENSIONS, Extensions, server_count
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget, server_count
 from ps_backend.errors import PSError, ServerLost
-from ps_backend.memory_sizes import default_budget
-from ps_backend.processes.kept_server import KeptServer
-from ps_backend.processes.process import Signer
+from ps_backend.processes.server_process import KeptServer, Signer
 from ps_backend.transport import Location
 
 _LOOK_SECONDS = 1.0

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ps_backend.processes.process import ends_of
+from ps_backend.processes.server_process import ends_of
 from ps_backend.server.endpoints.tls_identity import Identity
 from ps_backend.server.incarnation import Incarnation
 

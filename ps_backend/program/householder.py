@@ -2,6 +2,11 @@
 
 ``rows = Q @ R`` of ``m`` rows of length ``k``: with ``r = min(m, k)``, R is upper triangular, of
 shape ``(r, k)``. No piece needs full rank, and no product of a matrix with its transpose is taken.
+
+Q is the first ``r`` columns of ``I - V @ inv(S) @ V.T``, where V is unit lower trapezoidal, of
+shape ``(m, r)``, and S upper triangular with the strict upper part of ``V.T @ V`` (Puglisi, SIAM J.
+Sci. Stat. Comput. 13, 1992; Joffrain, Low, Quintana-Orti and van de Geijn, ACM TOMS 32, 2006). So Q
+times a matrix is one product of V, and Q itself is never formed.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ def padded(upper: Matrix) -> Matrix:
     return full
 
 
-def joined(first: Matrix, second: Matrix) -> Matrix:
+def join_triangles(first: Matrix, second: Matrix) -> Matrix:
     """R of the rows of two pieces, from the triangles of these; all of shape ``(k, k)``.
 
     Rows of zeros say nothing. Without them what is left of fewer rows than columns is as of them.
@@ -49,3 +54,43 @@ def signs_of(upper: Matrix) -> Matrix:
 def upright(upper: Matrix) -> Matrix:
     """The triangle of the same products that has no negative number on its diagonal."""
     return np.triu(signs_of(upper)[:, None] * upper)  # no -0.0 beneath the diagonal
+
+
+class Reflections:
+    """Those of one piece, in memory that was given: ``size_of`` elements of it."""
+
+    def __init__(self, memory: Matrix, m: int, k: int) -> None:
+        """``memory``: a vector, which says what was found if this is the second one over it."""
+        r = min(m, k)
+        self._vectors = memory[: r * m].reshape(r, m)  # V.T: each vector is in one piece
+        self._couplings = memory[r * m : r * (m + r)].reshape(r, r)
+
+    @staticmethod
+    def size_of(m: int, k: int) -> int:
+        """Elements of memory for a piece of ``m`` rows of length ``k``."""
+        r = min(m, k)
+        return r * (m + r)
+
+    def find(self, rows: npt.NDArray[np.generic]) -> Matrix:
+        """Decompose ``rows``. Returns R, of shape ``(r, k)``."""
+        vectors, couplings = self._vectors, self._couplings
+        r = len(vectors)
+        columns = np.ascontiguousarray(rows.T, np.float64)  # as LAPACK wants them, in one copy
+        found, scales = np.linalg.qr(columns.T, mode="raw")
+        vectors[:] = found[:r]
+        vectors[:, :r] = np.triu(found[:r, :r], 1)
+        np.fill_diagonal(vectors, 1.0)
+        is_identity = scales == 0.0  # nothing to reflect: the rows below are zero
+        vectors[is_identity] = 0.0
+        couplings[:] = np.triu(vectors @ vectors.T, 1)
+        scales[is_identity] = 1.0
+        np.fill_diagonal(couplings, 1.0 / scales)
+        return np.triu(found[:, :r].T)
+
+    def times(self, right: Matrix) -> Matrix:
+        """``Q @ right``, of shape ``(m, columns)``, for ``right`` of shape ``(r, columns)``."""
+        vectors = self._vectors
+        r = len(vectors)
+        product = vectors.T @ np.linalg.solve(self._couplings, vectors[:, :r] @ -right)
+        product[:r] += right
+        return product

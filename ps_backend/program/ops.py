@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import derivatives, permutation, philox
+from ps_backend.program import derivatives, philox
+from ps_backend.program import philox as permutation
 from ps_backend.program import scipy_ufuncs as special
 from ps_backend.program.derivatives import Derivatives
 from ps_backend.program.scipy_ufuncs import OfSciPy

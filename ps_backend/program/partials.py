@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from ps_backend.errors import NothingToReduce
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
+from ps_backend.program.summation_order import Tree, join_all, levels
 from ps_backend.program.sweep import Reduction, Sweep, SweepCall
-from ps_backend.program.tree import Tree, joined, levels
 from ps_backend.program.types import ValueType
 
 Arrays = list[npt.NDArray[Any]]
@@ -117,7 +117,7 @@ def finished(call: SweepCall, arrays: Sequence[npt.NDArray[Any]]) -> Arrays:
             continue
         nodes = list(zip(*parts, strict=True))
         reducer = REDUCERS[reduction.op]
-        result = joined(reducer.joined, nodes) if nodes else _identity(reducer, types[0])
+        result = join_all(reducer.joined, nodes) if nodes else _identity(reducer, types[0])
         done += [np.asarray(one, value.dtype) for one, value in zip(result, types, strict=True)]
     return done
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ps_backend.errors import NothingToReduce
-from ps_backend.program import householder, ops, order, row_ops
+from ps_backend.program import householder, ops, row_ops
+from ps_backend.program import summation_order as order
 from ps_backend.program.derivatives import REDUCTIONS, Derivative, Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest

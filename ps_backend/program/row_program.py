@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.program.signatures import EACH, KEYS, NUMBER, ROWS, Signature
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import ValueType
+from ps_backend.program.user_signatures import EACH, KEYS, NUMBER, ROWS, Signature
 
 SCATTERS = ("replace", "add", "min", "max")
 """How a result is joined to the row that is there."""

@@ -1,4 +1,4 @@
-"""What a server runs: the one definition shared by the planner, the wire and the kernels.
+"""A sweep, the one definition shared by the planner, the wire and the kernels.
 
 A *program* is a list of sweeps. A *sweep* is one traversal of the arrays of one space: it loads
 inputs, computes steps in SSA form, stores outputs and accumulates reductions. Values of a sweep are
@@ -9,6 +9,11 @@ compiled kernel; what changes from run to run (buffer ids, scalar values, spaces
 In each slot a value is a number, or a row. To a step a value of row ``()`` is a vector ``(len,)``,
 one of row ``(k,)`` a table ``(len, k)``, and they are broadcast as NumPy does it. A runtime scalar,
 and what is computed of such alone, is *constant*: the same in every slot, without the first extent.
+
+A linear *combination*, many vectors, scalars and roundings, is one step: a running value that
+vectors are added to, one after the other, each with a coefficient. It says in what order the
+roundings come, and every link is rounded by itself, so its bits are those of the same arithmetic in
+NumPy. Kernels have one loop for any number of vectors.
 """
 
 from __future__ import annotations
@@ -17,18 +22,112 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.program import row_ops
-from ps_backend.program.combination import Combination
-from ps_backend.program.movements import MovementCall
+from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row, ValueType
 from ps_backend.program.views import View
+
+COMBINE = "combine"
+"""What the op table, which knows no combinations, is not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One operation on the running value: ``op`` is one of ``LINK_OPERANDS``.
+
+    ``vector`` and ``scalar`` are values of the sweep. What starts or is added is the vector, times
+    the scalar if there is one; it is taken ``negative`` where that is set.
+    """
+
+    op: str
+    vector: int | None = None
+    scalar: int | None = None
+    negative: bool = False
+
+    def renumbered(self, number: Mapping[int, int]) -> Link:
+        """The same of other values."""
+        vector = None if self.vector is None else number[self.vector]
+        scalar = None if self.scalar is None else number[self.scalar]
+        return Link(self.op, vector, scalar, self.negative)
+
+    def __str__(self) -> str:
+        factors = [f"%{value}" for value in (self.scalar, self.vector) if value is not None]
+        sign = "-" if self.negative else _LINK_SIGNS.get(self.op, self.op)
+        return f"{sign}{'*'.join(factors)}"
+
+
+LINK_OPERANDS: Mapping[str, tuple[bool, bool | None, bool]] = MappingProxyType(
+    {
+        "start": (True, None, True),
+        "add": (True, None, True),
+        "scale": (False, True, False),
+        "divide": (False, True, False),
+        "shift": (False, True, True),
+        "negate": (False, False, False),
+    }
+)
+"""By op: whether it takes a vector, whether a scalar (None: as one likes), may be ``negative``."""
+
+_LINK_SIGNS = {"start": "", "add": "+", "scale": "*", "divide": "/", "shift": "+"}
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Links in order of rounding, all of the float dtype of ``type``."""
+
+    links: tuple[Link, ...]
+    type: ValueType
+
+    @property
+    def op(self) -> str:
+        """As of other steps; no row of the op table."""
+        return COMBINE
+
+    @property
+    def args(self) -> tuple[int, ...]:
+        """All values it is computed from, in order of use."""
+        pairs = ((link.vector, link.scalar) for link in self.links)
+        return tuple(value for pair in pairs for value in pair if value is not None)
+
+    def renumbered(self, number: Mapping[int, int]) -> Combination:
+        """The same of other values."""
+        return Combination(tuple([link.renumbered(number) for link in self.links]), self.type)
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors it combines."""
+        return sum(link.vector is not None for link in self.links)
+
+    def __str__(self) -> str:
+        return f"{COMBINE}({', '.join(map(str, self.links))})"
+
+
+def is_well_formed(combination: Combination) -> bool:
+    """Whether it starts, once, and all links have the operands that their ops take."""
+    starts = [link.op == "start" for link in combination.links]
+    return starts == [True] + [False] * (len(starts) - 1) and all(
+        map(_link_fits, combination.links)
+    )
+
+
+def _link_fits(link: Link) -> bool:
+    if link.op not in LINK_OPERANDS:
+        return False
+    vector, scalar, signed = LINK_OPERANDS[link.op]
+    return (
+        (link.vector is not None) == vector
+        and scalar in (None, link.scalar is not None)
+        and (signed or not link.negative)
+    )
+
 
 Scalar = bool | int | float | npt.NDArray[Any]
 """What the client holds of a runtime scalar: a number, or an array where its type has a row."""
@@ -253,8 +352,8 @@ class Program:
 
     calls: tuple[SweepCall, ...] = ()
     frees: tuple[int, ...] = ()
-    before: tuple[MovementCall, ...] = ()
-    after: tuple[MovementCall, ...] = ()
+    before: tuple[CollectiveCall, ...] = ()
+    after: tuple[CollectiveCall, ...] = ()
 
     @property
     def made(self) -> list[int]:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.moving.partition import by_owner, scatter, verify_range
-from ps_backend.kernels.moving.random_access import take
+from ps_backend.kernels.collectives.partition import group_by_owner, scatter, take, verify_range
 from ps_backend.kernels.threads import pool, thread_count
 from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
@@ -296,7 +295,7 @@ class GatherInput(Source):
         kept = _working(self._memory, [4 * count, 8 * count, self.row_bytes * count])
         places, wanted = kept[0].bytes.view(np.int32), kept[1].bytes.view(np.int64)
         found = self._as_rows(kept[2].bytes.view(self.dtype))
-        bounds = by_owner(indices, self._starts, self._length, places, wanted)
+        bounds = group_by_owner(indices, self._starts, self._length, places, wanted)
         local = slice(0, 0)
         asked: list[Asked] = []
         for (server, _, _), group in zip(home.ranges, map(slice, bounds, bounds[1:]), strict=True):

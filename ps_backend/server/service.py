@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from ps_backend.arguments import NO_EXTENSIONS, Extensions
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import PSError
-from ps_backend.memory_sizes import default_budget
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, load, table_of

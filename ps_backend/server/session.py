@@ -22,7 +22,7 @@ from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.barriers import Barriers, WaitingRoom
 from ps_backend.server.state.call_cache import CallCache
 from ps_backend.server.state.files import OwnFiles
-from ps_backend.server.state.keyed.spaces import KeyedSpaces
+from ps_backend.server.state.keyed.space import KeyedSpaces
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import Part, Store

@@ -15,13 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend import errors
-from ps_backend.durability.parts import Piece
+from ps_backend.durability.file_ranges import FileRange
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_OPERAND_BYTES, MOST_OPERAND_EXTENTS
-from ps_backend.program.combination import OP, Combination, Link
-from ps_backend.program.movements import MovementCall, MovementTypes
+from ps_backend.program.collectives import CollectiveCall, CollectiveTypes
 from ps_backend.program.spaces import Space, decode_space
-from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, SweepCall
+from ps_backend.program.sweep import (
+    COMBINE,
+    Combination,
+    Link,
+    Reduction,
+    Scalar,
+    Step,
+    Sweep,
+    SweepCall,
+)
 from ps_backend.program.types import (
     ArrayType,
     NodeType,
@@ -34,7 +42,7 @@ from ps_backend.program.views import View
 from ps_backend.wire import ps_pb2 as pb
 
 
-def encode_piece(piece: Piece) -> pb.Piece:
+def encode_piece(piece: FileRange) -> pb.Piece:
     """A piece as a message."""
     return pb.Piece(
         file=piece.file,
@@ -46,11 +54,11 @@ def encode_piece(piece: Piece) -> pb.Piece:
     )
 
 
-def decode_piece(message: pb.Piece) -> Piece:
+def decode_piece(message: pb.Piece) -> FileRange:
     """The inverse; ``ValueError`` for one of no rows to a checksum."""
     if message.unit < 1 or message.low > message.high:
         raise ValueError(f"no piece of an array has rows {message.low}:{message.high}")
-    return Piece(
+    return FileRange(
         message.file,
         message.offset,
         message.low,
@@ -111,11 +119,11 @@ def _encode_step(step: Step | Combination) -> pb.Step:
         pb.Link(op=link.op, vector=link.vector, scalar=link.scalar, negative=link.negative)
         for link in step.links
     ]
-    return pb.Step(op=OP, links=links, type=encode_type(step.type))
+    return pb.Step(op=COMBINE, links=links, type=encode_type(step.type))
 
 
 def _decode_step(message: pb.Step) -> Step | Combination:
-    if message.op != OP:
+    if message.op != COMBINE:
         type = decode_type(message.type)
         return Step(message.op, tuple(message.args), type, tuple(message.params))
     links = tuple(
@@ -332,7 +340,7 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
     )
 
 
-def encode_movement(call: MovementCall) -> pb.MovementCall:
+def encode_movement(call: CollectiveCall) -> pb.MovementCall:
     """One phase as a message; ``ValueError`` if its operands are too large for one."""
     size = sum(operand.nbytes for operand in call.operands)
     if size > MOST_OPERAND_BYTES:
@@ -363,18 +371,18 @@ def _encode_output(number: int, buffer: int, type: NodeType) -> pb.Output:
     return pb.Output(number=number, kept=encode_type(type.value))
 
 
-def decode_movement(message: pb.MovementCall) -> MovementCall:
+def decode_movement(message: pb.MovementCall) -> CollectiveCall:
     """The inverse of ``encode_movement``.
 
     Raises ``InvalidProgram``, and ``TypeError`` or ``ValueError`` for types that there are not.
     """
     operands = tuple(map(decode_type, message.operands))
-    types = MovementTypes(
+    types = CollectiveTypes(
         inputs=tuple(map(_array_type, message.inputs)),
         operands=operands,
         outputs=tuple((one.number, _output_type(one)) for one in message.outputs),
     )
-    return MovementCall(
+    return CollectiveCall(
         kind=message.kind,
         phase=message.phase,
         workspace=message.workspace,

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.program.initial import Constant, Fill, Normal, Uniform
+from ps_backend.program.initializers import Constant, Fill, Normal, Uniform
 from ps_backend.program.row_program import RowProgram, Scatter, program_of
-from ps_backend.program.signatures import Signature
 from ps_backend.program.sweep import Scalar, Sweep
+from ps_backend.program.user_signatures import Signature
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_values, encode_sweep, encode_values
 

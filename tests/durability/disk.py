@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from distvec.durability.checkpoints import Checkpoints
-from ps_backend.durability.folder import KEPT, Folder, Found
+from ps_backend.durability.checkpoint_directory import KEPT, CheckpointDirectory, Found
 from ps_backend.durability.manifest import NAME
 
 SECTOR = 512
@@ -228,7 +228,9 @@ class Disk:
 
 def unneeded(disk: Disk, checkpoints: Checkpoints) -> list[str]:
     """Files on ``disk`` that neither the newest two checkpoints there need nor the next takes."""
-    whole = [one for one in Folder(checkpoints.store).each() if isinstance(one, Found)][:KEPT]
+    whole = [
+        one for one in CheckpointDirectory(checkpoints.store).each() if isinstance(one, Found)
+    ][:KEPT]
     needed = {file for one in whole for file in one.manifest.files}
     needed |= {f"{one.name}/{NAME}" for one in whole}
     needed |= set(checkpoints.spares)

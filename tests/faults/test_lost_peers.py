@@ -14,8 +14,7 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
-from ps_backend.program.movements import MovementCall, MovementTypes
-from ps_backend.program.scans import SCANS
+from ps_backend.program.collectives import SCANS, CollectiveCall, CollectiveTypes
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
@@ -108,9 +107,9 @@ def test_one_that_dies_in_the_middle_of_a_movement_is_named(servers):
         x, out, workspace = put(client, SPACE, np.arange(4096)), client.new_id(), client.new_id()
         y = put(client, SECOND, X[:1000])
         ints = array_type(SPACE, np.int64)
-        types = MovementTypes((ints,), (), ((0, ints),))
+        types = CollectiveTypes((ints,), (), ((0, ints),))
         first, second = (
-            MovementCall(SCANS["add"].kind, k, workspace, types, (x,), (), (out,), ())
+            CollectiveCall(SCANS["add"].kind, k, workspace, types, (x,), (), (out,), ())
             for k in range(2)
         )
         client.run(Program(before=(first,)))

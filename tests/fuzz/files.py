@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.durability import manifest, npy, safetensors, seal
-from ps_backend.durability.checksums import crc32
+from ps_backend.durability import file_checksums as seal
+from ps_backend.durability import formats as npy
+from ps_backend.durability import formats as safetensors
+from ps_backend.durability import manifest
+from ps_backend.durability.file_checksums import crc32
+from ps_backend.durability.file_ranges import FileRange, read_rows
 from ps_backend.durability.files import Stored, layout, read_file
 from ps_backend.durability.manifest import Kept, Manifest
-from ps_backend.durability.parts import Piece, read_rows
 from ps_backend.durability.stores import Directory
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
@@ -47,8 +50,8 @@ def _manifest() -> dict[str, Any]:
     return body
 
 
-def _piece(file: str) -> Piece:
-    return Piece(file, 64, 0, 3, 1024, (5,))
+def _piece(file: str) -> FileRange:
+    return FileRange(file, 64, 0, 3, 1024, (5,))
 
 
 def a_manifest(rng: random.Random) -> str:
@@ -173,7 +176,7 @@ def _written(kind: str) -> bytes:
         rows = array.reshape(-1) if not array.shape else array
         one = Stored(name, array.dtype.name, array.shape)
         pieces = tuple(
-            Piece("", 0, p.low, p.high, p.unit, tuple(
+            FileRange("", 0, p.low, p.high, p.unit, tuple(
                 crc32(rows[low : min(low + p.unit, p.high)].tobytes())
                 for low in range(p.low, p.high, p.unit)
             ))

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ps_backend.program import ops, row_ops
-from ps_backend.program.movements import TABLE as MOVEMENTS
+from ps_backend.program.collectives import TABLE as MOVEMENTS
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import DTYPES
 from ps_backend.wire import ps_pb2 as pb

@@ -18,9 +18,8 @@ from distvec.session import Session
 from ps_backend.arguments import Extensions
 from ps_backend.client import Change, Client, SharedArray, StoredArray
 from ps_backend.in_process import InProcess, in_process_transports
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.sweep import Combination, Link, Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.transport import Answer
 from ps_backend.wire import ps_pb2 as pb

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.client import Client
-from ps_backend.durability.confined import open_within
-from ps_backend.durability.stores import Store
+from ps_backend.durability.stores import Store, open_within
 from ps_backend.errors import PSError
 from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace

@@ -7,9 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from ps_backend.durability import manifest, npy, safetensors
+from ps_backend.durability import formats as npy
+from ps_backend.durability import formats as safetensors
+from ps_backend.durability import manifest
+from ps_backend.durability.file_ranges import FileRange, read_rows
 from ps_backend.durability.manifest import decode
-from ps_backend.durability.parts import Piece, read_rows
 from ps_backend.durability.stores import Directory
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import decode_space
@@ -82,10 +84,10 @@ def test_a_header_of_numpys_with_more_extents_than_arrays_have():
 
 def test_rows_that_a_short_file_cannot_have_take_no_memory(tmp_path):
     (tmp_path / "f").write_bytes(bytes(100))
-    piece = Piece("f", 0, 0, 1 << 50, 1 << 50, (0,))
+    piece = FileRange("f", 0, 0, 1 << 50, 1 << 50, (0,))
     with pytest.raises(Corrupted, match="cut off"):
         read_rows(Directory(tmp_path), [piece], 8, 5, memoryview(bytearray(16)), "w")
-    far = Piece("f", (1 << 63) - 8, 0, 2, 1024, (0,))
+    far = FileRange("f", (1 << 63) - 8, 0, 2, 1024, (0,))
     with pytest.raises(Corrupted, match="cut off"):
         read_rows(Directory(tmp_path), [far], 8, 0, memoryview(bytearray(16)), "w")
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.rules import verify_sweep
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
 
 FLOAT, SINGLE, BOOL = ValueType("float64"), ValueType("float32"), ValueType("bool")

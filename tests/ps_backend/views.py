@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ps_backend.client import Client
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.sweep import Combination, Link, Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.program.views import View
 

@@ -139,7 +139,7 @@ def test_a_stopped_server_is_lost_and_replaced(ps, monkeypatch):
     pid = ps.server_pids[1]
     with monkeypatch.context() as patch:  # the other one has the time that servers have
         os.kill(pid, signal.SIGSTOP)
-        patch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
+        patch.setattr("ps_backend.processes.server_process.SILENT_SECONDS", 1.0)
         assert has_ended(pid)
     with pytest.raises(ServerLost, match=rf"{x.buffer_id} \(length 5000\)"):
         float(x.sum())

@@ -29,7 +29,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import distvec as dv
 import optim
 from optim import LBFGS
-from ps_backend.durability.folder import KEPT, Folder, Found
+from ps_backend.durability.checkpoint_directory import KEPT, CheckpointDirectory, Found
 from ps_backend.durability.manifest import NAME
 from ps_backend.durability.stores import open_store
 from ps_backend.errors import CheckpointIncomplete, Corrupted, NotDurable, StoreFailed
@@ -310,7 +310,9 @@ def _free(folder: Path) -> int:
 
 def _rubbish(run: Path, spares: tuple[str, ...]) -> list[str]:
     """Files that neither the newest two checkpoints need nor the next one takes."""
-    whole = [one for one in Folder(open_store(run)).each() if isinstance(one, Found)][:KEPT]
+    whole = [one for one in CheckpointDirectory(open_store(run)).each() if isinstance(one, Found)][
+        :KEPT
+    ]
     needed = {file for one in whole for file in one.manifest.files} | set(spares)
     needed |= {f"{one.name}/{NAME}" for one in whole}
     files = (str(one.relative_to(run)) for one in run.rglob("*") if one.is_file())

@@ -17,9 +17,7 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
 from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
-from ps_backend.program.counts import COUNT
-from ps_backend.program.movements import TABLE
-from ps_backend.program.scatters import KIND, WAYS
+from ps_backend.program.collectives import COUNT, SCATTER, TABLE, WAYS
 from ps_backend.program.types import ArrayType, NodeType, client_type
 
 
@@ -126,7 +124,7 @@ def scatter(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
     is_constant = not isinstance(given, Arithmetic) or given.node.on_client
     (operands if is_constant else arrays).append(given)
     params = WAYS.index(way), len(base)
-    return collective(KIND, arrays, operands, [x.type], params)[0]
+    return collective(SCATTER, arrays, operands, [x.type], params)[0]
 
 
 def _values(x: Arithmetic, indices: Any, values: Any, shape: tuple[int, ...]) -> Any:

@@ -22,7 +22,7 @@ from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.array.statistics import std
-from ps_backend.program.counts import HISTOGRAM
+from ps_backend.program.collectives import HISTOGRAM
 from ps_backend.program.types import client_type
 
 

@@ -30,7 +30,7 @@ from distvec.array.take_put import take_along_axis
 from distvec.array.transposed import transpose
 from distvec.graph.build import on_client
 from distvec.graph.host_eval import statistic
-from ps_backend.program.sorting import ORDER_STATISTICS
+from ps_backend.program.collectives import ORDER_STATISTICS
 from ps_backend.program.types import client_type
 
 _CONTINUOUS: dict[str, tuple[float, float]] = {

@@ -23,7 +23,7 @@ from distvec.array.reductions import argmax
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
 from distvec.graph.node import Node
-from ps_backend.program.searches import KIND
+from ps_backend.program.collectives import SEARCH
 from ps_backend.program.types import array_type
 
 
@@ -96,7 +96,7 @@ def _found_on_servers(table: Any, values: Any, side: str) -> Any:
     check_session(table.session, values, "searchsorted")
     flat = as_vector(table.session, values)
     type = array_type(flat.space, np.int64)
-    (found,) = collective(KIND, [table, flat], (), [type], [int(side == "right")])
+    (found,) = collective(SEARCH, [table, flat], (), [type], [int(side == "right")])
     return found if values.ndim == 1 else reshape(found, values.shape)
 
 

@@ -24,7 +24,7 @@ from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import any as any_of
 from distvec.array.reductions import as_array
 from distvec.graph.build import check_dtype
-from ps_backend.program.scatters import ASSIGN
+from ps_backend.program.collectives import ASSIGN
 
 _INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 

@@ -21,7 +21,7 @@ from distvec.array.core.shapes import filled, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.graph.build import on_client
-from ps_backend.program.sorting import ORDER, SORT, STARTS, VALUES
+from ps_backend.program.collectives import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 

@@ -35,8 +35,7 @@ from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.grids import outer
 from distvec.graph.build import check_dtype
 from ps_backend.program import ops, reducers
-from ps_backend.program.scans import SCANS
-from ps_backend.program.scatters import WAYS
+from ps_backend.program.collectives import SCANS, WAYS
 
 
 def at(function: Any, x: Any, indices: Any, *values: Any) -> None:

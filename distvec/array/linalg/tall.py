@@ -30,7 +30,7 @@ from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
-from ps_backend.program.tsqr import KIND
+from ps_backend.program.collectives import TSQR
 from ps_backend.program.types import client_type
 
 _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
@@ -81,7 +81,7 @@ def triangle(x: Any) -> Any:
 def factors(x: Any) -> tuple[Any, Any]:
     """Q, and R in float64, from two messages to each server."""
     k = x.shape[1]
-    table, upper = collective(KIND, [x], [], [x.type, client_type(_FLOAT, (k, k))])
+    table, upper = collective(TSQR, [x], [], [x.type, client_type(_FLOAT, (k, k))])
     return table, upper
 
 

@@ -18,7 +18,7 @@ from distvec.autodiff.steps import Adjoint, NotDifferentiable, One, Rule, Step, 
 from distvec.graph.node import Node
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS, Reducer
-from ps_backend.program.row_ops.shapes import JOINS
+from ps_backend.program.row_ops import JOINS
 from ps_backend.program.types import NodeType
 
 

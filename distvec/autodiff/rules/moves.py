@@ -18,10 +18,9 @@ from distvec.array.manipulation.join import index_of
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
 from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
-from ps_backend.program import recurrences, scatters
-from ps_backend.program.scans import SCANS
-from ps_backend.program.scatters import ASSIGN, WAYS
-from ps_backend.program.sorting import ORDER, SORT, VALUES
+from ps_backend.program import collectives as recurrences
+from ps_backend.program import collectives as scatters
+from ps_backend.program.collectives import ASSIGN, ORDER, SCANS, SORT, VALUES, WAYS
 from ps_backend.program.spaces import DenseSpace
 
 

@@ -13,10 +13,9 @@ from distvec.spark.cluster.executors import ExecutorServers
 from distvec.spark.cluster.supervise import LocalRegistryClient, Supervisor
 from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import is_local
-from ps_backend.arguments import NO_EXTENSIONS, Extensions
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
-from ps_backend.memory_sizes import parse_size
 
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10.0

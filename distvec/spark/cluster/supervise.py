@@ -21,11 +21,9 @@ from distvec.spark.cluster.registry import (
     Registry,
 )
 from distvec.spark.cluster.signed_lines import SignedLines, connect
-from ps_backend.arguments import NO_EXTENSIONS, Extensions
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.errors import PSError
-from ps_backend.memory_sizes import default_budget
-from ps_backend.processes.kept_server import START_SECONDS, KeptServer
-from ps_backend.processes.process import Signer
+from ps_backend.processes.server_process import START_SECONDS, KeptServer, Signer
 
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0

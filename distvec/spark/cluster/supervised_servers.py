@@ -17,7 +17,7 @@ from distvec.spark.cluster.supervise import ServerSpec
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, is_loopback
 from ps_backend.client import Client, Tls
 from ps_backend.errors import PSError, ServerLost
-from ps_backend.processes.kept_server import START_SECONDS
+from ps_backend.processes.server_process import START_SECONDS
 
 if TYPE_CHECKING:
     from ps_backend.processes.certificates import Authority

@@ -13,7 +13,7 @@ import numpy as np
 
 from ps_backend.kernels.compiled.chunk_steps import filling_of
 from ps_backend.kernels.compiled.machine_code import load, marker_of, tile_loop
-from ps_backend.program.combination import Combination, Link
+from ps_backend.program.sweep import Combination, Link
 from ps_backend.program.types import FLOATS, ValueType
 
 _NICENESS = 3

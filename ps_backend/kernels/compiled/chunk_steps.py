@@ -14,8 +14,7 @@ from ps_backend.kernels.addresses import addresses_of
 from ps_backend.kernels.compiled.machine_code import linear_loops
 from ps_backend.kernels.compiled.tables import LinkTable
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Step
+from ps_backend.program.sweep import Combination, Step
 
 Array = npt.NDArray[np.generic]
 

@@ -14,7 +14,7 @@ from numba import carray, njit  # type: ignore[attr-defined]
 
 from ps_backend.kernels.compiled.simd import LINE, TOGETHER, dotter, pointer_to, scaled_adder
 from ps_backend.kernels.compiled.tables import ADD, DIVIDE, SCALE, START
-from ps_backend.program.order import CHUNK
+from ps_backend.program.summation_order import CHUNK
 
 _start = scaled_adder(1, fresh=True)
 _add_1, _add_2, _add_4, _add_8 = (scaled_adder(count) for count in (1, 2, 4, 8))

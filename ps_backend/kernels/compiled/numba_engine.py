@@ -24,8 +24,8 @@ from ps_backend.kernels.lowering.work import work_of
 from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.kernels.threads import thread_count, threads_for, together
-from ps_backend.program.combination import OP as COMBINE
-from ps_backend.program.order import CHUNK
+from ps_backend.program.summation_order import CHUNK
+from ps_backend.program.sweep import COMBINE as COMBINE
 from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
 
 _PIECE_WORK = 1 << 26

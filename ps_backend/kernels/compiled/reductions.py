@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from ps_backend.program.order import CHUNK
 from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.summation_order import CHUNK
 from ps_backend.program.sweep import Reduction, Sweep
 from ps_backend.program.types import ValueType
 

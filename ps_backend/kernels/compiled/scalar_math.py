@@ -20,8 +20,9 @@ from ps_backend.kernels.compiled.simd import (
     copy_through_caches,
     fence,
 )
-from ps_backend.program import permutation, philox
-from ps_backend.program.order import CHUNK, LANES, LEAF, WIDE
+from ps_backend.program import philox
+from ps_backend.program import philox as permutation
+from ps_backend.program.summation_order import CHUNK, LANES, LEAF, WIDE
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
 _M1 = np.uint64(philox.MULTIPLIERS[1])

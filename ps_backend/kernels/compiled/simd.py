@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as _numba_intrinsic
 
-from ps_backend.program.order import CHUNK, LANES, LEAF
+from ps_backend.program.summation_order import CHUNK, LANES, LEAF
 
 TOGETHER = 4
 """Inner products with one vector that are computed in one go: more would not fit registers."""

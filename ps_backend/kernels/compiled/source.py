@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from ps_backend.kernels.compiled import reductions
 from ps_backend.kernels.lowering.split import Split
 from ps_backend.program import ops
-from ps_backend.program.combination import OP as COMBINE
-from ps_backend.program.order import CHUNK
+from ps_backend.program.summation_order import CHUNK
+from ps_backend.program.sweep import COMBINE as COMBINE
 from ps_backend.program.sweep import partial_dtypes
 from ps_backend.program.types import FLOATS
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiled.simd import TOGETHER
-from ps_backend.program.combination import Link
+from ps_backend.program.sweep import Link
 
 Table = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from numba import carray, njit  # type: ignore[attr-defined]
 
 from ps_backend.kernels.compiled.own_loops import MOST, SUM_OF_FLOATS, run_own, sum_of_integers
 from ps_backend.kernels.compiled.simd import call_loop, chunk_sum, pointer_to
-from ps_backend.program.order import CHUNK
+from ps_backend.program.summation_order import CHUNK
 
 _ONES = np.ones(CHUNK)
 _compiled = njit(nogil=True, error_model="numpy", cache=True)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ps_backend.kernels.keyed.layout import CROWDED, FACTOR_BITS, FAR_BITS, REST
 from ps_backend.kernels.keyed.memory import (
     ask_for,
     load_64,
@@ -21,6 +20,7 @@ from ps_backend.kernels.keyed.memory import (
     store_64,
     store_integer,
 )
+from ps_backend.kernels.keyed.table_format import CROWDED, FACTOR_BITS, FAR_BITS, REST
 from ps_backend.program.keys import MULTIPLIERS, SHIFT
 
 _AHEAD = 16

@@ -1,13 +1,16 @@
-"""The loops over rows at locations, compiled: rows are bytes, but for those that are added.
+"""Compiled loops over rows: at locations, sums of those of each key, and random initial values.
 
-All arguments are integers, among them addresses, so that each loop is compiled once. What is
-needed ``_AHEAD`` rows later is asked for.
+Rows are bytes, but for those that are added. All arguments are integers, among them addresses, so
+that each loop is compiled once. What is needed ``_AHEAD`` rows later is asked for. Initial values
+are computed operation for operation as in ``ps_backend.program.initializers``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from ps_backend.kernels.keyed.memory import (
@@ -27,6 +30,17 @@ from ps_backend.kernels.keyed.memory import (
     store_double,
     store_integer,
     store_single,
+)
+from ps_backend.program import philox
+from ps_backend.program.initializers import (
+    CENTRAL,
+    CENTRE,
+    FAR,
+    LOG_2,
+    LOG_TERMS,
+    MIDDLE,
+    OUTER,
+    SMALLEST,
 )
 
 _AHEAD = 16
@@ -136,3 +150,103 @@ def fill(blocks: Any, first: Any, counts: Any, row: Any, buckets: Any, size: Any
         low = load_integer(first + bucket * _WORD)
         for slot in range(low, load_integer(counts + bucket * _WORD)):
             _move(block + slot * size, row, size)
+
+
+_WORD, _SINGLE = 8, 4
+
+
+@_compiled
+def sum_doubles(which: Any, count: Any, columns: Any, rows: Any, sums: Any) -> None:
+    """``sums[which[k]] += rows[k]``, of float64, one after the other."""
+    for k in range(count):
+        target = sums + load_integer(which + k * _WORD) * columns * _WORD
+        source = rows + k * columns * _WORD
+        for at in range(0, columns * _WORD, _WORD):
+            store_double(target + at, load_double(target + at) + load_double(source + at))
+
+
+@_compiled
+def sum_singles(which: Any, count: Any, columns: Any, rows: Any, sums: Any) -> None:
+    """The same of float32."""
+    for k in range(count):
+        target = sums + load_integer(which + k * _WORD) * columns * _SINGLE
+        source = rows + k * columns * _SINGLE
+        for at in range(0, columns * _SINGLE, _SINGLE):
+            store_single(target + at, load_single(target + at) + load_single(source + at))
+
+
+_M0, _M1 = (np.uint64(one) for one in philox.MULTIPLIERS)
+_W0, _W1 = (np.uint64(one) for one in philox.WEYL)
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_21, _11, _0 = np.uint64(21), np.uint64(11), np.uint64(0)
+_ROUNDS, _TO_UNIT = philox.ROUNDS, philox.TO_UNIT
+
+_compiled_initial_compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_compiled_initial_compiled
+def fill_random(
+    keys: Any,
+    count: Any,
+    columns: Any,
+    seed: Any,
+    is_normal: Any,
+    offset: Any,
+    scale: Any,
+    numbers: Any,
+) -> None:
+    """``offset + scale * x`` of each key and column, float64, at the address ``numbers``."""
+    k0, k1 = np.uint64(seed) & _LOW, np.uint64(seed) >> _32
+    for i in range(count):
+        key = load_64(keys + i * _WORD)
+        out = numbers + i * columns * _WORD
+        for column in range(0, columns, 2):
+            first, second = _uniforms(key, np.uint64(column // 2), k0, k1)
+            if is_normal:
+                first = _normal(first)
+            store_double(out + column * _WORD, first * scale + offset)
+            if column + 1 < columns:
+                if is_normal:
+                    second = _normal(second)
+                store_double(out + (column + 1) * _WORD, second * scale + offset)
+
+
+@_compiled_initial_compiled
+def _uniforms(key: Any, half: Any, k0: Any, k1: Any) -> Any:
+    c0, c1, c2, c3 = key & _LOW, key >> _32, half & _LOW, _0
+    for _ in range(_ROUNDS):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    first, second = (c0 << _21) ^ (c1 >> _11), (c2 << _21) ^ (c3 >> _11)
+    return np.float64(first) * _TO_UNIT, np.float64(second) * _TO_UNIT
+
+
+@_compiled_initial_compiled
+def _normal(u: Any) -> Any:
+    q = u - 0.5
+    if abs(q) <= CENTRE:
+        x = CENTRE * CENTRE - q * q
+        return q * (_polynomial(CENTRAL[0], x) / _polynomial(CENTRAL[1], x))
+    p = u if q < 0.0 else 1.0 - u
+    r = math.sqrt(-_log(max(p, SMALLEST)))
+    if r <= FAR:
+        tail = _polynomial(MIDDLE[0], r - 1.6) / _polynomial(MIDDLE[1], r - 1.6)
+    else:
+        tail = _polynomial(OUTER[0], r - FAR) / _polynomial(OUTER[1], r - FAR)
+    return -tail if q < 0.0 else tail
+
+
+@_compiled_initial_compiled
+def _polynomial(coefficients: Any, x: Any) -> Any:
+    value = coefficients[0]
+    for k in range(1, len(coefficients)):
+        value = value * x + coefficients[k]
+    return value
+
+
+@_compiled_initial_compiled
+def _log(x: Any) -> Any:
+    mantissa, exponent = math.frexp(x)
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    return exponent * LOG_2 + z * _polynomial(LOG_TERMS, z * z)

@@ -9,11 +9,38 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.addresses import address_of
-from ps_backend.kernels.keyed.index import KeyIndex
-from ps_backend.kernels.keyed.initial import Constant, Fill, evaluate
-from ps_backend.kernels.keyed.range_index import RangeIndex
+from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
+from ps_backend.program import initializers as initial
+from ps_backend.program.initializers import Constant, Fill, Normal, Uniform
 from ps_backend.program.keys import BUCKETS
 from ps_backend.program.row_program import SCATTERS
+
+__all__ = ["Constant", "Fill", "Normal", "Uniform", "evaluate"]
+
+_SIGNED = 1 << 63
+
+
+def initial_rows(
+    rule: Fill, keys: npt.NDArray[np.int64], row: tuple[int, ...], dtype: Any
+) -> npt.NDArray[Any]:
+    """As ``program.initial.evaluate``: of shape ``(n, *row)``, new."""
+    columns = prod(row)
+    if isinstance(rule, Constant) or not len(keys) or not columns:
+        return initial.evaluate(rule, keys, row, dtype)
+    from ps_backend.kernels.keyed import compiled_initial
+
+    seed = (rule.seed + _SIGNED) % (2 * _SIGNED) - _SIGNED
+    is_normal = isinstance(rule, Normal)
+    offset, scale = (
+        (rule.mean, rule.scale) if isinstance(rule, Normal) else (rule.low, rule.high - rule.low)
+    )
+    numbers = np.empty((len(keys), columns))
+    where = address_of(keys), len(keys), columns
+    how = is_normal, float(offset), float(scale)
+    compiled_initial.fill(*where, seed, *how, address_of(numbers))
+    with np.errstate(all="ignore"):  # what is beyond the dtype becomes what NumPy makes of it
+        return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
+
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -80,7 +107,7 @@ class RowStore:
             self.counts = counts
             return
         if isinstance(self.fill, Constant):
-            row = evaluate(self.fill, np.zeros(1, np.int64), self.row, self.dtype)
+            row = initial_rows(self.fill, np.zeros(1, np.int64), self.row, self.dtype)
             if row.view(np.uint8).any():  # else it is there: what no key has yet is zeros
                 self._fill(self.counts, counts, row)
             self.counts = counts
@@ -89,7 +116,7 @@ class RowStore:
         self.counts = counts
         for low in range(0, len(keys), _AT_ONCE):
             some = slice(low, low + _AT_ONCE)
-            rows = evaluate(self.fill, keys[some], self.row, self.dtype)
+            rows = initial_rows(self.fill, keys[some], self.row, self.dtype)
             self._run("replace", locations[some], rows)
 
     def gather(self, locations: Integers, keys: Integers, out: Array) -> None:
@@ -101,7 +128,7 @@ class RowStore:
             self._run("gather", locations, out)
             absent = np.flatnonzero(locations < 0)
             if len(absent):
-                out[absent] = evaluate(self.fill, keys[absent], self.row, self.dtype)
+                out[absent] = initial_rows(self.fill, keys[absent], self.row, self.dtype)
 
     def scatter(self, locations: Integers, values: Array, op: str) -> None:
         """Join each of ``values``, of shape ``(n, *row)``, to the row at its location.

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ps_backend.program.combination import OP, Combination, Link
 from ps_backend.program.reducers import REDUCERS
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import COMBINE, Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ValueType
 
 LEAST_LINKS = 4
 LEAST_VECTORS = 3
 """Combinations of fewer links or vectors are compiled with the steps around them."""
-_SPELLED_OUT = frozenset({OP, "sigmoid"})
+_SPELLED_OUT = frozenset({COMBINE, "sigmoid"})
 
 
 def for_numpy(sweep: Sweep) -> Sweep:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from ps_backend.kernels.lowering.stages import Stages, stages_of
 from ps_backend.kernels.numpy_loops import has_loop
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination, Link
-from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.sweep import Combination, Link, Step, Sweep
 from ps_backend.program.types import FLOATS
 
 LEAST_DOTS = 5

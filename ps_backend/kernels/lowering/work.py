@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Sweep
+from ps_backend.program.sweep import Combination, Sweep
 
 _COSTLY = 8
 """Additions that an exponential in vector code takes as long as."""

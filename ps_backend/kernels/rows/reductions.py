@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from ps_backend.kernels.rows.slot_lists import Listed
 from ps_backend.program import householder
-from ps_backend.program.order import OfBlock, OfRows
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
+from ps_backend.program.summation_order import OfBlock, OfRows, Tree
 from ps_backend.program.sweep import Reduction, Sweep
-from ps_backend.program.tree import Tree
 
 Of = Callable[..., Partial]
 """What a chunk reduces to, from the index of its first slot and its values."""

@@ -10,8 +10,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from ps_backend import limits
-from ps_backend.durability.checksums import unit_of
-from ps_backend.durability.parts import Piece, Rows, bytes_of, read_rows, write_into, write_part
+from ps_backend.durability.file_checksums import unit_of
+from ps_backend.durability.file_ranges import (
+    FileRange,
+    Rows,
+    bytes_of,
+    read_rows,
+    write_into,
+    write_part,
+)
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
@@ -19,7 +26,7 @@ from ps_backend.server.bounds import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.files import OwnFiles
-from ps_backend.server.state.keyed.held import HeldRows, HeldSpace, held
+from ps_backend.server.state.keyed.space import SnapshotRows, SpaceSnapshot, take_snapshot
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_piece, encode_array, encode_piece
@@ -112,7 +119,7 @@ def load(session: ServerSession, request: pb.Request, _: Payload) -> Response:
 
 def read_saved(session: ServerSession, saved: pb.Saved, part: Part, into: Buffer) -> None:
     """Read this server's rows of what was saved, and check them."""
-    pieces: list[Piece] = [decode_piece(piece) for piece in saved.pieces]
+    pieces: list[FileRange] = [decode_piece(piece) for piece in saved.pieces]
     width = part.type.width * part.type.dtype.itemsize
     with _named(session, saved.store):
         target = bytes_of(into.array)
@@ -120,20 +127,20 @@ def read_saved(session: ServerSession, saved: pb.Saved, part: Part, into: Buffer
         read_rows(stored, pieces, width, part.low, target, f"array {saved.array.buffer}")
 
 
-def _copies(session: ServerSession, wanted: Iterable[pb.PinKeys]) -> dict[int, HeldSpace]:
+def _copies(session: ServerSession, wanted: Iterable[pb.PinKeys]) -> dict[int, SpaceSnapshot]:
     """Of the keyed spaces that are here."""
     found = {}
     for one in wanted:
         space = session.keyed.by_number.get(one.space)
         if space is not None:
             memory = session.store.memory
-            found[one.space] = held(space, one.space, one.waiting, one.known, memory)
+            found[one.space] = take_snapshot(space, one.space, one.waiting, one.known, memory)
     return found
 
 
 def _write_new(
     own: OwnFiles, store: FileStore, file: str, rows: Sequence[Rows], spares: Iterable[str]
-) -> list[Piece]:
+) -> list[FileRange]:
     """To ``file``, or to one beside it if that is there: the answer to this request was lost.
 
     (What was asked before may be at work on it still. Nothing names that file, so it is garbage.)
@@ -157,7 +164,7 @@ def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer
     return kept
 
 
-def _kept_rows(session: ServerSession, client: str, name: str) -> dict[int, HeldRows]:
+def _kept_rows(session: ServerSession, client: str, name: str) -> dict[int, SnapshotRows]:
     copies = session.keyed.pins.get(session.pin_name(client, name)) or {}
     return {number: rows for one in copies.values() for number, rows in one.rows.items()}
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
-from ps_backend.kernels.keyed.range_index import RangeIndex
+from ps_backend.kernels.keyed.index import RangeIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.limits import check
 from ps_backend.program.keys import Partition

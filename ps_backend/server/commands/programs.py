@@ -14,14 +14,14 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram, ProgramCancelled
 from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
-from ps_backend.program.call_rules import verify_call, verify_sources
-from ps_backend.program.movements import MovementCall
+from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.partials import partial_bytes
+from ps_backend.program.rules import verify_call, verify_sources
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.bounds import program_within_bounds, verify_array
+from ps_backend.server.collectives.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.inputs import pieces_of
-from ps_backend.server.movements.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.peers import Neighbours, wait_for_all
 from ps_backend.server.session import ServerSession
 from ps_backend.server.staging import Staging, fetch_little, stage
@@ -179,7 +179,7 @@ def _run(
     request: pb.Request,
     payload: Payload,
     calls: Sequence[SweepCall],
-    movements: Sequence[Sequence[MovementCall]],
+    movements: Sequence[Sequence[CollectiveCall]],
     donors: Sequence[int],
     own: Collection[int],
 ) -> Response:
@@ -266,7 +266,7 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
     return donors
 
 
-def _verify_workspaces(calls: Sequence[SweepCall], movements: Sequence[MovementCall]) -> None:
+def _verify_workspaces(calls: Sequence[SweepCall], movements: Sequence[CollectiveCall]) -> None:
     """Raise ``InvalidProgram`` unless each movement has one of its own, that no buffer is."""
     taken = {number for call in calls for number in call.outputs}
     taken.update(number for movement in movements for number in movement.outputs)
@@ -279,8 +279,8 @@ def _verify_workspaces(calls: Sequence[SweepCall], movements: Sequence[MovementC
 def _prepare(
     session: ServerSession,
     calls: Sequence[SweepCall],
-    before: Sequence[MovementCall],
-    after: Sequence[MovementCall],
+    before: Sequence[CollectiveCall],
+    after: Sequence[CollectiveCall],
     own: Collection[int],
 ) -> tuple[dict[int, Buffer], list[_Ready], tuple[list[ReadyPhase], list[ReadyPhase]]]:
     """All that the calls write, and all that can fail; ``OutOfBudget`` if it is too large.

@@ -16,10 +16,9 @@ from ps_backend.program.types import ValueType
 from ps_backend.server.bounds import name_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.keyed.own_run import OwnRun, of_plugin
-from ps_backend.server.state.keyed.row_run import RowRun, located
+from ps_backend.server.state.keyed.row_run import Prepared, RowRun, StagedRows, located
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
-from ps_backend.server.state.keyed.staged import Prepared, StagedRows
+from ps_backend.server.state.keyed.user_function import UserFunctionRun, call_plugin
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Key, Winner
@@ -34,7 +33,9 @@ KEY_BYTES = 16
 """Of memory for a key that came, and its location; making it of what came takes a little less."""
 
 
-def prepared(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowRun | OwnRun]:
+def prepared(
+    session: ServerSession, body: pb.RowCall
+) -> tuple[KeyedSpace, RowRun | UserFunctionRun]:
     """The space that a call names, and its program on the arrays there."""
     space = session.keyed.get(body.keys.space)
     program, scalars = decode_row_program(body, session.sweep(body))
@@ -42,15 +43,15 @@ def prepared(session: ServerSession, body: pb.RowCall) -> tuple[KeyedSpace, RowR
     if program.own is None:
         return space, RowRun.prepare(program, arrays, scalars)
     plugin = session.host.plugins.plugin(program.own.plugin, body.own.signature)
-    compute = of_plugin(plugin, program)
-    return space, OwnRun.prepare(program, arrays, scalars, compute, session.store.memory)
+    compute = call_plugin(plugin, program)
+    return space, UserFunctionRun.prepare(program, arrays, scalars, compute, session.store.memory)
 
 
 def received(
     session: ServerSession,
     space: KeyedSpace,
     body: pb.RowCall,
-    run: RowRun | OwnRun,
+    run: RowRun | UserFunctionRun,
     payload: Payload,
 ) -> tuple[KeyList, list[Array], list[MemoryBlock]]:
     """The keys, what came along with each of them, and the memory that this is in."""
@@ -92,7 +93,7 @@ def received(
     return keys, given, blocks
 
 
-def answered(run: RowRun | OwnRun, out: Sequence[Array], kind: str) -> list[Array]:
+def answered(run: RowRun | UserFunctionRun, out: Sequence[Array], kind: str) -> list[Array]:
     """What the answer brings, as it travels: rounded to the nearest."""
     pairs = zip(out, run.program.returned, strict=True)
     return [part for rows, type in pairs for part in narrowed(rows, type, kind)]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
-from ps_backend.kernels.moving.random_access import take
+from ps_backend.kernels.collectives.partition import take
 from ps_backend.limits import MOST_FORCED_BYTES, check
 from ps_backend.server.bounds import array_within_bounds, verify_array, verify_space
 from ps_backend.server.commands.command import Payload, Response, command

@@ -16,10 +16,10 @@ from distvec.array.core.conversion import buffer_of
 from distvec.durability.load import _groups
 from ps_backend.client import Client
 from ps_backend.client.files import Source
-from ps_backend.durability import npy, safetensors
-from ps_backend.durability.confined import open_within
-from ps_backend.durability.parts import Piece
-from ps_backend.durability.stores import Directory, Remote
+from ps_backend.durability import formats as npy
+from ps_backend.durability import formats as safetensors
+from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.stores import Directory, Remote, open_within
 from ps_backend.in_process import InProcess
 from ps_backend.server.service import Service
 
@@ -77,7 +77,7 @@ def test_no_name_leads_out_of_the_folders(tmp_path):
             with pytest.raises(dv.StoreFailed, match="distvec serve --store"):
                 ps.client.save({buffer.id: buffer.type}, {buffer.id: "w"}, store, [file] * 2)
             fresh = ps.new_buffer(buffer.type)
-            piece = Piece(file, 0, 0, 1000, 1024, (0,))
+            piece = FileRange(file, 0, 0, 1000, 1024, (0,))
             with pytest.raises(dv.StoreFailed, match="distvec serve --store"):
                 ps.client.load([Source(fresh.id, fresh.type, store, [piece])])
     assert (outside / "secret").read_bytes() == b"x" * 8000

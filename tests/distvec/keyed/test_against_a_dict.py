@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 import distvec as dv
-from ps_backend.program.initial import Uniform, evaluate
+from ps_backend.program.initializers import Uniform, evaluate
 from ps_backend.program.keys import bucket_of
 
 SERVERS = (1, 2, 3, 7)

@@ -14,7 +14,7 @@ from ps_backend.errors import FunctionFailed, InvalidProgram, PSError
 from ps_backend.in_process import in_process_transports
 from ps_backend.plugins import row_plugin
 from ps_backend.program.row_program import own_program
-from ps_backend.program.signatures import Signature
+from ps_backend.program.user_signatures import Signature
 from ps_backend.server.commands.table import load
 from ps_backend.server.service import Service
 from tests.distvec.keyed import plugins_of_ours

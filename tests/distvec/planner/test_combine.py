@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from ps_backend.program.combination import Combination
-from ps_backend.program.sweep import Sweep
+from ps_backend.program.sweep import Combination, Sweep
 
 
 @pytest.fixture

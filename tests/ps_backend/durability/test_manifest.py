@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ps_backend.durability.file_ranges import FileRange
 from ps_backend.durability.manifest import Kept, Manifest, decode
-from ps_backend.durability.parts import Piece
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.types import DTYPES, array_type
 
 KIND = array_type(DenseSpace(3), np.dtype("int8"), (2,))
-ONE = Manifest((Kept(7, ("w",), KIND, (Piece("a/b", 64, 0, 3, 1024, (5,)),)),), {"k": 1}, "s", 2)
+ONE = Manifest(
+    (Kept(7, ("w",), KIND, (FileRange("a/b", 64, 0, 3, 1024, (5,)),)),), {"k": 1}, "s", 2
+)
 
 
 @given(

@@ -14,8 +14,7 @@ from ps_backend.kernels import numpy_loops
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.lowering.split import LEAST_DOTS, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
-from ps_backend.program.combination import Link
-from ps_backend.program.sweep import Step, Sweep
+from ps_backend.program.sweep import Link, Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
     BLOCK,

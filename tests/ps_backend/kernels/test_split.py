@@ -16,8 +16,7 @@ from ps_backend.kernels.lowering.lower import for_numba
 from ps_backend.kernels.lowering.split import LEAST_DOTS, Split, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import ops
-from ps_backend.program.combination import Combination, Link
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
 from tests.ps_backend.sweeps import (
     FLOAT,

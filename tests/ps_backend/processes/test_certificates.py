@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from ps_backend.client import Client
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
-from ps_backend.processes.process import ServerProcess, Signer
+from ps_backend.processes.server_process import ServerProcess, Signer
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from tests.ps_backend.helpers import TOKEN, put, served

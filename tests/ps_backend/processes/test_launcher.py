@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ps_backend.arguments import parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
-from ps_backend.memory_sizes import parse_size
 from ps_backend.processes.cli import _token, main
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace

@@ -95,7 +95,7 @@ def test_a_stopped_server_is_killed_and_followed_by_another_one(monkeypatch):
     with launch_local(1, memory=1 << 26, restart=True) as servers, follow(servers) as client:
         (pid,), (address,) = servers.pids, servers.addresses
         with monkeypatch.context() as patch:  # the next one has the time that servers have
-            patch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 0.5)
+            patch.setattr("ps_backend.processes.server_process.SILENT_SECONDS", 0.5)
             os.kill(pid, signal.SIGSTOP)
             assert has_ended(pid)
         assert client.status()[0].pid != pid

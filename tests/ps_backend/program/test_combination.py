@@ -9,10 +9,18 @@ import pytest
 
 from ps_backend.client import Client
 from ps_backend.errors import InvalidProgram
-from ps_backend.program.combination import OPERANDS, Combination, Link
 from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
+from ps_backend.program.sweep import (
+    LINK_OPERANDS,
+    Combination,
+    Link,
+    Program,
+    Reduction,
+    Step,
+    Sweep,
+    SweepCall,
+)
 from ps_backend.program.types import ValueType
 from ps_backend.wire.codec import decode_sweep, encode_sweep
 from tests.ps_backend.helpers import in_process, put
@@ -42,7 +50,7 @@ def saying(*links: Link, type: ValueType = F) -> Sweep:
 
 def test_it_passes_and_prints_and_travels() -> None:
     verify_sweep(GOOD)
-    assert {link.op for link in LINKS} == set(OPERANDS), "links of every op"
+    assert {link.op for link in LINKS} == set(LINK_OPERANDS), "links of every op"
     assert str(GOOD).splitlines()[3:] == [
         "%3 = combine(-%2*%0, +%1, *%2, /%2, negate, -%2, +%2*%0) float64",
         "%4 = combine(%3, +%1) float64",

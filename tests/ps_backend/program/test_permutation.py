@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_backend.kernels.compiled.machine_code import scalar_functions
-from ps_backend.program.permutation import permuted
+from ps_backend.program.philox import permuted
 
 _permuted = scalar_functions()._permuted
 KEYS = st.integers(0, 2**63 - 1)

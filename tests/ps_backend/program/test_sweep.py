@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ps_backend.errors import InvalidProgram
-from ps_backend.program.call_rules import verify
+from ps_backend.program.rules import verify
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType

@@ -9,9 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Reduction, Step, Sweep
+from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb

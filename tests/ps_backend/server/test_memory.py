@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ps_backend.arguments import default_budget, physical_memory
 from ps_backend.errors import OutOfBudget
-from ps_backend.memory_sizes import default_budget, physical_memory
 from ps_backend.server.state.memory import BLOCK_OVERHEAD as MORE
 from ps_backend.server.state.memory import Memory
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_backend import errors
-from ps_backend.program.combination import Combination, Link
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import Reduction, Step, Sweep, SweepCall
+from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import DTYPES, ValueType
 from ps_backend.program.views import View
 from ps_backend.wire import chunks, codec

@@ -112,7 +112,7 @@ def test_a_stopped_server_is_killed_and_replaced(monkeypatch):
         assert registry.wait_until_serving(PATIENCE)
         (pid,), (address,) = registry.pids, [registry.locate(0).address]
         with monkeypatch.context() as patch:  # the next one has the time that servers have
-            patch.setattr("ps_backend.processes.kept_server.SILENT_SECONDS", 1.0)
+            patch.setattr("ps_backend.processes.server_process.SILENT_SECONDS", 1.0)
             os.kill(pid, signal.SIGSTOP)
             assert has_ended(pid)
         until(registry, lambda: registry._generations[0] == 1)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.program.initial import Constant
+from ps_backend.program.initializers import Constant
 from ps_backend.program.keys import are_different, mixed
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Reservation

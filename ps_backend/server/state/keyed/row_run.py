@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels import Kernel, compile_sweep
-from ps_backend.kernels.keyed.hot_rows import HotRows
+from ps_backend.kernels.keyed.row_tiering import HotRows
 from ps_backend.kernels.threads import in_parts
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.rules import verify_sweep
@@ -33,7 +33,7 @@ from ps_backend.server.state.keyed.space import (
     Locations,
     refuse_freed,
 )
-from ps_backend.server.state.memory import Reservation
+from ps_backend.server.state.memory import MemoryBlock, Reservation
 
 Array = npt.NDArray[Any]
 
@@ -231,3 +231,40 @@ def verify_arrays(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
             raise InvalidProgram(f"array {place} of a row program that names {len(arrays)}")
         if arrays[place].type != type:
             raise InvalidProgram(f"array {place} is {arrays[place].type}, and not {type}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedRows:
+    """A row program on the rows of keys, and what comes along for each of them."""
+
+    space: KeyedSpace
+    run: RowRun
+    keys: KeyList
+    given: Sequence[npt.NDArray[Any]]
+    block: MemoryBlock
+    """What came."""
+    wider: Sequence[MemoryBlock] = ()
+    """Rows that came narrowed, as they are."""
+
+
+class Prepared:
+    """Row programs in the order in which they are to run, and room for the keys they insert."""
+
+    def __init__(self, rows: Sequence[StagedRows]) -> None:
+        """``OutOfBudget``, and nothing is reserved, where there is no room for all new keys.
+
+        Where keys are admitted late, as if all were admitted.
+        """
+        self._rows = rows
+        self._kept: dict[int, Reservation] = {}
+        spaces = {id(one.space): one.space for one in rows}
+        for number, space in spaces.items():
+            lists = [one.keys.keys for one in rows if one.space is space]
+            keys = np.unique(np.concatenate(lists))
+            with space.lock:
+                self._kept[number] = space.reserve_for(space.index.missing(keys))
+
+    def apply(self) -> None:
+        """Run them. ``BufferLost`` if an array was freed meanwhile."""
+        for one in self._rows:
+            one.run.run(one.space, one.keys, one.given, (), self._kept[id(one.space)])

@@ -1,28 +1,26 @@
-"""One server's part of a keyed space: its keys, and the rows that arrays have for them.
-
-Arrays of one space share the slots of their keys, so what is inserted or removed is there, or gone,
-for all of them at once.
-"""
+"""One server's part of keyed spaces: keys, rows of arrays, and snapshots of these for files."""
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import BufferLost, InvalidProgram, LayoutChanged, OutOfBudget
-from ps_backend.kernels.keyed.index import KeyIndex
-from ps_backend.kernels.keyed.range_index import RangeIndex
+from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.keys import BUCKETS, HASHED, Partition, are_different, bucket_of
 from ps_backend.program.types import ValueType
+from ps_backend.server.state.files import Pins
 from ps_backend.server.state.keyed.admission import Admission
-from ps_backend.server.state.memory import Memory, Reservation
-from ps_backend.wire.keyed import SpaceState
+from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
+from ps_backend.server.state.store import Part, Store
+from ps_backend.wire.keyed import SpaceCopy, SpaceState
 
 Keys = npt.NDArray[np.int64]
 Locations = npt.NDArray[np.int64]
@@ -315,3 +313,105 @@ def refuse_freed(arrays: Sequence[KeyedRows]) -> None:
     """Raise ``BufferLost`` if one is freed. The caller holds the lock of their space."""
     if any(array.is_freed for array in arrays):
         raise BufferLost("an array of the keyed space was freed before the rows were changed")
+
+
+_KEY = ValueType("int64")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRows:
+    """Rows in the order of buckets and slots."""
+
+    type: ValueType
+    block: MemoryBlock
+    array: npt.NDArray[Any]
+
+    def of(self, part: Part) -> npt.NDArray[Any]:
+        """The rows, which the sender believes to be ``part`` of an array."""
+        if (part.type.value, part.high - part.low) != (self.type, len(self.array)):
+            raise InvalidProgram(f"{len(self.array)} rows of {self.type} were kept, not {part}")
+        return self.array
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceSnapshot:
+    """A keyed space as it was."""
+
+    about: SpaceCopy
+    rows: Mapping[int, SnapshotRows] = field(default_factory=dict)
+    """By number: of each array, of the keys, and of the counters. None of what was not copied."""
+
+
+def take_snapshot(
+    space: KeyedSpace, number: int, waiting: int, known: int, memory: Memory
+) -> SpaceSnapshot:
+    """Copy the space ``number``, all at one moment, unless ``known`` is its mark still.
+
+    ``waiting``: the number of its counters. Others wait for the space meanwhile. ``OutOfBudget``.
+    """
+    with space.lock:
+        count, counters = len(space.index), space.admission
+        rows = 0 if counters is None else len(counters)
+        about = SpaceCopy(space.state, space.mark, rows, tuple(space.arrays))
+        if space.mark == known:
+            return SpaceSnapshot(about)
+        types = {number: (_KEY, count)}
+        types |= {array: (one.type, count) for array, one in space.arrays.items()}
+        if counters is not None:
+            types[waiting] = counters.type, rows
+        sizes = [many * type.row_bytes for type, many in types.values()]
+        blocks = memory.allocate(sizes, "the copy of a keyed space for a checkpoint")
+        copies = {
+            id: SnapshotRows(type, block, block.array(np.dtype(type.dtype), (many, *type.row)))
+            for (id, (type, many)), block in zip(types.items(), blocks, strict=True)
+        }
+        copies[number].array[:] = space.index.keys_in_order()
+        for array, one in space.arrays.items():
+            one.store.copy_to(copies[array].array)
+        if counters is not None:
+            counters.copy_to(copies[waiting].array)
+        return SpaceSnapshot(about, copies)
+
+
+class KeyedSpaces:
+    """Keyed spaces by number. Thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        """``store``: of the session, which knows what was lost with a server before this one."""
+        self._store = store
+        self.by_number: dict[int, KeyedSpace] = {}
+        """Those that are here."""
+        self.pins: Pins[SpaceSnapshot] = Pins()
+        """Copies of spaces, by the names under which they are kept."""
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.by_number)
+
+    def get(self, number: int) -> KeyedSpace:
+        """Space ``number``; ``BufferLost`` if it is not there."""
+        found = self.by_number.get(number)
+        if found is None:
+            raise self._store.lost(number, "keyed space")
+        return found
+
+    def add(self, number: int, space: KeyedSpace) -> None:
+        """Add ``space``, unless there is one of that number."""
+        with self._lock:
+            self.by_number.setdefault(number, space)
+
+    def free(self, numbers: Iterable[int]) -> None:
+        """Drop spaces, arrays and views with these numbers, where they are."""
+        wanted = list(numbers)
+        with self._lock:
+            for number in wanted:
+                self.by_number.pop(number, None)
+            spaces = list(self.by_number.values())
+        for space in spaces:
+            space.free(wanted)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self.by_number.clear()
+        self.pins.clear()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import distvec as dv
 from distvec.array.collectives import core
-from ps_backend.kernels.moving import counting as loops
+from ps_backend.kernels.collectives import counting as loops
 
 SERVERS = st.sampled_from((1, 2, 3, 7))
 

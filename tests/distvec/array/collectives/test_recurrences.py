@@ -14,7 +14,7 @@ import distvec as dv
 from distvec.testing import assert_close, server_counts, vectors
 from distvec.testing.compare import assert_within
 from distvec.testing.error_bounds import EPSILON
-from ps_backend.kernels.moving import running
+from ps_backend.kernels.collectives import running
 
 RNG = np.random.default_rng(0)
 LENGTHS = (0, 1, 5, 1024, 1025, 3000)

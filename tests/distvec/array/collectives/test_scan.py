@@ -14,8 +14,8 @@ import distvec as dv
 from distvec.testing import assert_close, server_counts, vectors
 from distvec.testing.compare import assert_within
 from distvec.testing.error_bounds import EPSILON
-from ps_backend.kernels.moving import running
-from ps_backend.program.scans import SCANS
+from ps_backend.kernels.collectives import running
+from ps_backend.program.collectives import SCANS
 from tests.distvec.alike import SHAPES, arrays, assert_alike
 
 SERVERS = (1, 2, 3, 7)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import distvec as dv
 from distvec.testing.strategies import dtypes, lengths, vectors
-from ps_backend.kernels.moving import ordered_keys
+from ps_backend.kernels.collectives import sorting as ordered_keys
 
 SERVERS = st.sampled_from((1, 2, 3, 7))
 VECTORS = st.tuples(lengths(), dtypes()).flatmap(lambda drawn: vectors(*drawn))

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ps_backend.kernels.keyed import layout
+from ps_backend.kernels.keyed import table_format as layout
 from ps_backend.kernels.keyed.index import KeyIndex
-from ps_backend.kernels.keyed.initial import Constant, Normal, Uniform, evaluate
-from ps_backend.kernels.keyed.rows import RowStore
+from ps_backend.kernels.keyed.rows import Constant, Normal, RowStore, Uniform, initial_rows
 from ps_backend.program.keys import BUCKETS, MULTIPLIERS, SHIFT, bucket_of
 
 FEW = st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 1, 2, 3, 1024, 4096])
@@ -48,7 +47,7 @@ class Plain:
 
     def row(self, array, key):
         dtype, row, fill = ROWS[array]
-        initial = evaluate(fill, np.array([key], np.int64), row, dtype)[0]
+        initial = initial_rows(fill, np.array([key], np.int64), row, dtype)[0]
         return self.rows[array].get(key, initial)
 
 
@@ -193,7 +192,7 @@ def test_what_a_new_array_has_at_keys_that_are_there():
     store.grow(index, np.zeros(BUCKETS, np.int64))
     out = np.empty((1000, 3), np.float32)
     store.copy_to(out)
-    assert np.array_equal(out, evaluate(rule, index.keys_in_order(), (3,), "float32"))
+    assert np.array_equal(out, initial_rows(rule, index.keys_in_order(), (3,), "float32"))
     with pytest.raises(ValueError, match="other slots"):
         store.grow(index, np.zeros(BUCKETS, np.int64))
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.program.initial import Constant
+from ps_backend.program.initializers import Constant
 
 LINE = 64
 

@@ -1,0 +1,160 @@
+"""Indices grouped by the server that holds what they name, and elements at random places.
+
+By NumPy's functions for few; by loops compiled once for more, where numba is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.compiler import has_compiler
+from ps_backend.kernels.pause import Pause, no_pause
+
+Array = npt.NDArray[Any]
+
+COMPILED_FROM = 1 << 16
+"""Indices from which compiled loops are used: NumPy takes a millisecond for fewer."""
+_PIECE = 1 << 22
+"""Indices that are grouped without a pause: some 10 ms."""
+_PLAIN = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+"""By their size what elements are copied as, whatever they mean: few loops are compiled then."""
+
+
+def is_worth_compiling(count: int) -> bool:
+    """Whether compiled loops are used for so many indices."""
+    return count >= COMPILED_FROM and has_compiler()
+
+
+def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:
+    """``IndexError`` naming the first index that is not one of ``-length .. length-1``."""
+    if not len(indices):
+        return
+    if is_worth_compiling(len(indices)):
+        from ps_backend.kernels.collectives import compiled_partition
+
+        least, greatest = compiled_partition.extremes(indices)
+    else:
+        least, greatest = indices.min(), indices.max()
+    if least < -length or greatest >= length:
+        bad = indices[(indices < -length) | (indices >= length)][0]
+        raise IndexError(f"index {bad} is out of range for length {length}")
+
+
+def group_by_owner(
+    indices: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    length: int,
+    places: npt.NDArray[np.signedinteger[Any]],
+    wanted: npt.NDArray[np.int64],
+    pause: Pause = no_pause,
+) -> list[int]:
+    """Group the indices of ``0 .. length-1`` (or negative ones) by what they lie in.
+
+    ``starts`` tells where each range begins but the first. Written are ``wanted``, the indices from
+    0, and ``places``, where each stood: those of the first range first, all in their order. Returns
+    where the group of each range begins, and where the last one ends.
+    """
+    is_compiled = is_worth_compiling(len(indices))
+    count, distribute = _loops() if is_compiled else (_count_below, _distribute)
+    below = np.zeros(len(starts), np.int64)
+    for low in range(0, len(indices), _PIECE):
+        count(indices[low : low + _PIECE], starts, length, below)
+        pause()
+    cursors = np.array([0, *below], np.int64)
+    for low in range(0, len(indices), _PIECE):
+        distribute(indices[low : low + _PIECE], low, starts, length, cursors, places, wanted)
+        pause()
+    return [0, *below.tolist(), len(indices)]
+
+
+def _loops() -> tuple[Callable[..., None], Callable[..., None]]:
+    from ps_backend.kernels.collectives import compiled_partition
+
+    return compiled_partition.count_below, compiled_partition.distribute
+
+
+def _count_below(indices: Array, starts: Array, length: int, below: Array) -> None:
+    """As the compiled one."""
+    owners = _owners(np.where(indices < 0, indices + length, indices), starts)
+    below += np.cumsum(np.bincount(owners, minlength=len(starts) + 1))[:-1]
+
+
+def _distribute(
+    indices: Array,
+    first: int,
+    starts: Array,
+    length: int,
+    cursors: Array,
+    places: Array,
+    wanted: Array,
+) -> None:
+    """As the compiled one."""
+    positive = np.where(indices < 0, indices + length, indices)
+    owners = _owners(positive, starts)
+    order = np.argsort(owners, kind="stable")
+    counts = np.bincount(owners, minlength=len(starts) + 1)
+    low = 0
+    for owner in np.flatnonzero(counts):
+        group = order[low : low + counts[owner]]
+        into = slice(cursors[owner], cursors[owner] + len(group))
+        places[into], wanted[into] = group + first, positive[group]
+        cursors[owner] += len(group)
+        low += len(group)
+
+
+def _owners(positive: Array, starts: Array) -> Array:
+    return np.searchsorted(starts, positive, side="right").astype(np.uint16)
+
+
+def scatter(values: Array, places: Array, out: Array) -> None:
+    """``out[places] = values``, elements or rows."""
+    if values.ndim > 1 or not is_worth_compiling(len(values)):
+        out[places] = values
+        return
+    from ps_backend.kernels.collectives import compiled_partition
+
+    compiled_partition.scatter(plain(values), places, plain(out))
+
+
+def plain(array: Array) -> Array:
+    """The same memory as unsigned integers of the size of the elements."""
+    return array.view(_PLAIN[array.itemsize])
+
+
+_ADDED = (np.dtype(np.float64), np.dtype(np.int64))
+"""Dtypes of which a loop that adds is compiled."""
+
+
+def take(source: Array, low: int, wanted: Array, out: Array) -> None:
+    """``out[:] = source[wanted - low]``, elements or rows, all of which are there."""
+    if source.ndim == 1 and is_worth_compiling(len(wanted)):
+        from ps_backend.kernels.collectives import compiled_random_access
+
+        compiled_random_access.take(plain(source), low, wanted, plain(out))
+        return
+    np.take(source, wanted - low, axis=0, out=out, mode="clip")  # "raise" would copy first
+
+
+def put(out: Array, low: int, wanted: Array, values: Array, ufunc: np.ufunc | None) -> None:
+    """Join each of ``values``, or the one that they are, to ``out[wanted - low]``, in their order.
+
+    By ``ufunc``; without one it replaces what is there.
+    """
+    is_compiled = out.ndim == 1 and is_worth_compiling(len(wanted))
+    if is_compiled and ufunc is None:
+        from ps_backend.kernels.collectives import compiled_random_access
+
+        given = np.broadcast_to(np.asarray(values, out.dtype), wanted.shape)
+        compiled_random_access.assign(plain(out), low, wanted, plain(given))
+    elif is_compiled and ufunc is np.add and values.dtype == out.dtype and out.dtype in _ADDED:
+        from ps_backend.kernels.collectives import compiled_random_access
+
+        compiled_random_access.add(out, low, wanted, np.broadcast_to(values, wanted.shape))
+    elif ufunc is None:
+        out[wanted - low] = values
+    else:
+        ufunc.at(out, wanted - low, values)

@@ -1,0 +1,223 @@
+"""Sorted runs of keys: unsigned integers in the order of the elements, sorted and merged.
+
+The order of keys is total, so a sort has the same bits whoever does which part of it: NaN, which is
+one key, comes last; -0.0 comes before 0.0, or is equal to it. Integers are compared at once, in
+vector registers, where floats would need care. A run may carry the index of each key along; then
+equal keys stay in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.compiler import has_compiler
+
+Array = npt.NDArray[Any]
+
+COMPILED_FROM = 1 << 16
+"""Elements from which compiled loops are used: NumPy takes a millisecond or two for fewer."""
+
+
+def is_worth_compiling(count: int) -> bool:
+    """Whether loops over so many elements should be compiled, and can be."""
+    return count >= COMPILED_FROM and has_compiler()
+
+
+def key_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Of the keys of elements of ``dtype``: as wide as these."""
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def encode_keys(
+    x: Array, keys: Array, *, descending: bool = False, equal_zeros: bool = False
+) -> None:
+    """Write the key of each element of the vector ``x`` to ``keys``.
+
+    ``descending``: in the opposite order. ``equal_zeros``: -0.0 has the key of 0.0.
+    """
+    bits, dtype = x.view(keys.dtype), keys.dtype
+    sign, flip = _sign(x.dtype), _all_ones(dtype) if descending else dtype.type(0)
+    if x.dtype.kind != "f":
+        np.bitwise_xor(bits, sign ^ flip, out=keys)
+        return
+    if not bits.flags.c_contiguous:  # a column: loops are compiled for what lies side by side
+        np.copyto(keys, bits)
+        bits = keys
+    infinity = np.array(np.inf, x.dtype).view(dtype)[()]
+    if is_worth_compiling(len(x)):
+        from ps_backend.kernels.collectives import compiled_sorting
+
+        compiled_sorting.encode(bits, keys, sign, infinity, flip, equal_zeros)
+        return
+    magnitude = bits & ~sign
+    number = np.where(magnitude > infinity, infinity | (infinity >> dtype.type(1)), bits)
+    if equal_zeros:
+        number[magnitude == 0] = 0
+    keys[...] = np.where(number & sign, ~number, number | sign) ^ flip
+
+
+def decode_keys(keys: Array, x: Array, *, descending: bool = False) -> None:
+    """Write the elements that have ``keys`` to the vector ``x``, which may be the same memory."""
+    bits, dtype = x.view(keys.dtype), keys.dtype
+    sign, flip = _sign(x.dtype), _all_ones(dtype) if descending else dtype.type(0)
+    if x.dtype.kind != "f":
+        np.bitwise_xor(keys, sign ^ flip, out=bits)
+    elif is_worth_compiling(len(x)) and bits.flags.c_contiguous:
+        from ps_backend.kernels.collectives import compiled_sorting
+
+        compiled_sorting.decode(keys, bits, sign, flip)
+    else:
+        number = keys ^ flip
+        bits[...] = np.where(number & sign, number & ~sign, ~number)
+
+
+def _sign(dtype: np.dtype[Any]) -> Any:
+    """What makes unsigned integers of what ``dtype`` has: its sign, if there is one."""
+    unsigned = key_dtype(dtype)
+    return unsigned.type(1 << (8 * dtype.itemsize - 1) if dtype.kind in "if" else 0)
+
+
+def _all_ones(dtype: np.dtype[Any]) -> Any:
+    return dtype.type(np.iinfo(dtype).max)
+
+
+_BLOCK = 1 << 18
+"""Keys that are merged in one go: they stay in the caches for who decodes them."""
+_DIGIT_BITS = 8
+_BYTE = np.dtype(np.uint8)
+
+
+class SortedRun(NamedTuple):
+    """Keys, and an index for each, or None."""
+
+    keys: Array
+    indices: Any = None
+
+    def part(self, low: int, high: int) -> SortedRun:
+        """Those from ``low`` to ``high``."""
+        return SortedRun(
+            self.keys[low:high], None if self.indices is None else self.indices[low:high]
+        )
+
+
+def sort(keys: Array) -> None:
+    """Sort keys in place."""
+    # NumPy's quick sort is vectorised from 16 bits on; of bytes its radix sort is the quick one.
+    keys.sort(kind="stable" if keys.dtype == _BYTE else None)
+
+
+def sort_with_indices(run: SortedRun, spare: SortedRun, pause: Callable[[], None]) -> SortedRun:
+    """A stable sort of a run: the run or ``spare``, of the same dtypes, whichever holds it then."""
+    if not is_worth_compiling(len(run.keys)):
+        order = np.argsort(run.keys, kind="stable")
+        np.take(run.keys, order, out=spare.keys)
+        np.take(run.indices, order, out=spare.indices)
+        return spare
+    from ps_backend.kernels.collectives import compiled_sorting
+
+    for shift in range(0, 8 * run.keys.itemsize, _DIGIT_BITS):
+        counts = np.zeros(1 << _DIGIT_BITS, np.int64)
+        bits = run.keys.dtype.type(shift)
+        compiled_sorting.count_digits(run.keys, bits, counts)
+        if counts.max() < len(run.keys):
+            cursors = np.cumsum(counts) - counts
+            compiled_sorting.distribute(*run, bits, cursors, *spare)
+            run, spare = spare, run
+        pause()
+    return run
+
+
+def write_numbers(indices: Array, first: int) -> None:
+    """Write ``first`` and what follows."""
+    for low in range(0, len(indices), _BLOCK):
+        block = indices[low : low + _BLOCK]
+        block[:] = np.arange(first + low, first + low + len(block), dtype=indices.dtype)
+
+
+def least_keys(keys: Array, count: int, spare: Array) -> npt.NDArray[np.int64]:
+    """Where the ``count`` least keys are, of equal ones the first; in order of their places.
+
+    ``spare``: room for as many keys.
+    """
+    np.copyto(spare, keys)
+    spare.partition(count - 1)
+    limit = spare[count - 1]
+    below = np.flatnonzero(keys < limit)
+    equal = np.flatnonzero(keys == limit)[: count - len(below)]
+    return np.sort(np.concatenate((below, equal)))
+
+
+def merge(runs: Sequence[SortedRun], new: Callable[[str, int], SortedRun]) -> Iterator[SortedRun]:
+    """What sorted ``runs`` are together, block after block, each good until the next one.
+
+    Of equal keys those of earlier runs come first. ``new`` makes room for a run, by
+    a name and a length.
+    """
+    runs = [run for run in runs if len(run.keys)]
+    length = sum(len(run.keys) for run in runs)
+    if len(runs) < 2:
+        for low in range(0, length, _BLOCK):
+            yield runs[0].part(low, low + _BLOCK)
+    elif not is_worth_compiling(length):
+        yield _sorted_together(runs)
+    else:
+        spare = new("spare", length) if len(runs) > 2 else runs[0].part(0, 0)
+        other = new("other", length) if len(runs) > 4 else spare
+        half, middle = _halves(runs)
+        first = _merged(runs[:half], spare.part(0, middle), other.part(0, middle))
+        second = _merged(runs[half:], spare.part(middle, length), other.part(middle, length))
+        block = new("block", min(length, _BLOCK))
+        for low, high, i, i_end in _cuts(first, second):
+            target = block.part(0, high - low)
+            _merge_two(first.part(i, i_end), second.part(low - i, high - i_end), target)
+            yield target
+
+
+def _halves(runs: Sequence[SortedRun]) -> tuple[int, int]:
+    """Half the number of runs, and how many keys these have."""
+    half = len(runs) // 2
+    return half, sum(len(run.keys) for run in runs[:half])
+
+
+def _merged(runs: Sequence[SortedRun], target: SortedRun, spare: SortedRun) -> SortedRun:
+    """The runs merged, in ``target`` if they are several; ``spare`` is for three and more."""
+    if len(runs) == 1:
+        return runs[0]
+    half, middle = _halves(runs)
+    length = len(target.keys)
+    first = _merged(runs[:half], spare.part(0, middle), target.part(0, middle))
+    second = _merged(runs[half:], spare.part(middle, length), target.part(middle, length))
+    _merge_two(first, second, target)
+    return target
+
+
+def _cuts(a: SortedRun, b: SortedRun) -> Iterator[tuple[int, int, int, int]]:
+    """Blocks of what two runs are together: from where to where, and which part is of ``a``."""
+    from ps_backend.kernels.collectives import compiled_sorting
+
+    length = len(a.keys) + len(b.keys)
+    i = 0
+    for low in range(0, length, _BLOCK):
+        high = min(low + _BLOCK, length)
+        i_end = compiled_sorting.split(a.keys, b.keys, high)
+        yield low, high, i, i_end
+        i = i_end
+
+
+def _merge_two(a: SortedRun, b: SortedRun, out: SortedRun) -> None:
+    from ps_backend.kernels.collectives import compiled_sorting
+
+    compiled_sorting.merge(a.keys, b.keys, out.keys, a.indices, b.indices, out.indices)
+
+
+def _sorted_together(runs: Sequence[SortedRun]) -> SortedRun:
+    keys = np.concatenate([run.keys for run in runs])
+    if runs[0].indices is None:
+        sort(keys)
+        return SortedRun(keys)
+    order = np.argsort(keys, kind="stable")
+    return SortedRun(keys[order], np.concatenate([run.indices for run in runs])[order])

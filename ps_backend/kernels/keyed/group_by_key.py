@@ -1,0 +1,77 @@
+"""Keys that are given more than once: the different ones, and what is given for each, joined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.addresses import address_of
+from ps_backend.kernels.collectives.sorting import SortedRun, sort_with_indices
+from ps_backend.kernels.pause import no_pause
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+COMPILED_FROM = 1 << 12
+"""Keys from which on compiled loops are used: for fewer a client need not wait for numba."""
+_SIGN = np.uint64(1 << 63)
+_UFUNCS = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_ADDERS = {np.dtype(np.float64): "sum_doubles", np.dtype(np.float32): "sum_singles"}
+"""Sums that depend on the order: they are computed in that of the rows, by compiled loops."""
+
+
+def combine(keys: Integers, values: Array, op: str) -> tuple[Integers, Array, Integers]:
+    """The different ones of ``keys``, ascending; a row for each; and where each given one is.
+
+    ``values``: a row for each of ``keys``. See ``combined``.
+    """
+    different, inverse = distinct(keys)
+    return different, combined(inverse, len(different), values, op), inverse
+
+
+def distinct(keys: Integers) -> tuple[Integers, Integers]:
+    """The different ones of int64 ``keys``, ascending, and where among them each given one is."""
+    if len(keys) < COMPILED_FROM:
+        different, inverse = np.unique(keys, return_inverse=True)
+        return different, inverse
+    run = SortedRun(keys.view(np.uint64) ^ _SIGN, np.arange(len(keys)))
+    spare = SortedRun(np.empty_like(run.keys), np.empty_like(run.indices))
+    ordered = sort_with_indices(run, spare, no_pause)
+    is_first = np.empty(len(keys), np.bool_)
+    is_first[0] = True
+    np.not_equal(ordered.keys[1:], ordered.keys[:-1], out=is_first[1:])
+    rank = np.cumsum(is_first, dtype=np.int64) - 1
+    inverse = np.empty(len(keys), np.int64)
+    inverse[ordered.indices] = rank
+    return (ordered.keys[is_first] ^ _SIGN).view(np.int64), inverse
+
+
+def combined(inverse: Integers, count: int, values: Array, op: str) -> Array:
+    """A row for each of ``count`` keys: those of ``values`` whose ``inverse`` it is, joined.
+
+    One after the other, as they come, so floats have the same bits each time. ``op``: "add", "min",
+    "max", or "replace", of which the last row stays. Each key has one row at least.
+    """
+    places = np.arange(len(inverse))
+    which = np.empty(count, np.int64)
+    if op == "replace":
+        which[inverse] = places  # of several the last one is assigned last
+        return np.asarray(values[which])
+    which[inverse[::-1]] = places[::-1]
+    adder = _ADDERS.get(values.dtype)
+    if op == "add" and adder is not None and len(inverse) >= COMPILED_FROM:
+        from ps_backend.kernels.keyed import compiled_repeated
+
+        values = np.ascontiguousarray(values)
+        out = np.full((count, *values.shape[1:]), -0.0, values.dtype)  # -0.0 + x is x
+        columns = values[:1].size
+        where = address_of(inverse), len(inverse), columns, address_of(values), address_of(out)
+        getattr(compiled_repeated, adder)(*where)
+        return out
+    out = values[which]
+    others = np.ones(len(inverse), np.bool_)
+    others[which] = False
+    _UFUNCS[op].at(out, inverse[others], values[others])
+    return out

@@ -1,0 +1,400 @@
+"""Sorts and order statistics along axis 0: each server sorts its part, and merges its own of all.
+
+A run is an array of keys in the workspace, column after column. Beside it lie samples, each so many
+keys; they say roughly where a rank is, and a window of each run says it exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.kernels.collectives import sorting
+from ps_backend.kernels.collectives import sorting as ordered_keys
+from ps_backend.kernels.collectives.sorting import SortedRun
+from ps_backend.program.collectives import ORDER, ORDER_STATISTICS, SORT, STARTS, VALUES
+from ps_backend.program.spaces import Space
+from ps_backend.program.types import ArrayType
+from ps_backend.server.collectives import phase as movement_phase
+from ps_backend.server.collectives.phase import Phase, RemoteRows
+
+Array = npt.NDArray[Any]
+
+KEYS, INDICES, _SAMPLES = "keys", "indices", "samples"
+
+
+def leave_samples(phase: Phase, columns: int, ranks: int = 1) -> None:
+    """Put samples of this server's run, ``columns`` of keys, beside it: to find so many ranks."""
+    keys = phase.workspace[KEYS].reshape(columns, -1)
+    phase.workspace.put(_SAMPLES, keys[:, :: stride(keys.shape[1], ranks)].ravel())
+
+
+def stride(length: int, ranks: int = 1) -> int:
+    """Keys for each of the samples of a run of ``length``.
+
+    About as much is fetched of the samples as of the windows around ``ranks``.
+    """
+    return max(1, math.isqrt(length // ranks) // 2)
+
+
+class DistributedRuns:
+    """The runs of all servers: what they hold at some ranks, or before these.
+
+    ``lengths``: of each server's run, the same in each of ``columns``. Equal keys are in the order
+    of the servers.
+    """
+
+    def __init__(
+        self, phase: Phase, lengths: Mapping[int, int], columns: int, dtype: Any, ranks: int = 1
+    ) -> None:
+        self._phase, self._dtype, self._ranks = phase, dtype, ranks
+        self._lengths = {server: length for server, length in lengths.items() if length}
+        self._columns = columns
+
+    @property
+    def servers(self) -> list[int]:
+        """Those that have some keys."""
+        return list(self._lengths)
+
+    def before(self, ranks: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How many keys of each run come before each rank, ``(ranks, columns, servers)``.
+
+        Two messages to each other server, unless all ranks are first or last.
+        """
+        lengths = np.array(list(self._lengths.values()))
+        found = np.zeros((len(ranks), self._columns, len(lengths)), np.int64)
+        inner: dict[tuple[int, ...], tuple[int, int]] = {}
+        for number, rank in enumerate(ranks):
+            if 0 < rank < lengths.sum():
+                inner |= {(number, column): (rank, rank) for column in range(self._columns)}
+            elif rank:
+                found[number] = lengths
+        for place, window in self._windows(inner).items():
+            found[place] = np.array(window.starts) + split_at_rank(window.parts, window.wanted)
+        return found
+
+    def last(self, cut: npt.NDArray[np.int64]) -> Array:
+        """The greatest key before a cut, ``(columns, servers)``, in each column; there is one."""
+        places = [*np.argwhere(cut > 0).tolist()]
+        found = np.zeros(cut.shape, self._dtype)
+        self._phase.fetch(
+            RemoteRows(
+                self.servers[run],
+                KEYS,
+                column * self._lengths[self.servers[run]] + int(cut[column, run]) - 1,
+                1,
+                found[column, run : run + 1],
+            )
+            for column, run in places
+        )
+        greatest: Array = found.max(axis=1)
+        return greatest
+
+    def at(self, ranks: npt.NDArray[np.int64]) -> Array:
+        """The keys at ``ranks``, of shape ``(ranks, columns)``. Two messages to each server."""
+        found = np.empty(ranks.shape, self._dtype)
+        wanted = {place: (int(rank), int(rank) + 1) for place, rank in np.ndenumerate(ranks)}
+        for place, window in self._windows(wanted).items():
+            keys = np.concatenate(window.parts)
+            found[place] = np.partition(keys, window.wanted)[window.wanted]
+        return found
+
+    def _windows(self, wanted: Mapping[tuple[int, ...], tuple[int, int]]) -> dict[Any, Window]:
+        """By number and column, the keys among which are those of some ranks, and maybe others."""
+        if not wanted:
+            return {}
+        lengths, columns = list(self._lengths.values()), self._columns
+        strides = [stride(length, self._ranks) for length in lengths]
+        samples = [
+            np.empty((columns, -(-n // step)), self._dtype)
+            for n, step in zip(lengths, strides, strict=True)
+        ]
+        self._phase.fetch(
+            RemoteRows(server, _SAMPLES, 0, into.size, into.ravel())
+            for server, into in zip(self.servers, samples, strict=True)
+        )
+        bounds = [
+            Bounds([of_run[column] for of_run in samples], lengths, strides)
+            for column in range(columns)
+        ]
+        found = {
+            (number, column): bounds[column].window(*ranks, self._dtype)
+            for (number, column), ranks in wanted.items()
+        }
+        self._phase.fetch(
+            RemoteRows(server, KEYS, column * self._lengths[server] + start, len(part), part)
+            for (_, column), window in found.items()
+            for server, start, part in zip(self.servers, window.starts, window.parts, strict=True)
+        )
+        return found
+
+
+class Window(NamedTuple):
+    """Of each run the keys among which those of some ranks are."""
+
+    starts: list[int]
+    """Where they begin in each run."""
+    parts: list[Array]
+    """They themselves, once they have come."""
+    wanted: int
+    """The first rank, counted from the first of these keys."""
+
+
+class Bounds:
+    """What samples of the runs of one column say of ranks."""
+
+    def __init__(
+        self, samples: Sequence[Array], lengths: Sequence[int], strides: Sequence[int]
+    ) -> None:
+        self._lengths, self._strides = lengths, strides
+        counts = np.array([len(some) for some in samples])
+        ends = np.cumsum(counts)
+        order = np.argsort(np.concatenate(samples), kind="stable")
+        self._run = np.searchsorted(ends, order, side="right")
+        """Of each sample, in their order, the run that it is of."""
+        place, steps = order - (ends - counts)[self._run], np.array(strides)[self._run]
+        most = np.minimum(steps, np.array(lengths)[self._run] - place * steps)
+        least = np.where(place, steps, 1)
+        self._most, self._least = np.cumsum(most) - most, np.cumsum(least) - least
+        """How many keys are before each sample, at most and at least."""
+
+    def window(self, first: int, past: int, dtype: Any) -> Window:
+        """Room for the keys of the ranks from ``first`` to ``past``, and maybe some others."""
+        low = int(np.searchsorted(self._most, first, side="right")) - 1
+        high = int(np.searchsorted(self._least, past))
+        below, above = (
+            np.bincount(self._run[:at], minlength=len(self._lengths)).tolist() for at in (low, high)
+        )
+        runs = range(len(self._lengths))
+        starts = [(below[k] - 1) * self._strides[k] + 1 if below[k] else 0 for k in runs]
+        own = int(self._run[low])
+        starts[own] = below[own] * self._strides[own]
+        stops = [min(above[k] * self._strides[k], self._lengths[k]) for k in runs]
+        parts = [np.empty(stop - start, dtype) for start, stop in zip(starts, stops, strict=True)]
+        return Window(starts, parts, first - sum(starts))
+
+
+def split_at_rank(parts: Sequence[Array], rank: int) -> npt.NDArray[np.int64]:
+    """How many keys of each sorted part are among the ``rank`` first of all of them.
+
+    Of equal keys those of the first part come first.
+    """
+    if rank == 0:
+        return np.zeros(len(parts), np.int64)
+    pivot: Any = np.partition(np.concatenate(parts), rank - 1)[rank - 1]
+    below = np.array([np.searchsorted(part, pivot, "left") for part in parts])
+    equal = np.array([np.searchsorted(part, pivot, "right") for part in parts]) - below
+    free = rank - below.sum() - (np.cumsum(equal) - equal)  # for equal ones of each part
+    first: npt.NDArray[np.int64] = below + np.clip(free, 0, equal)
+    return first
+
+
+def phases() -> Mapping[str, tuple[movement_phase.Run, ...]]:
+    """The functions of each phase, by kind."""
+    return {SORT: (leave_run, merge_runs)}
+
+
+class _Rooms:
+    """Memory for runs, which one column after the other uses."""
+
+    def __init__(self, phase: Phase, keys: np.dtype[Any], indices: np.dtype[Any] | None) -> None:
+        self._phase, self._keys, self._indices = phase, keys, indices
+        self._made: dict[str, SortedRun] = {}
+
+    def __call__(self, name: str, length: int) -> SortedRun:
+        """That of ``name``, contents undefined; raises ``OutOfBudget``."""
+        found = self._made.get(name)
+        if found is None or len(found.keys) < length:
+            keys = self._phase.scratch(length, self._keys)
+            indices = self._phase.scratch(length, self._indices) if self._indices else None
+            found = self._made[name] = SortedRun(keys, indices)
+        return found.part(0, length)
+
+
+def leave_run(phase: Phase) -> None:
+    """Sort the keys of this server's part: all, or as many as the first that are wanted."""
+    kept, index = _run_length(phase, phase.here), _index_dtype(phase)
+    descending, equal_zeros = map(bool, phase.params)
+    sort_part(phase, kept, index, descending=descending, equal_zeros=equal_zeros)
+
+
+def sort_part(
+    phase: Phase, kept: int, index: np.dtype[Any] | None, *, descending: bool = False,
+    equal_zeros: bool = False, ranks: int = 1,
+) -> None:  # fmt: skip
+    """Leave a run of the first ``kept`` keys of each column of the input, and samples of it.
+
+    With an ``index`` dtype their indices too. ``ranks``: so many are to be found at once.
+    """
+    (x,) = phase.inputs
+    length, columns = len(x), phase.call.types.inputs[0].width
+    dtype = ordered_keys.key_dtype(x.dtype)
+    rooms = _Rooms(phase, dtype, index)
+    keys = phase.workspace.new(KEYS, columns * kept, dtype)
+    indices = phase.workspace.new(INDICES, columns * kept, index) if index else None
+    run = SortedRun(keys, indices)
+    for number, column in enumerate(x.reshape(length, columns).T):
+        target = run.part(number * kept, (number + 1) * kept)
+        room = target if kept == length else rooms("part", length)
+        ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=equal_zeros)
+        places = None
+        if kept < length:
+            places = sorting.least(room.keys, kept, rooms("spare", length).keys)
+            np.take(room.keys, places, out=target.keys)
+        if target.indices is None:
+            sorting.sort(target.keys)
+        else:
+            first, _ = phase.range_of(_source(phase).space)
+            if places is None:
+                sorting.number(target.indices, first)
+            else:
+                np.add(places, first, out=target.indices, casting="unsafe")
+            made = sorting.sort_with_indices(target, rooms("spare", kept), phase.pause)
+            if made is not target:
+                np.copyto(target.keys, made.keys)
+                np.copyto(target.indices, made.indices)
+        phase.pause()
+    leave_samples(phase, columns, ranks)
+
+
+def merge_runs(phase: Phase) -> None:
+    """Fetch what belongs here of the runs of all, and merge it."""
+    source, made = _source(phase), phase.outputs
+    low, high = phase.range_of(_made_space(phase))
+    if low == high:
+        return
+    dtype = ordered_keys.key_dtype(source.dtype)
+    lengths = {server: _run_length(phase, server) for server in phase.servers}
+    runs = DistributedRuns(phase, lengths, source.width, dtype)
+    begins, ends = runs.before((low, high))
+    rooms = _Rooms(phase, dtype, _index_dtype(phase))
+    # As much memory each time, so that it is used again.
+    room, free = rooms("fetched", source.width * (high - low)), 0
+    shares = []
+    for place, server in enumerate(runs.servers):
+        begin, end = begins[:, place], ends[:, place]
+        past = free + (0 if server == phase.here else int((end - begin).sum()))
+        own = room.part(free, past)
+        shares.append(_Share(phase, server, lengths[server], begin, end, own))
+        free = past
+    phase.fetch(piece for share in shares for piece in share.pieces())
+    last = runs.last(begins) if STARTS in made and low else None
+    tables = {number: array.reshape(high - low, source.width) for number, array in made.items()}
+    for column in range(source.width):
+        outputs = {number: table[:, column] for number, table in tables.items()}
+        blocks = sorting.merge([share.run(column) for share in shares], rooms)
+        _write(phase, blocks, outputs, None if last is None else last[column])
+
+
+def _write(
+    phase: Phase, blocks: Iterator[SortedRun], outputs: Mapping[int, Array], before: Any
+) -> None:
+    """The outputs of one column; ``before``: the key before the first one, or None."""
+    at = 0
+    for block in blocks:
+        now = slice(at, at + len(block.keys))
+        if VALUES in outputs:
+            descending = bool(phase.params[0])
+            ordered_keys.decode(block.keys, outputs[VALUES][now], descending=descending)
+        if ORDER in outputs:
+            outputs[ORDER][now] = block.indices
+        if STARTS in outputs:
+            starts = outputs[STARTS][now]
+            starts[0] = before is None or block.keys[0] != before
+            np.not_equal(block.keys[1:], block.keys[:-1], out=starts[1:])
+            before = block.keys[-1]
+        at = now.stop
+        phase.pause()
+
+
+class _Share:
+    """What belongs to this server of the run of one, column after column."""
+
+    def __init__(
+        self, phase: Phase, server: int, length: int, begins: Array, ends: Array, room: SortedRun
+    ) -> None:
+        self._phase, self._server, self._room = phase, server, room
+        self._starts = (begins + np.arange(len(begins)) * length).tolist()
+        """Where in the run, of which each column has ``length`` keys."""
+        self._cuts = np.cumsum([0, *(ends - begins)]).tolist()
+        """Where the keys of each column are here."""
+
+    def pieces(self) -> Iterator[RemoteRows]:
+        """What must be fetched for it."""
+        if self._server != self._phase.here:
+            for name, memory in ((KEYS, self._room.keys), (INDICES, self._room.indices)):
+                if memory is not None:
+                    for start, (low, high) in zip(self._starts, pairwise(self._cuts), strict=True):
+                        yield RemoteRows(self._server, name, start, high - low, memory[low:high])
+
+    def run(self, column: int) -> SortedRun:
+        """That of one column."""
+        low, high = self._cuts[column : column + 2]
+        if self._server != self._phase.here:
+            return self._room.part(low, high)
+        own, start = self._phase.workspace, self._starts[column]
+        with_indices = ORDER in self._phase.wanted
+        run = SortedRun(own[KEYS], own[INDICES] if with_indices else None)
+        return run.part(start, start + high - low)
+
+
+def _source(phase: Phase) -> ArrayType:
+    (source,) = phase.call.types.inputs
+    return source
+
+
+def _made_space(phase: Phase) -> Space:
+    _, type = phase.call.types.outputs[0]
+    return type.space
+
+
+def _run_length(phase: Phase, server: int) -> int:
+    """Keys of each column in the run of a server: no more than are wanted of all."""
+    low, high = phase.range_of(_source(phase).space, server)
+    return min(high - low, _made_space(phase).length)
+
+
+def _index_dtype(phase: Phase) -> np.dtype[Any] | None:
+    """Of indices on their way; None if nobody wants them."""
+    if ORDER not in phase.wanted:
+        return None
+    return np.dtype(np.uint32 if _source(phase).space.length <= 1 << 32 else np.int64)
+
+
+def order_statistics_phases() -> Mapping[str, tuple[movement_phase.Run, ...]]:
+    """The functions of each phase, by kind."""
+    return {ORDER_STATISTICS: (leave_whole_run, find_order_statistics)}
+
+
+def leave_whole_run(phase: Phase) -> None:
+    """Sort this server's part."""
+    sort_part(phase, len(phase.inputs[0]), None, ranks=_ranks(phase))
+
+
+def find_order_statistics(phase: Phase) -> None:
+    """The first server looks at the runs of all around each rank."""
+    if phase.here != phase.servers[0]:
+        return
+    (source,), (given,) = phase.call.types.inputs, phase.operands
+    lengths = {}
+    for server in phase.servers:
+        low, high = phase.range_of(source.space, server)
+        lengths[server] = high - low
+    last = source.space.length - 1
+    ranks = np.broadcast_to(np.clip(given, 0, last), (len(given), source.width))
+    dtype = ordered_keys.key_dtype(source.dtype)
+    runs = DistributedRuns(phase, lengths, source.width, dtype, _ranks(phase))
+    keys = runs.at(ranks).ravel()
+    found = np.empty(len(keys), source.dtype)
+    ordered_keys.decode(keys, found)
+    phase.results[0] = found.reshape(len(given), *source.row)
+
+
+def _ranks(phase: Phase) -> int:
+    """How many are to be found in each column."""
+    return phase.call.types.operands[0].row[0]

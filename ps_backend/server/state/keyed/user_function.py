@@ -1,0 +1,136 @@
+"""A plug-in on one server: gather rows, call it, look at what it made, scatter that.
+
+All rows of the call are computed before the first one is written, and before a key is inserted: a
+function that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_backend.errors import FunctionFailed
+from ps_backend.plugins import RowPlugin
+from ps_backend.program.row_program import RowProgram
+from ps_backend.program.sweep import Scalar
+from ps_backend.program.user_signatures import EACH, KEYS, NUMBER, ROWS
+from ps_backend.server.state.keyed.row_run import located, verify_arrays
+from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, refuse_freed
+from ps_backend.server.state.memory import Memory
+
+Array = npt.NDArray[Any]
+
+Compute = Callable[[Sequence[Array], Sequence[Scalar], int], Sequence[Array]]
+"""Gets the inputs of a program, its scalars, and how many keys there are; makes its results."""
+
+
+@dataclass(slots=True)
+class UserFunctionRun:
+    """One call of a plug-in, ready to run on arrays of a space."""
+
+    program: RowProgram
+    arrays: Sequence[KeyedRows]
+    scalars: Sequence[Scalar]
+    compute: Compute
+    memory: Memory
+
+    @classmethod
+    def prepare(
+        cls,
+        program: RowProgram,
+        arrays: Sequence[KeyedRows],
+        scalars: Sequence[Scalar],
+        compute: Compute,
+        memory: Memory,
+    ) -> UserFunctionRun:
+        """Verified. Raises ``InvalidProgram`` where types do not fit the arrays."""
+        program.verify()
+        verify_arrays(program, arrays)
+        return cls(program, arrays, scalars, compute, memory)
+
+    def run(
+        self, space: KeyedSpace, keys: KeyList, given: Sequence[Array], out: Sequence[Array]
+    ) -> None:
+        """As ``RowRun.run``, but for all keys at once: the space is held meanwhile."""
+        program, count = self.program, len(keys.keys)
+        types = (*program.sweep.inputs, *program.results)
+        kept = self.memory.reserve(
+            count * sum(type.row_bytes for type in types), "rows for a function on keys"
+        )
+        with space.lock:
+            refuse_freed(self.arrays)
+            locations = located(space, keys)
+            inputs: list[Array] = []
+            for place in program.gathers:
+                array = self.arrays[place]
+                rows = np.empty((count, *array.type.row), array.type.dtype)
+                array.store.gather(locations, keys.keys, rows)
+                inputs.append(rows)
+            inputs += given
+            if program.with_keys:
+                inputs.append(_read_only(keys.keys))
+            results = self.compute(inputs, self.scalars, count)
+            if program.changes:
+                space.insert(keys.keys, locations)
+                keys.version = space.version
+            for scatter in program.scatters:
+                store = self.arrays[scatter.array].store
+                store.scatter(locations, results[scatter.output], scatter.op)
+        for target, output in zip(out, program.returns, strict=True):
+            np.copyto(target, results[output])
+        del kept
+
+
+def call_plugin(plugin: RowPlugin, program: RowProgram) -> Compute:
+    """What calls a plug-in, and refuses what is not of the shapes and dtypes that it declares."""
+    signature = plugin.signature
+    names = [name for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
+    numbers = signature.names(NUMBER)
+
+    def compute(inputs: Sequence[Array], scalars: Sequence[Scalar], count: int) -> Sequence[Array]:
+        arguments = dict(zip(names, inputs, strict=True)) | dict(zip(numbers, scalars, strict=True))
+        try:
+            made = plugin.function(**{one.name: arguments[one.name] for one in signature.arguments})
+        except Exception as error:
+            raise FunctionFailed(
+                f"the plug-in {plugin.name} raised {type(error).__name__}: {error}; nothing was "
+                f"changed on this server"
+            ) from error
+        if not isinstance(made, dict) or made.keys() != set(signature.results):
+            got = sorted(map(str, made)) if isinstance(made, dict) else type(made).__name__
+            raise FunctionFailed(
+                f"the plug-in {plugin.name} is to return a dict with "
+                f"{', '.join(signature.results)}, and returned {got}"
+            )
+        found = []
+        for name, type_ in zip(signature.results, program.results, strict=True):
+            value, shape = made[name], (count, *type_.row)
+            if not (
+                isinstance(value, np.ndarray)
+                and value.shape == shape
+                and value.dtype == np.dtype(type_.dtype)
+            ):
+                raise FunctionFailed(
+                    f"the plug-in {plugin.name} is to return {name} as {type_.dtype} of shape "
+                    f"{shape}, and returned {_described(value)}; nothing was changed on this server"
+                )
+            found.append(np.ascontiguousarray(value))
+        return found
+
+    return compute
+
+
+def _described(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return f"a {type(value).__name__}"
+
+
+def _read_only(keys: Array) -> Array:
+    view = keys.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,48 @@
+"""Reflections of a few rows, and triangles of pieces joined."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ps_backend.program import householder
+from ps_backend.program.householder import Reflections
+
+MATRICES = st.builds(
+    lambda m, k, seed, rank: (
+        np.random.default_rng(seed).standard_normal((m, rank))
+        @ np.random.default_rng(seed).standard_normal((rank, k))
+    ),
+    *(st.integers(1, 12), st.integers(1, 12), st.integers(0, 99), st.integers(0, 12)),
+)
+
+
+@given(rows=MATRICES, columns=st.integers(1, 5))
+@settings(max_examples=40)
+def test_q_and_r(rows: np.ndarray, columns: int) -> None:
+    m, k = rows.shape
+    r = min(m, k)
+    memory = np.full(Reflections.size_of(m, k), np.nan)
+    upper = Reflections(memory, m, k).find(rows)
+    again = Reflections(memory, m, k)  # what was found is all in the memory
+    q = again.times(np.eye(r))
+    scale = np.abs(rows).max() + 1e-300
+    assert upper.shape == (r, k) and np.array_equal(upper, np.triu(upper))
+    assert np.abs(q @ upper - rows).max() < 1e-13 * scale
+    assert np.abs(q.T @ q - np.eye(r)).max() < 1e-13
+    right = np.ones((r, columns))
+    np.testing.assert_allclose(again.times(right), q @ right, atol=1e-13)
+
+
+@given(rows=MATRICES, cut=st.integers(0, 12))
+@settings(max_examples=40)
+def test_triangles_joined_have_the_products_of_all_rows(rows: np.ndarray, cut: int) -> None:
+    k, parts = rows.shape[1], (rows[:cut], rows[cut:])
+    first, second = (householder.padded(householder.triangle(part)) for part in parts)
+    upper = householder.joined(first, second)
+    assert upper.shape == (k, k)
+    assert not upper[len(rows) :].any()
+    assert (np.diagonal(householder.upright(upper)) >= 0).all()
+    products = rows.T @ rows
+    np.testing.assert_allclose(upper.T @ upper, products, atol=1e-12 * np.abs(products).max())
