@@ -58,8 +58,8 @@ are those of NumPy, modulo 2^64.
 For `+ - * /`, `sqrt`, comparisons, and whatever the list below does not name, an element has the
 same bits in every engine, for any number of servers and threads, and on every x86-64 processor.
 So have sums, products, inner products and norms: floats are added up in one order
-(`ps_backend/program/summation_order.py`), and nothing is contracted to fused multiply-adds. Which of several
-NaNs a result is, is left open.
+(`ps_backend/program/summation_order.py`), and nothing is contracted to fused multiply-adds. Which
+of several NaNs a result is, is left open.
 
 Of these functions NumPy, or the C library beneath NumPy and SciPy, has versions for several
 instruction sets, which may differ in last bits:

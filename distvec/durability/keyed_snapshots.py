@@ -17,7 +17,7 @@ from distvec.durability.keyed import described, fill_of, filled_space, kept_docu
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Source, SpaceCopy, SpaceState, WantedSpace
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.file_checksums import FileRange
 from ps_backend.durability.manifest import Kept
 from ps_backend.errors import BufferLost, ServerLost
 from ps_backend.program.spaces import DenseSpace, RaggedSpace

@@ -25,7 +25,7 @@ from distvec.durability.save_plan import (
     place_of,
 )
 from ps_backend.client.files import Target
-from ps_backend.durability import formats as safetensors
+from ps_backend.durability import formats
 from ps_backend.durability import manifest as manifests
 from ps_backend.durability.files import Layout, Stored, layout
 from ps_backend.durability.manifest import Kept, Manifest
@@ -319,7 +319,7 @@ def _parts(items: Sequence[Item], slots: Sequence[Sequence[Slot]], servers: int)
         by_file.setdefault(number, []).append(slot)
     token, made = secrets.token_hex(8), []
     for number, some in sorted(by_file.items()):
-        head, tensors = safetensors.header(
+        head, tensors = formats.safetensors_header(
             (
                 slot.item.stored.name,
                 slot.item.stored.dtype,

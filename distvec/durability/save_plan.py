@@ -14,8 +14,8 @@ from tqdm import tqdm
 from distvec.array.by_columns import ByColumns
 from distvec.array.core.handle import Handle, SessionBase, check_session
 from distvec.graph.node import Buffer
-from ps_backend.durability.file_checksums import blank_ranges, crc32, unit_of, units
-from ps_backend.durability.file_ranges import FileRange, bytes_of
+from ps_backend.durability.file_checksums import FileRange, blank_ranges, crc32, unit_of, units
+from ps_backend.durability.file_ranges import bytes_of
 from ps_backend.durability.files import KINDS, Stored, as_rows
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.program.types import DTYPES

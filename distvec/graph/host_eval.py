@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import collectives as recurrences
+from ps_backend.program import collectives
 from ps_backend.program import householder, ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
@@ -164,7 +164,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.reduceat": lambda x, op, indices, axis, dtype: getattr(np, op).reduceat(
             x, indices, axis, dtype
         ),
-        "client.recurrence": recurrences.of_arrays,
+        "client.recurrence": collectives.linear_recurrence,
         "client.sort": _sort,
         "client.statistic": statistic,
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),

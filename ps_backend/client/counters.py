@@ -30,13 +30,13 @@ class Counters:
             self.sweeps = 0
             """Traversals of memory."""
             self.phases = 0
-            """Phases of movements."""
+            """Phases of collectives."""
             self.vectors_read = 0
             self.vectors_written = 0
             self.vectors_in_place = 0
             """Those of them that took over the memory of a vector that nobody held any more."""
             self.peer_messages = 0
-            """Requests of servers to one another, for programs with views or movements."""
+            """Requests of servers to one another, for programs with views or collectives."""
             self.peer_bytes = 0
             """Bytes of elements, and of their indices, in these and their replies."""
             self.bytes_saved = 0
@@ -78,14 +78,14 @@ class Counters:
             self.bytes_received += received
 
     def count_program(self, program: Program) -> None:
-        """One program, and the vectors that its traversals and movements read and write."""
+        """One program, and the vectors that its traversals and collectives read and write."""
         with self._lock:
             self.programs += 1
             self.sweeps += len(program.calls)
-            for movement in (*program.before, *program.after):
+            for collective in (*program.before, *program.after):
                 self.phases += 1
-                self.vectors_read += len(movement.inputs)
-                self.vectors_written += len(movement.made)
+                self.vectors_read += len(collective.inputs)
+                self.vectors_written += len(collective.made)
             for call in program.calls:
                 self.vectors_read += len(set(call.inputs))
                 self.vectors_written += len(call.outputs)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ps_backend.client.buffers import SharedArrays
 from ps_backend.client.requests import Messages, StoredArray
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.file_checksums import FileRange
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb

@@ -15,7 +15,7 @@ from ps_backend.program.partials import Run, concatenate, finished, partial_type
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_call, encode_movement, encode_sweep
+from ps_backend.wire.codec import encode_call, encode_collective, encode_sweep
 
 _MOST_REMEMBERED = 4096
 
@@ -49,8 +49,8 @@ class Dispatcher:
         route = self._route(tuple([call.space for call in calls]))
         servers: Set[int] = route.shares.keys()
         if program.before or program.after:
-            movements = (*program.before, *program.after)
-            servers = servers | {k for one in movements for k in one.servers(self._servers)}
+            collectives = (*program.before, *program.after)
+            servers = servers | {k for one in collectives for k in one.servers(self._servers)}
         if not servers:
             self._fan_out.note_frees(program.frees)
             if ended is not None:
@@ -72,7 +72,7 @@ class Dispatcher:
             for server, message in messages.items():
                 message.request.run.peers.extend(addresses)
                 message.request.run.lives.extend(lives)
-                self._add_movements(message.request.run, program, server)
+                self._add_collectives(message.request.run, program, server)
         if not wait:
             self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             if viewing:
@@ -81,12 +81,12 @@ class Dispatcher:
         replies = self._fan_out.send(messages, after=after)
         return _assemble(program, route.holders, self._servers, replies)
 
-    def _add_movements(self, body: pb.Run, program: Program, server: int) -> None:
+    def _add_collectives(self, body: pb.Run, program: Program, server: int) -> None:
         """The phases in which a server takes part."""
-        for messages, movements in ((body.before, program.before), (body.after, program.after)):
-            for one in movements:
+        for messages, collectives in ((body.before, program.before), (body.after, program.after)):
+            for one in collectives:
                 if server in one.servers(self._servers):
-                    messages.append(encode_movement(one))
+                    messages.append(encode_collective(one))
 
     def _message(
         self,
@@ -160,7 +160,7 @@ def _assemble(
 ) -> list[list[np.ndarray]]:
     """Per call what comes of its partial results, those of its holders in order of the slots.
 
-    Then per phase of a movement what the client keeps of it.
+    Then per phase of a collective what the client keeps of it.
     """
     partials = {server: iter(reply.partials) for server, reply in replies.items()}
     kept = [

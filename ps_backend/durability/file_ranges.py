@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ps_backend.durability.file_checksums import crc32, units
+from ps_backend.durability.file_checksums import FileRange, crc32, units
 from ps_backend.durability.formats import safetensors_header
 from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import Corrupted
@@ -17,19 +17,6 @@ READ_BYTES = 4 << 20
 """About so many are read, and checked, at a time."""
 _WRITE_BYTES = 1 << 20
 """About so many are checked, and then written while they are in the processor's cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """Where the rows ``low:high`` of an array lie: in one file, one after the other."""
-
-    file: str
-    offset: int
-    low: int
-    high: int
-    unit: int
-    """Rows to a checksum, counted from ``low``."""
-    crcs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

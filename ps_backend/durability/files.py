@@ -13,11 +13,19 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from ps_backend.durability import file_checksums as seal
-from ps_backend.durability import formats as npy
-from ps_backend.durability import formats as safetensors
-from ps_backend.durability.file_checksums import crc32, unit_of, units
-from ps_backend.durability.file_ranges import READ_BYTES, FileRange
+from ps_backend.durability import formats
+from ps_backend.durability.file_checksums import (
+    MAGIC,
+    FileRange,
+    check_header,
+    checksum_text,
+    crc32,
+    fill_in_checksum,
+    parse_checksums,
+    unit_of,
+    units,
+)
+from ps_backend.durability.file_ranges import READ_BYTES
 from ps_backend.durability.stores import Store
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import DenseSpace
@@ -83,12 +91,12 @@ def layout(kind: str, arrays: Sequence[Stored], metadata: Mapping[str, str]) -> 
 def _safetensors(arrays: Sequence[Stored], metadata: Mapping[str, str]) -> Layout:
     if KEY in metadata:
         raise ValueError(f"metadata: {KEY!r} is where the checksums go; choose another key")
-    text = seal.write([one.pieces for one in arrays])
-    head, tensors = safetensors.header(
+    text = checksum_text([one.pieces for one in arrays])
+    head, tensors = formats.safetensors_header(
         [(one.name, one.dtype, one.shape) for one in arrays], {**metadata, KEY: text}
     )
     end = tensors[-1].offset + tensors[-1].nbytes if tensors else len(head)
-    return Layout(seal.complete(head), tuple(one.offset for one in tensors), b"", end)
+    return Layout(fill_in_checksum(head), tuple(one.offset for one in tensors), b"", end)
 
 
 def _npy(arrays: Sequence[Stored], metadata: Mapping[str, str]) -> Layout:
@@ -96,8 +104,8 @@ def _npy(arrays: Sequence[Stored], metadata: Mapping[str, str]) -> Layout:
         what = "metadata" if len(arrays) == 1 else f"{len(arrays)} arrays"
         raise ValueError(f"a .npy file holds one array alone, not {what}: save to .safetensors")
     (one,) = arrays
-    head = npy.header(one.dtype, one.shape, by_columns=one.by_columns)
-    whole = seal.complete(head + seal.write([one.pieces], one.name).encode())
+    head = formats.npy_header(one.dtype, one.shape, by_columns=one.by_columns)
+    whole = fill_in_checksum(head + checksum_text([one.pieces], one.name).encode())
     tail = whole[len(head) :]
     return Layout(head, (len(head),), tail, len(whole) + one.nbytes)
 
@@ -134,16 +142,16 @@ _Read = Callable[[int, int], bytes]
 def _read_safetensors(
     store: Store, file: str, read: _Read, size: int, what: str
 ) -> tuple[list[Stored], dict[str, str]]:
-    head = safetensors.raw_header(read, size, what)
-    seal.check(head, what)
-    tensors, metadata = safetensors.read_header(read, size, what)
+    head = formats.raw_safetensors_header(read, size, what)
+    check_header(head, what)
+    tensors, metadata = formats.read_safetensors_header(read, size, what)
     text = metadata.pop(KEY, None)
     places = [(Stored(one.name, one.dtype, one.shape), one.offset) for one in tensors]
     if text is None:
-        if any(value.startswith(seal.MAGIC) for value in metadata.values()):
+        if any(value.startswith(MAGIC) for value in metadata.values()):
             raise Corrupted(f"{what}: the key of its checksums is damaged; load an older one")
         return [replace(one, unsummed=(file, offset)) for one, offset in places], metadata
-    found = seal.read(text, what)
+    found = parse_checksums(text, what)
     return [
         _placed(one, found.pieces.get(number, []), file, offset)
         for number, (one, offset) in enumerate(places)
@@ -153,20 +161,20 @@ def _read_safetensors(
 def _read_npy(
     store: Store, file: str, read: _Read, size: int, what: str
 ) -> tuple[list[Stored], dict[str, str]]:
-    given, head = npy.read_header(read, size, what)
+    given, head = formats.read_npy_header(read, size, what)
     name = PurePosixPath(file).stem
     one = Stored(name, given.dtype, given.shape, (), given.by_columns)
     end = given.offset + given.nbytes
     if end == size:
         return [replace(one, unsummed=(file, given.offset))], {}
     tail = read(end, size - end)
-    if not tail.startswith(seal.MAGIC.encode()):
+    if not tail.startswith(MAGIC.encode()):
         raise Corrupted(
             f"{what} has {size - end} bytes after its array that are no checksums: it is damaged, "
             "or holds more than one array, of which numpy.load reads the first"
         )
-    seal.check(head + tail, what)
-    found = seal.read(tail.decode("latin1"), what)
+    check_header(head + tail, what)
+    found = parse_checksums(tail.decode("latin1"), what)
     placed = _placed(one, found.pieces.get(0, []), file, given.offset)
     return [replace(placed, name=found.note or name)], {}
 

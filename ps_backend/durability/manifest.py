@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ps_backend.durability.file_checksums import crc32
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.file_checksums import FileRange, crc32
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import Space, decode_space
 from ps_backend.program.types import ArrayType, dtype_of, stored_type

@@ -33,7 +33,7 @@ from ps_backend.program.types import (
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTypes:
-    """The types of what a movement takes and makes."""
+    """The types of what a collective takes and makes."""
 
     inputs: tuple[ArrayType, ...]
     operands: tuple[ValueType, ...]
@@ -61,9 +61,9 @@ TABLE: dict[str, Collective] = {}
 
 
 def register(row: Collective) -> None:
-    """Add a movement; ``ValueError`` if there is one of that kind."""
+    """Add a collective; ``ValueError`` if there is one of that kind."""
     if row.kind in TABLE:
-        raise ValueError(f"there is a movement {row.kind!r} already; give it another name")
+        raise ValueError(f"there is a collective {row.kind!r} already; give it another name")
     TABLE[row.kind] = row
 
 
@@ -71,18 +71,18 @@ def row_of(kind: str) -> Collective:
     """The row of that kind; ``InvalidProgram`` if there is none."""
     row = TABLE.get(kind)
     if row is None:
-        raise InvalidProgram(f"no movement {kind[:40]!r} is known here")
+        raise InvalidProgram(f"no collective {kind[:40]!r} is known here")
     return row
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """One phase of a movement, with what it runs on."""
+    """One phase of a collective, with what it runs on."""
 
     kind: str
     phase: int
     workspace: int
-    """What the phases of one movement have in common: an id that no buffer has."""
+    """What the phases of one collective have in common: an id that no buffer has."""
     types: CollectiveTypes
     inputs: tuple[int, ...]
     operands: tuple[npt.NDArray[np.generic], ...]
@@ -120,7 +120,7 @@ class CollectiveCall:
 
 
 def verify_collective(call: CollectiveCall) -> None:
-    """Raise ``InvalidProgram`` unless there is such a movement, and it takes such arguments."""
+    """Raise ``InvalidProgram`` unless there is such a collective, and it takes such arguments."""
     row = row_of(call.kind)
     if not 0 <= call.phase < row.phases:
         raise InvalidProgram(f"{call.kind} has phases 0 .. {row.phases - 1}, got {call.phase}")
@@ -298,12 +298,12 @@ class Scan:
 
     @property
     def kind(self) -> str:
-        """The movement that computes the running results of an array."""
+        """The collective that computes the running results of an array."""
         return f"accumulate_{self.name}"
 
     @property
     def between(self) -> str:
-        """The movement that reduces what lies between indices, which are its operand."""
+        """The collective that reduces what lies between indices, which are its operand."""
         return f"reduceat_{self.name}"
 
     @property
@@ -368,7 +368,7 @@ def _result(name: str, dtype: str) -> np.dtype[Any]:
     return dtype_of(SCANS[name].ufunc.accumulate(np.ones(1, dtype)).dtype.name)
 
 
-# --- movements ----------------------------------------------------------------------------------
+# --- collectives ----------------------------------------------------------------------------------
 
 
 def _check_scan(scan: Scan, types: CollectiveTypes, params: Params) -> None:
@@ -397,8 +397,8 @@ for _row in _ROWS:
 Array = npt.NDArray[Any]
 
 LINEAR_RECURRENCE = "linear_recurrence"
-"""The movement. Inputs: ``b``, and ``a`` if it is on the servers. Operands: ``y[-1]``, and ``a`` if
-it is the same in all rows."""
+"""Inputs: ``b``, and ``a`` if it is on the servers. Operands: ``y[-1]``, and ``a`` if it is the same
+in all rows."""
 
 
 def recur(a: Array, b: Array, state: Array, y: Array) -> None:

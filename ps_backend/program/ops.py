@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from ps_backend.program import derivatives, philox
-from ps_backend.program import philox as permutation
 from ps_backend.program import scipy_ufuncs as special
 from ps_backend.program.derivatives import Derivatives
 from ps_backend.program.scipy_ufuncs import OfSciPy
@@ -333,7 +332,7 @@ _ROWS = (
     Op(
         "permuted",
         3,
-        permutation.permuted,
+        philox.permuted,
         "_permuted({0}, {1}, {2})",
         costly=True,
         internal=True,

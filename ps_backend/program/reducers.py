@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ps_backend.errors import NothingToReduce
-from ps_backend.program import householder, ops, row_ops
-from ps_backend.program import summation_order as order
+from ps_backend.program import householder, ops, row_ops, summation_order
 from ps_backend.program.derivatives import REDUCTIONS, Derivative, Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
 from ps_backend.program.types import ValueType, widest
@@ -49,7 +48,7 @@ class Reducer:
     """Text of two results joined, ``{a}`` of the chunks before and ``{b}`` of the next one."""
     join_ints: str = ""
     """The same of integers, where it is another."""
-    in_order: order.OfRows | None = None
+    in_order: summation_order.OfRows | None = None
     """Each row of a matrix of float64 reduced in the order of ``order``. Compiled kernels then join
     chunks in its tree, and ``fold`` must keep to it within a chunk; without it, floats are joined
     chunk by chunk, and the bits may depend on the engine."""
@@ -191,7 +190,7 @@ _ROWS = (
         "_sum({})",
         "_int_sum({})",
         "{a} + {b}",
-        in_order=order.sums,
+        in_order=summation_order.sums,
         identity=0,
         doc="Sum of the elements: floats in their dtype, integers and booleans as int64 or uint64.",
     ),
@@ -200,7 +199,7 @@ _ROWS = (
         np.add,
         "_sum({})",
         join="{a} + {b}",
-        in_order=order.sums,
+        in_order=summation_order.sums,
         identity=0,
         arity=2,
     ),
@@ -208,7 +207,12 @@ _ROWS = (
     Reducer("gram", np.add, identity=0, arity=2, layout="tree"),
     # R of the QR decomposition of a table T, which is both values: R.T @ R is T.T @ T
     Reducer(
-        "triangle", householder.joined, identity=0, accumulator="float64", arity=2, layout="tree"
+        "triangle",
+        householder.join_triangles,
+        identity=0,
+        accumulator="float64",
+        arity=2,
+        layout="tree",
     ),
     # the values themselves, and those at some slots: the second value is a list of them
     Reducer("collect", np.concatenate, picks=True, layout="slots"),
@@ -219,7 +223,7 @@ _ROWS = (
         "_prod({})",
         "_int_prod({})",
         "{a} * {b}",
-        in_order=order.products,
+        in_order=summation_order.products,
         identity=1,
         doc="Product of the elements; dtypes as for ``sum``.",
     ),

@@ -448,10 +448,6 @@ def _along_axis(out: Any, place: Place, x: Any) -> Any:
 
 _OF_INDICES = (RowOp("along_axis", 1, _indices, _along_axis, params=2, may_fail=True),)
 
-__all__ = ["FAMILIES", "TABLE", "Params", "Place", "RowOp", "Values", "fits", "register", "width"]
-
-FAMILIES = (shapes, products, along_rows, held, indices)
-
 # What this process knows: a state of the process for the reason that ``ops`` gives.
 TABLE: dict[str, RowOp] = {}
 
@@ -466,9 +462,8 @@ def register(row: RowOp) -> None:
     TABLE[row.name] = row
 
 
-for _family in FAMILIES:
-    for _row in _family.ROWS:
-        register(_row)
+for _row in (*_OF_SHAPES, *_PRODUCTS, *_ALONG_ROWS, *_OF_TABLES, *_OF_INDICES):
+    register(_row)
 
 
 def fits(op: RowOp, values: Values, params: Params, type: ValueType) -> bool:

@@ -347,7 +347,7 @@ class SweepCall:
 class Program:
     """Sweeps in order (a later one may read what an earlier one stored), then buffers to free.
 
-    Phases of movements come before the sweeps, or after them.
+    Phases of collectives come before the sweeps, or after them.
     """
 
     calls: tuple[SweepCall, ...] = ()

@@ -69,9 +69,9 @@ def program_within_bounds(run: pb.Run) -> None:
     check("lives of servers", len(run.lives), 0, limits.MOST_SERVERS)
     for address in run.peers:
         check_name("address", address)
-    check("movements of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)
-    for movement in (*run.before, *run.after):
-        _movement_bounds(movement)
+    check("collectives of a program", len(run.before) + len(run.after), 0, limits.MOST_CALLS)
+    for collective in (*run.before, *run.after):
+        _collective_bounds(collective)
     values = held = 0
     for call in run.calls:
         verify_space(call.space)
@@ -90,16 +90,16 @@ def program_within_bounds(run: pb.Run) -> None:
             _sweep_bounds(call.sweep)
 
 
-def _movement_bounds(movement: pb.MovementCall) -> None:
-    check_name("kind of a movement", movement.kind)
+def _collective_bounds(collective: pb.MovementCall) -> None:
+    check_name("kind of a collective", collective.kind)
     for name in ("inputs", "operands", "outputs"):
-        check(f"{name} of a movement", len(getattr(movement, name)), 0, limits.MOST_VALUES)
-    check("bytes of operands of a program", len(movement.values), 0, limits.MOST_OPERAND_BYTES)
-    for value in movement.operands:
+        check(f"{name} of a collective", len(getattr(collective, name)), 0, limits.MOST_VALUES)
+    check("bytes of operands of a program", len(collective.values), 0, limits.MOST_OPERAND_BYTES)
+    for value in collective.operands:
         verify_row(value.row, limits.MOST_OPERAND_EXTENTS)
-    for array in (*movement.inputs, *(one.array for one in movement.outputs)):
+    for array in (*collective.inputs, *(one.array for one in collective.outputs)):
         verify_array(array)
-    for one in movement.outputs:
+    for one in collective.outputs:
         verify_row(one.kept.row, limits.MOST_OPERAND_EXTENTS)
 
 

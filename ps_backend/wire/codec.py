@@ -1,4 +1,4 @@
-"""Between Python objects and protobuf messages: spaces, types, sweeps, scalars, movements, files.
+"""Between Python objects and protobuf messages: spaces, types, sweeps, scalars, collectives, files.
 
 Nothing here, and nothing else in the transport, reads a pickle.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend import errors
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.file_checksums import FileRange
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_OPERAND_BYTES, MOST_OPERAND_EXTENTS
 from ps_backend.program.collectives import CollectiveCall, CollectiveTypes
@@ -340,7 +340,7 @@ def decode_call(message: pb.SweepCall, sweep: Sweep) -> SweepCall:
     )
 
 
-def encode_movement(call: CollectiveCall) -> pb.MovementCall:
+def encode_collective(call: CollectiveCall) -> pb.MovementCall:
     """One phase as a message; ``ValueError`` if its operands are too large for one."""
     size = sum(operand.nbytes for operand in call.operands)
     if size > MOST_OPERAND_BYTES:
@@ -371,8 +371,8 @@ def _encode_output(number: int, buffer: int, type: NodeType) -> pb.Output:
     return pb.Output(number=number, kept=encode_type(type.value))
 
 
-def decode_movement(message: pb.MovementCall) -> CollectiveCall:
-    """The inverse of ``encode_movement``.
+def decode_collective(message: pb.MovementCall) -> CollectiveCall:
+    """The inverse of ``encode_collective``.
 
     Raises ``InvalidProgram``, and ``TypeError`` or ``ValueError`` for types that there are not.
     """

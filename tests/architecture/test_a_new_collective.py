@@ -1,4 +1,4 @@
-"""Someone adds a movement: a row, a function for each of its phases, and nothing else."""
+"""Someone adds a collective: a row, a function for each of its phases, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from distvec.array.collectives.core import collective
 from distvec.session import Session
-from ps_backend.program import collectives as movements
+from ps_backend.program import collectives
 from ps_backend.program.collectives import Collective, CollectiveTypes, Params
 from ps_backend.program.types import client_type
 from ps_backend.server import collectives as on_servers
@@ -44,7 +44,7 @@ def reverse(phase: Phase) -> None:
 
 
 def register() -> None:
-    movements.register(Collective("reverse", 2, check))
+    collectives.register(Collective("reverse", 2, check))
     on_servers.register("reverse", leave, reverse)
 
 
@@ -57,9 +57,9 @@ def use(ps: Session) -> None:
     assert float((backwards * x).sum()) == float(np.arange(5000.0) @ (2 * np.arange(5000.0)[::-1]))
     assert ps.counters.messages == ps.counters.phases == 2  # the work around them comes along
     assert length.numpy().tolist() == [5000]
-    assert ps.counters.messages == 2  # as somebody held it when the movement ran
+    assert ps.counters.messages == 2  # as somebody held it when the collective ran
     assert backwards.numpy().tolist() == (2 * np.arange(5000.0))[::-1].tolist()
 
 
 def test_it_is_one_of_programs_on_two_servers():
-    used("test_a_new_movement")
+    used("test_a_new_collective")

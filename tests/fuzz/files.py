@@ -16,12 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.durability import file_checksums as seal
-from ps_backend.durability import formats as npy
-from ps_backend.durability import formats as safetensors
-from ps_backend.durability import manifest
-from ps_backend.durability.file_checksums import crc32
-from ps_backend.durability.file_ranges import FileRange, read_rows
+from ps_backend.durability import file_checksums, formats, manifest
+from ps_backend.durability.file_checksums import FileRange, crc32
+from ps_backend.durability.file_ranges import read_rows
 from ps_backend.durability.files import Stored, layout, read_file
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Directory
@@ -106,7 +103,7 @@ def a_header(rng: random.Random) -> str:
         return data[start : start + count]
 
     try:
-        found, metadata = safetensors.read_header(read, size, "f")
+        found, metadata = formats.read_safetensors_header(read, size, "f")
     except Corrupted:
         return ""
     except TypeError as error:
@@ -150,7 +147,7 @@ def an_npy(rng: random.Random) -> str:
         data = by_byte(data, rng)
     size = len(data) + rng.choice((0, 24, 48))
     try:
-        found, _ = npy.read_header(lambda at, count: data[at : at + count], size, "f")
+        found, _ = formats.read_npy_header(lambda at, count: data[at : at + count], size, "f")
     except Corrupted:
         return ""
     except TypeError as error:
@@ -180,7 +177,7 @@ def _written(kind: str) -> bytes:
                 crc32(rows[low : min(low + p.unit, p.high)].tobytes())
                 for low in range(p.low, p.high, p.unit)
             ))
-            for p in seal.blank(one.length, [(0, one.length)])
+            for p in file_checksums.blank_ranges(one.length, [(0, one.length)])
         )  # fmt: skip
         stored.append(Stored(name, array.dtype.name, array.shape, pieces))
     planned = layout(kind, stored, {})

@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from ps_backend.durability import formats as npy
-from ps_backend.durability import formats as safetensors
-from ps_backend.durability import manifest
-from ps_backend.durability.file_ranges import FileRange, read_rows
+from ps_backend.durability import formats, manifest
+from ps_backend.durability.file_checksums import FileRange
+from ps_backend.durability.file_ranges import read_rows
 from ps_backend.durability.manifest import decode
 from ps_backend.durability.stores import Directory
 from ps_backend.errors import Corrupted
@@ -72,14 +71,14 @@ def test_a_length_that_is_no_integer_is_not_remembered_as_one():
 def test_a_header_of_safetensors_that_is_json_and_no_header(text):
     data = len(text).to_bytes(8, "little") + text.encode()
     with pytest.raises(Corrupted, match="has no header of a safetensors file"):
-        safetensors.read_header(lambda at, count: data[at : at + count], len(data), "f")
+        formats.read_safetensors_header(lambda at, count: data[at : at + count], len(data), "f")
 
 
 def test_a_header_of_numpys_with_more_extents_than_arrays_have():
     text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (%s)}" % ((b"9" * 18 + b",") * 300)
     data = b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text
     with pytest.raises(Corrupted, match="no header"):
-        npy.read_header(lambda at, count: data[at : at + count], len(data), "f")
+        formats.read_npy_header(lambda at, count: data[at : at + count], len(data), "f")
 
 
 def test_rows_that_a_short_file_cannot_have_take_no_memory(tmp_path):

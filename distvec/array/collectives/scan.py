@@ -47,7 +47,7 @@ from distvec.graph import build
 from distvec.graph.build import check_dtype, on_client
 from distvec.graph.host_eval import MOST_ELEMENTS
 from distvec.graph.node import Graph, Node
-from ps_backend.program import collectives as recurrences
+from ps_backend.program import collectives
 from ps_backend.program import ops
 from ps_backend.program.collectives import SCANS, Scan
 from ps_backend.program.types import FLOATS, Row, array_type, client_type
@@ -366,7 +366,7 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
         start = build.cast(graph, build.collect(graph, start), _FLOAT)
         inputs, operands = [like.like(term)], [like.like(start)]
         (operands if factor.on_client else inputs).append(like.like(factor))
-    (result,) = collective(recurrences.KIND, inputs, operands, [made_type])
+    (result,) = collective(collectives.LINEAR_RECURRENCE, inputs, operands, [made_type])
     return result if result.dtype == dtype else result.astype(dtype)
 
 
@@ -378,7 +378,7 @@ def _of_numpy(a: Any, b: Any, initial: Any) -> np.ndarray:
     dtype = _dtype_of((a, b, initial))
     given = [np.asarray(one, np.float64) for one in (a, b, initial)]
     _check(*map(np.shape, given))
-    return recurrences.of_arrays(*given).astype(dtype)
+    return collectives.linear_recurrence(*given).astype(dtype)
 
 
 def _dtype_of(given: Sequence[Any]) -> np.dtype[Any]:

@@ -18,9 +18,16 @@ from distvec.array.manipulation.join import index_of
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
 from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
-from ps_backend.program import collectives as recurrences
-from ps_backend.program import collectives as scatters
-from ps_backend.program.collectives import ASSIGN, ORDER, SCANS, SORT, VALUES, WAYS
+from ps_backend.program.collectives import (
+    ASSIGN,
+    LINEAR_RECURRENCE,
+    ORDER,
+    SCANS,
+    SCATTER,
+    SORT,
+    VALUES,
+    WAYS,
+)
 from ps_backend.program.spaces import DenseSpace
 
 
@@ -230,7 +237,7 @@ _MOVEMENT: dict[str, Rule] = {
     SCANS["add"].kind: _cumsum,
     SCANS["multiply"].kind: _cumprod,
     SORT: _sort,
-    scatters.KIND: _scatter,
-    recurrences.KIND: _recurrence,
+    SCATTER: _scatter,
+    LINEAR_RECURRENCE: _recurrence,
 }
 MOVEMENT_RULES = MappingProxyType(_MOVEMENT)

@@ -354,7 +354,7 @@ def running_sums(x, states, carries, y):  # type: ignore[no-untyped-def]
 
 @_compiled
 def products(x, fractions, exponents):  # type: ignore[no-untyped-def]
-    """The product of the rows of each block, as ``scaled.product``."""
+    """The product of the rows of each block, as ``scaled_product``."""
     blocks, rows, width = x.shape
     for k in range(blocks):
         for j in range(width):

@@ -28,9 +28,9 @@ def count(numbers: Array, counts: Array, *, compiled: bool) -> None:
     ``IndexError`` if they are not all among these.
     """
     if compiled:
-        from ps_backend.kernels.collectives import compiled_counting
+        from ps_backend.kernels.collectives import compiled as loops
 
-        beyond = compiled_counting.count(numbers, counts)
+        beyond = loops.count(numbers, counts)
     else:
         inside = numbers[(numbers >= 0) & (numbers < len(counts))].astype(np.int64)
         beyond = len(numbers) - len(inside)
@@ -42,10 +42,10 @@ def count(numbers: Array, counts: Array, *, compiled: bool) -> None:
 def weigh(numbers: Array, weights: Array, bins: int, *, compiled: bool) -> Array:
     """The sum of the weights, float64, of each number, added in their order."""
     if compiled:
-        from ps_backend.kernels.collectives import compiled_counting
+        from ps_backend.kernels.collectives import compiled as loops
 
         sums: Array = np.zeros(bins)
-        beyond = compiled_counting.weigh(numbers, weights, sums)
+        beyond = loops.weigh(numbers, weights, sums)
     else:
         sums = np.bincount(numbers.astype(np.int64), weights, bins)
         beyond = len(sums) - bins
@@ -69,9 +69,9 @@ def histogram(
     first, last = limits
     scale = len(counts) / (last - first)
     if compiled and np.isfinite(scale):
-        from ps_backend.kernels.collectives import compiled_counting
+        from ps_backend.kernels.collectives import compiled as loops
 
-        compiled_counting.histogram(wide, exact, first, last, scale, counts)
+        loops.histogram(wide, exact, first, last, scale, counts)
         return
     kept = wide[(wide >= limits[0]) & (wide <= limits[1])]
     counts += np.bincount(_numbers(kept, exact, *limits), minlength=len(counts))

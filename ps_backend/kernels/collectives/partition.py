@@ -34,9 +34,9 @@ def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:
     if not len(indices):
         return
     if is_worth_compiling(len(indices)):
-        from ps_backend.kernels.collectives import compiled_partition
+        from ps_backend.kernels.collectives import compiled
 
-        least, greatest = compiled_partition.extremes(indices)
+        least, greatest = compiled.extremes(indices)
     else:
         least, greatest = indices.min(), indices.max()
     if least < -length or greatest >= length:
@@ -72,9 +72,9 @@ def group_by_owner(
 
 
 def _loops() -> tuple[Callable[..., None], Callable[..., None]]:
-    from ps_backend.kernels.collectives import compiled_partition
+    from ps_backend.kernels.collectives import compiled
 
-    return compiled_partition.count_below, compiled_partition.distribute
+    return compiled.count_below, compiled.distribute_by_owner
 
 
 def _count_below(indices: Array, starts: Array, length: int, below: Array) -> None:
@@ -115,9 +115,9 @@ def scatter(values: Array, places: Array, out: Array) -> None:
     if values.ndim > 1 or not is_worth_compiling(len(values)):
         out[places] = values
         return
-    from ps_backend.kernels.collectives import compiled_partition
+    from ps_backend.kernels.collectives import compiled
 
-    compiled_partition.scatter(plain(values), places, plain(out))
+    compiled.scatter(plain(values), places, plain(out))
 
 
 def plain(array: Array) -> Array:
@@ -132,9 +132,9 @@ _ADDED = (np.dtype(np.float64), np.dtype(np.int64))
 def take(source: Array, low: int, wanted: Array, out: Array) -> None:
     """``out[:] = source[wanted - low]``, elements or rows, all of which are there."""
     if source.ndim == 1 and is_worth_compiling(len(wanted)):
-        from ps_backend.kernels.collectives import compiled_random_access
+        from ps_backend.kernels.collectives import compiled
 
-        compiled_random_access.take(plain(source), low, wanted, plain(out))
+        compiled.take(plain(source), low, wanted, plain(out))
         return
     np.take(source, wanted - low, axis=0, out=out, mode="clip")  # "raise" would copy first
 
@@ -146,14 +146,14 @@ def put(out: Array, low: int, wanted: Array, values: Array, ufunc: np.ufunc | No
     """
     is_compiled = out.ndim == 1 and is_worth_compiling(len(wanted))
     if is_compiled and ufunc is None:
-        from ps_backend.kernels.collectives import compiled_random_access
+        from ps_backend.kernels.collectives import compiled
 
         given = np.broadcast_to(np.asarray(values, out.dtype), wanted.shape)
-        compiled_random_access.assign(plain(out), low, wanted, plain(given))
+        compiled.assign_at(plain(out), low, wanted, plain(given))
     elif is_compiled and ufunc is np.add and values.dtype == out.dtype and out.dtype in _ADDED:
-        from ps_backend.kernels.collectives import compiled_random_access
+        from ps_backend.kernels.collectives import compiled
 
-        compiled_random_access.add(out, low, wanted, np.broadcast_to(values, wanted.shape))
+        compiled.add_at(out, low, wanted, np.broadcast_to(values, wanted.shape))
     elif ufunc is None:
         out[wanted - low] = values
     else:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiler import has_compiler
-from ps_backend.program import collectives as recurrences
+from ps_backend.program import collectives
 from ps_backend.program.collectives import Scan
 
 Floats = npt.NDArray[np.float64]
@@ -110,9 +110,9 @@ def _loops(
         return None
     if not dtypes.issuperset(one.dtype.name for one in arrays):
         return None
-    from ps_backend.kernels.collectives import compiled_running
+    from ps_backend.kernels.collectives import compiled
 
-    return compiled_running
+    return compiled
 
 
 # --- scans --------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def product(x: Array, elements: int) -> Scaled:
     """The product of the rows of each block, ``(blocks, width)``."""
     loops = _loops(elements, x)
     if loops is None:
-        return product(x)
+        return scaled_product(x)
     shape = len(x), x.shape[2]
     found = np.empty(shape), np.empty(shape, np.int64)
     loops.products(x, *found)
@@ -226,6 +226,6 @@ def recur(a: Array, b: Array, states: Array, y: Array | None, elements: int) -> 
     else:
         for k in range(len(b)):
             found = np.empty(b.shape[1:])
-            recurrences.recur(a[k if len(a) > 1 else 0], b[k], states[k], found)
+            collectives.recur(a[k if len(a) > 1 else 0], b[k], states[k], found)
             if y is not None:
                 np.copyto(y[k], found, casting="unsafe")

@@ -49,9 +49,9 @@ def encode_keys(
         bits = keys
     infinity = np.array(np.inf, x.dtype).view(dtype)[()]
     if is_worth_compiling(len(x)):
-        from ps_backend.kernels.collectives import compiled_sorting
+        from ps_backend.kernels.collectives import compiled
 
-        compiled_sorting.encode(bits, keys, sign, infinity, flip, equal_zeros)
+        compiled.encode_floats(bits, keys, sign, infinity, flip, equal_zeros)
         return
     magnitude = bits & ~sign
     number = np.where(magnitude > infinity, infinity | (infinity >> dtype.type(1)), bits)
@@ -67,9 +67,9 @@ def decode_keys(keys: Array, x: Array, *, descending: bool = False) -> None:
     if x.dtype.kind != "f":
         np.bitwise_xor(keys, sign ^ flip, out=bits)
     elif is_worth_compiling(len(x)) and bits.flags.c_contiguous:
-        from ps_backend.kernels.collectives import compiled_sorting
+        from ps_backend.kernels.collectives import compiled
 
-        compiled_sorting.decode(keys, bits, sign, flip)
+        compiled.decode_floats(keys, bits, sign, flip)
     else:
         number = keys ^ flip
         bits[...] = np.where(number & sign, number & ~sign, ~number)
@@ -117,15 +117,15 @@ def sort_with_indices(run: SortedRun, spare: SortedRun, pause: Callable[[], None
         np.take(run.keys, order, out=spare.keys)
         np.take(run.indices, order, out=spare.indices)
         return spare
-    from ps_backend.kernels.collectives import compiled_sorting
+    from ps_backend.kernels.collectives import compiled
 
     for shift in range(0, 8 * run.keys.itemsize, _DIGIT_BITS):
         counts = np.zeros(1 << _DIGIT_BITS, np.int64)
         bits = run.keys.dtype.type(shift)
-        compiled_sorting.count_digits(run.keys, bits, counts)
+        compiled.count_digits(run.keys, bits, counts)
         if counts.max() < len(run.keys):
             cursors = np.cumsum(counts) - counts
-            compiled_sorting.distribute(*run, bits, cursors, *spare)
+            compiled.distribute_by_digit(*run, bits, cursors, *spare)
             run, spare = spare, run
         pause()
     return run
@@ -197,21 +197,21 @@ def _merged(runs: Sequence[SortedRun], target: SortedRun, spare: SortedRun) -> S
 
 def _cuts(a: SortedRun, b: SortedRun) -> Iterator[tuple[int, int, int, int]]:
     """Blocks of what two runs are together: from where to where, and which part is of ``a``."""
-    from ps_backend.kernels.collectives import compiled_sorting
+    from ps_backend.kernels.collectives import compiled
 
     length = len(a.keys) + len(b.keys)
     i = 0
     for low in range(0, length, _BLOCK):
         high = min(low + _BLOCK, length)
-        i_end = compiled_sorting.split(a.keys, b.keys, high)
+        i_end = compiled.split(a.keys, b.keys, high)
         yield low, high, i, i_end
         i = i_end
 
 
 def _merge_two(a: SortedRun, b: SortedRun, out: SortedRun) -> None:
-    from ps_backend.kernels.collectives import compiled_sorting
+    from ps_backend.kernels.collectives import compiled
 
-    compiled_sorting.merge(a.keys, b.keys, out.keys, a.indices, b.indices, out.indices)
+    compiled.merge(a.keys, b.keys, out.keys, a.indices, b.indices, out.indices)
 
 
 def _sorted_together(runs: Sequence[SortedRun]) -> SortedRun:

@@ -25,8 +25,7 @@ from ps_backend.kernels.numpy_loops import loop_of
 from ps_backend.kernels.pause import Pause, no_pause
 from ps_backend.kernels.threads import thread_count, threads_for, together
 from ps_backend.program.summation_order import CHUNK
-from ps_backend.program.sweep import COMBINE as COMBINE
-from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
+from ps_backend.program.sweep import COMBINE, Scalar, Sweep, partial_dtypes
 
 _PIECE_WORK = 1 << 26
 """Elements times ``work_of`` that a thread does without a pause: some 50 ms."""

@@ -21,7 +21,6 @@ from ps_backend.kernels.compiled.simd import (
     fence,
 )
 from ps_backend.program import philox
-from ps_backend.program import philox as permutation
 from ps_backend.program.summation_order import CHUNK, LANES, LEAF, WIDE
 
 _M0 = np.uint64(philox.MULTIPLIERS[0])
@@ -34,11 +33,11 @@ _21 = np.uint64(21)
 _11 = np.uint64(11)
 _TO_UNIT = philox.TO_UNIT
 _ROUNDS = philox.ROUNDS
-_WEYL = np.uint64(permutation.WEYL)
-_MIX0, _MIX1 = (np.uint64(one) for one in permutation.MIXERS)
-_SHIFT0, _SHIFT1, _SHIFT2 = (np.uint64(one) for one in permutation.SHIFTS)
-_FEW_BITS = permutation.FEW_BITS
-_FEISTEL_ROUNDS, _MORE_ROUNDS = permutation.ROUNDS, permutation.MORE_ROUNDS
+_WEYL = np.uint64(philox.FEISTEL_WEYL)
+_MIX0, _MIX1 = (np.uint64(one) for one in philox.FEISTEL_MIXERS)
+_SHIFT0, _SHIFT1, _SHIFT2 = (np.uint64(one) for one in philox.FEISTEL_SHIFTS)
+_FEW_BITS = philox.FEW_BITS
+_FEISTEL_ROUNDS, _MORE_ROUNDS = philox.FEISTEL_ROUNDS, philox.MORE_ROUNDS
 _1 = np.uint64(1)
 
 _inline = njit(nogil=True, error_model="numpy", cache=True)

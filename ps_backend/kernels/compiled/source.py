@@ -16,8 +16,7 @@ from ps_backend.kernels.compiled import reductions
 from ps_backend.kernels.lowering.split import Split
 from ps_backend.program import ops
 from ps_backend.program.summation_order import CHUNK
-from ps_backend.program.sweep import COMBINE as COMBINE
-from ps_backend.program.sweep import partial_dtypes
+from ps_backend.program.sweep import COMBINE, partial_dtypes
 from ps_backend.program.types import FLOATS
 
 _HEADER = """\

@@ -62,13 +62,13 @@ def combined(inverse: Integers, count: int, values: Array, op: str) -> Array:
     which[inverse[::-1]] = places[::-1]
     adder = _ADDERS.get(values.dtype)
     if op == "add" and adder is not None and len(inverse) >= COMPILED_FROM:
-        from ps_backend.kernels.keyed import compiled_repeated
+        from ps_backend.kernels.keyed import compiled_rows
 
         values = np.ascontiguousarray(values)
         out = np.full((count, *values.shape[1:]), -0.0, values.dtype)  # -0.0 + x is x
         columns = values[:1].size
         where = address_of(inverse), len(inverse), columns, address_of(values), address_of(out)
-        getattr(compiled_repeated, adder)(*where)
+        getattr(compiled_rows, adder)(*where)
         return out
     out = values[which]
     others = np.ones(len(inverse), np.bool_)

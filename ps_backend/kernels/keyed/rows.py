@@ -10,37 +10,10 @@ import numpy.typing as npt
 
 from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
-from ps_backend.program import initializers as initial
-from ps_backend.program.initializers import Constant, Fill, Normal, Uniform
+from ps_backend.program import initializers
+from ps_backend.program.initializers import Constant, Fill, Normal
 from ps_backend.program.keys import BUCKETS
 from ps_backend.program.row_program import SCATTERS
-
-__all__ = ["Constant", "Fill", "Normal", "Uniform", "evaluate"]
-
-_SIGNED = 1 << 63
-
-
-def initial_rows(
-    rule: Fill, keys: npt.NDArray[np.int64], row: tuple[int, ...], dtype: Any
-) -> npt.NDArray[Any]:
-    """As ``program.initial.evaluate``: of shape ``(n, *row)``, new."""
-    columns = prod(row)
-    if isinstance(rule, Constant) or not len(keys) or not columns:
-        return initial.evaluate(rule, keys, row, dtype)
-    from ps_backend.kernels.keyed import compiled_initial
-
-    seed = (rule.seed + _SIGNED) % (2 * _SIGNED) - _SIGNED
-    is_normal = isinstance(rule, Normal)
-    offset, scale = (
-        (rule.mean, rule.scale) if isinstance(rule, Normal) else (rule.low, rule.high - rule.low)
-    )
-    numbers = np.empty((len(keys), columns))
-    where = address_of(keys), len(keys), columns
-    how = is_normal, float(offset), float(scale)
-    compiled_initial.fill(*where, seed, *how, address_of(numbers))
-    with np.errstate(all="ignore"):  # what is beyond the dtype becomes what NumPy makes of it
-        return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
-
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -55,6 +28,27 @@ _LINE = 64
 """Bytes that memory is read by. Where they begin a block, rows of so many are read in one go."""
 _SHORT = 16
 """Rows of so few bytes lie in one line wherever a block begins: as NumPy has it."""
+_SIGNED = 1 << 63
+
+
+def initial_rows(rule: Fill, keys: Integers, row: tuple[int, ...], dtype: Any) -> Array:
+    """The bits of ``program.initializers.evaluate``, by compiled loops: ``(n, *row)``, new."""
+    columns = prod(row)
+    if isinstance(rule, Constant) or not len(keys) or not columns:
+        return initializers.evaluate(rule, keys, row, dtype)
+    from ps_backend.kernels.keyed import compiled_rows
+
+    seed = (rule.seed + _SIGNED) % (2 * _SIGNED) - _SIGNED
+    is_normal = isinstance(rule, Normal)
+    offset, scale = (
+        (rule.mean, rule.scale) if isinstance(rule, Normal) else (rule.low, rule.high - rule.low)
+    )
+    numbers = np.empty((len(keys), columns))
+    where = address_of(keys), len(keys), columns
+    how = is_normal, float(offset), float(scale)
+    compiled_rows.fill_random(*where, seed, *how, address_of(numbers))
+    with np.errstate(all="ignore"):  # what is beyond the dtype becomes what NumPy makes of it
+        return numbers.astype(dtype, copy=False).reshape(len(keys), *row)
 
 
 class RowStore:

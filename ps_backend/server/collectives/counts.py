@@ -24,14 +24,6 @@ _CHUNK = 1 << 22
 """Elements that are counted without a pause: some 10 ms."""
 
 
-def phases() -> dict[str, tuple[PhaseFunction, ...]]:
-    """By kind, the functions of the phases."""
-    return {
-        COUNT: (partial(_leave, _count, _weigh), _add_up),
-        HISTOGRAM: (partial(_leave, _histogram, _weighted_histogram), _add_up),
-    }
-
-
 def _leave(
     count: Callable[[Phase, Array, Array], None],
     weigh: Callable[[Phase, Array, Array, int], Array],
@@ -101,3 +93,10 @@ def _add_up(phase: Phase) -> None:
             tree.append(node, height)
     found = [node for _, node in tree.nodes]
     phase.results[0] = join_all(np.add, found) if found else np.zeros(made.shape, made.dtype)
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {
+    COUNT: (partial(_leave, _count, _weigh), _add_up),
+    HISTOGRAM: (partial(_leave, _histogram, _weighted_histogram), _add_up),
+}
+"""By kind, the functions of the phases."""

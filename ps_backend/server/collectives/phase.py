@@ -127,7 +127,7 @@ class Phase:
         body = pb.Fetch(shelves=shelves)
         return self._neighbours.ask(pieces[0].server, "fetch", body, into, keep=(keep, self))
 
-    def get_all(
+    def allgather(
         self, name: str, count: int, dtype: npt.DTypeLike, row: Row = ()
     ) -> dict[int, Array]:
         """The first ``count`` rows of a small array that every server has left, by server."""

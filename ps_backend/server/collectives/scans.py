@@ -22,30 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives import running
-from ps_backend.kernels.collectives import running as scaled
-from ps_backend.program import collectives as recurrences
-from ps_backend.program.collectives import SCANS, Scan
+from ps_backend.program.collectives import LINEAR_RECURRENCE, SCANS, Scan
 from ps_backend.program.spaces import Space
 from ps_backend.server.collectives.phase import (
     BlockRange,
     Phase,
+    PhaseFunction,
     RemoteRows,
     block_count,
     for_each_range,
 )
-from ps_backend.server.collectives.phase import BlockRange as Function
-from ps_backend.server.collectives.phase import PhaseFunction as Function
 
 Array = npt.NDArray[Any]
 _FLOAT, _INT = np.dtype(np.float64), np.dtype(np.int64)
-
-
-def phases() -> dict[str, tuple[Function, ...]]:
-    """By kind, the functions of the phases."""
-    scans = {
-        scan.kind: (partial(_totals, scan), partial(_results, scan)) for scan in SCANS.values()
-    }
-    return {**scans, recurrences.KIND: (_recurrence_totals, _recurrence)}
 
 
 class _Scanning:
@@ -86,7 +75,7 @@ def _results(scan: Scan, phase: Phase) -> None:
     names = {"totals": this.wide} | ({"exponents": _INT} if this.is_product else {})
     found = _fetched(phase, this.space, this.width, names)
     if this.is_product:
-        carries = scaled.recurred(this.start, (found["totals"], found["exponents"]), None)
+        carries = running.scaled_recurrence(this.start, (found["totals"], found["exponents"]), None)
     else:
         carries = scan.ufunc.accumulate(np.vstack((this.start, found["totals"])), axis=0)
     carries = carries[_first_block(phase, this.space) :]
@@ -151,10 +140,10 @@ def _recurrence(phase: Phase) -> None:
     found = _fetched(phase, this.space, this.width, names)
     if this.is_constant:  # all blocks but the last are as long as each other
         row = np.broadcast_to(this.a[0], (1, this.width))
-        factors = scaled.power(row, this.space.block_size)
+        factors = running.scaled_power(row, this.space.block_size)
     else:
         factors = found["fractions"], found["exponents"]
-    entering = scaled.recurred(this.initial, factors, found["ends"])
+    entering = running.scaled_recurrence(this.initial, factors, found["ends"])
     entering = entering[_first_block(phase, this.space) :]
 
     def work(run: BlockRange) -> None:
@@ -188,13 +177,6 @@ def _fetched(
             ]
     phase.fetch(pieces)
     return found
-
-
-def reduceat_phases() -> dict[str, tuple[Function, ...]]:
-    """By kind, the functions of the phases."""
-    return {
-        scan.between: (partial(_pieces, scan), partial(_segments, scan)) for scan in SCANS.values()
-    }
 
 
 def _piece_starts(starts: Array, space: Space) -> Array:
@@ -241,3 +223,11 @@ def _segments(scan: Scan, phase: Phase) -> None:
     ends = np.where(ends > starts, ends, starts + 1)
     between = np.searchsorted(cuts, np.stack((starts, ends), axis=1).ravel())
     phase.results[number] = scan.ufunc.reduceat(pieces, between, axis=0)[::2]
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {
+    **{one.kind: (partial(_totals, one), partial(_results, one)) for one in SCANS.values()},
+    **{one.between: (partial(_pieces, one), partial(_segments, one)) for one in SCANS.values()},
+    LINEAR_RECURRENCE: (_recurrence_totals, _recurrence),
+}
+"""By kind, the functions of the phases."""

@@ -57,7 +57,7 @@ def take_pairs(
     """
     row, dtype = values or ((), np.dtype(np.int64))
     size = 8 + (int(np.prod(row)) * dtype.itemsize if values else 0)
-    cuts = phase.get_all("cuts", phase.count + 1, np.int64)
+    cuts = phase.allgather("cuts", phase.count + 1, np.int64)
     counts = {
         server: int(found[phase.here + 1] - found[phase.here]) for server, found in cuts.items()
     }
@@ -87,11 +87,6 @@ _APPLIED = 1 << 20
 """Elements that are applied, or copied, without a pause."""
 
 
-def phases() -> dict[str, tuple[PhaseFunction, ...]]:
-    """By kind, the functions of the phases."""
-    return {SCATTER: (_leave, _apply)}
-
-
 def _leave(phase: Phase) -> None:
     _, has_base = phase.params
     index, *values = phase.inputs[has_base:]
@@ -118,3 +113,7 @@ def _begin(phase: Phase, out: Array, base: Array) -> None:
         some = slice(low, low + step)
         np.copyto(out[some], base[some] if base.shape == out.shape else base)
         phase.pause()
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {SCATTER: (_leave, _apply)}
+"""By kind, the functions of the phases."""

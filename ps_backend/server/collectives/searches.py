@@ -22,11 +22,6 @@ _CHUNK = 1 << 20
 """Values that an owner takes at a time."""
 
 
-def phases() -> dict[str, tuple[PhaseFunction, ...]]:
-    """By kind, the functions of the phases."""
-    return {SEARCH: (_leave_first, _leave_values, _look_up, _take_places)}
-
-
 def _leave_first(phase: Phase) -> None:
     phase.workspace.put("first", phase.inputs[0][:1])
 
@@ -71,7 +66,7 @@ def _look_up(phase: Phase) -> None:
     """Places of the values that belong here, those of the first server first."""
     table, (_, values_type) = phase.inputs[0], phase.call.types.inputs
     low, _ = phase.range_of(phase.call.types.inputs[0].space)
-    cuts = phase.get_all("cuts", phase.count + 1, np.int64)
+    cuts = phase.allgather("cuts", phase.count + 1, np.int64)
     starts = {server: int(found[phase.here]) for server, found in cuts.items()}
     counts = {server: int(found[phase.here + 1]) - starts[server] for server, found in cuts.items()}
     places = phase.workspace.new("places", sum(counts.values()), np.int64)
@@ -94,7 +89,7 @@ def _look_up(phase: Phase) -> None:
 def _take_places(phase: Phase) -> None:
     """The places of the values here, from who found them, back in their order."""
     out, order, cuts = phase.outputs[0], phase.workspace["order"], phase.workspace["cuts"]
-    begins = phase.get_all("begins", phase.count, np.int64)
+    begins = phase.allgather("begins", phase.count, np.int64)
     room = phase.scratch(min(_CHUNK, len(order)), np.int64)
     for server in phase.servers:
         low, high = int(cuts[server]), int(cuts[server + 1])
@@ -104,3 +99,9 @@ def _take_places(phase: Phase) -> None:
             phase.fetch([RemoteRows(server, "places", start, len(some), some)])
             out[order[first : first + len(some)]] = some
             phase.pause()
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {
+    SEARCH: (_leave_first, _leave_values, _look_up, _take_places)
+}
+"""By kind, the functions of the phases."""

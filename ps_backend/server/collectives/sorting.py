@@ -15,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives import sorting
-from ps_backend.kernels.collectives import sorting as ordered_keys
 from ps_backend.kernels.collectives.sorting import SortedRun
 from ps_backend.program.collectives import ORDER, ORDER_STATISTICS, SORT, STARTS, VALUES
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
-from ps_backend.server.collectives import phase as movement_phase
-from ps_backend.server.collectives.phase import Phase, RemoteRows
+from ps_backend.server.collectives.phase import Phase, PhaseFunction, RemoteRows
 
 Array = npt.NDArray[Any]
 
@@ -194,11 +192,6 @@ def split_at_rank(parts: Sequence[Array], rank: int) -> npt.NDArray[np.int64]:
     return first
 
 
-def phases() -> Mapping[str, tuple[movement_phase.Run, ...]]:
-    """The functions of each phase, by kind."""
-    return {SORT: (leave_run, merge_runs)}
-
-
 class _Rooms:
     """Memory for runs, which one column after the other uses."""
 
@@ -233,7 +226,7 @@ def sort_part(
     """
     (x,) = phase.inputs
     length, columns = len(x), phase.call.types.inputs[0].width
-    dtype = ordered_keys.key_dtype(x.dtype)
+    dtype = sorting.key_dtype(x.dtype)
     rooms = _Rooms(phase, dtype, index)
     keys = phase.workspace.new(KEYS, columns * kept, dtype)
     indices = phase.workspace.new(INDICES, columns * kept, index) if index else None
@@ -241,17 +234,17 @@ def sort_part(
     for number, column in enumerate(x.reshape(length, columns).T):
         target = run.part(number * kept, (number + 1) * kept)
         room = target if kept == length else rooms("part", length)
-        ordered_keys.encode(column, room.keys, descending=descending, equal_zeros=equal_zeros)
+        sorting.encode_keys(column, room.keys, descending=descending, equal_zeros=equal_zeros)
         places = None
         if kept < length:
-            places = sorting.least(room.keys, kept, rooms("spare", length).keys)
+            places = sorting.least_keys(room.keys, kept, rooms("spare", length).keys)
             np.take(room.keys, places, out=target.keys)
         if target.indices is None:
             sorting.sort(target.keys)
         else:
             first, _ = phase.range_of(_source(phase).space)
             if places is None:
-                sorting.number(target.indices, first)
+                sorting.write_numbers(target.indices, first)
             else:
                 np.add(places, first, out=target.indices, casting="unsafe")
             made = sorting.sort_with_indices(target, rooms("spare", kept), phase.pause)
@@ -268,7 +261,7 @@ def merge_runs(phase: Phase) -> None:
     low, high = phase.range_of(_made_space(phase))
     if low == high:
         return
-    dtype = ordered_keys.key_dtype(source.dtype)
+    dtype = sorting.key_dtype(source.dtype)
     lengths = {server: _run_length(phase, server) for server in phase.servers}
     runs = DistributedRuns(phase, lengths, source.width, dtype)
     begins, ends = runs.before((low, high))
@@ -300,7 +293,7 @@ def _write(
         now = slice(at, at + len(block.keys))
         if VALUES in outputs:
             descending = bool(phase.params[0])
-            ordered_keys.decode(block.keys, outputs[VALUES][now], descending=descending)
+            sorting.decode_keys(block.keys, outputs[VALUES][now], descending=descending)
         if ORDER in outputs:
             outputs[ORDER][now] = block.indices
         if STARTS in outputs:
@@ -366,11 +359,6 @@ def _index_dtype(phase: Phase) -> np.dtype[Any] | None:
     return np.dtype(np.uint32 if _source(phase).space.length <= 1 << 32 else np.int64)
 
 
-def order_statistics_phases() -> Mapping[str, tuple[movement_phase.Run, ...]]:
-    """The functions of each phase, by kind."""
-    return {ORDER_STATISTICS: (leave_whole_run, find_order_statistics)}
-
-
 def leave_whole_run(phase: Phase) -> None:
     """Sort this server's part."""
     sort_part(phase, len(phase.inputs[0]), None, ranks=_ranks(phase))
@@ -387,14 +375,21 @@ def find_order_statistics(phase: Phase) -> None:
         lengths[server] = high - low
     last = source.space.length - 1
     ranks = np.broadcast_to(np.clip(given, 0, last), (len(given), source.width))
-    dtype = ordered_keys.key_dtype(source.dtype)
+    dtype = sorting.key_dtype(source.dtype)
     runs = DistributedRuns(phase, lengths, source.width, dtype, _ranks(phase))
     keys = runs.at(ranks).ravel()
     found = np.empty(len(keys), source.dtype)
-    ordered_keys.decode(keys, found)
+    sorting.decode_keys(keys, found)
     phase.results[0] = found.reshape(len(given), *source.row)
 
 
 def _ranks(phase: Phase) -> int:
     """How many are to be found in each column."""
     return phase.call.types.operands[0].row[0]
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {
+    SORT: (leave_run, merge_runs),
+    ORDER_STATISTICS: (leave_whole_run, find_order_statistics),
+}
+"""By kind, the functions of the phases."""

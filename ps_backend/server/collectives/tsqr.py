@@ -1,12 +1,12 @@
 """The QR decomposition of a tall table, by a tree over its rows.
 
 Pieces of so many rows as fit the cache are decomposed, the triangles of two neighbours together
-once more, and so on in the fixed binary tree of ``ps_backend.program.summation_order``: on each server as far
-as it has all pieces. The second phase fetches the few triangles that the others are left with, and
-decomposes them to the top; every server does. From there the tree is walked down again: a node's
-factor, times what its parent hands down, is what it hands to its children, and of a piece the rows
-of Q. No product of the table with its transpose is taken, so no digits are lost, and a table of
-less than full rank is one like any other.
+once more, and so on in the fixed binary tree of ``ps_backend.program.summation_order``: on each
+server as far as it has all pieces. The second phase fetches the few triangles that the others are
+left with, and decomposes them to the top; every server does. From there the tree is walked down
+again: a node's factor, times what its parent hands down, is what it hands to its children, and of
+a piece the rows of Q. No product of the table with its transpose is taken, so no digits are lost,
+and a table of less than full rank is one like any other.
 
 Source: Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34, 2012.
 """
@@ -125,11 +125,6 @@ class Factors:
         level = (right.first - left.first).bit_length()
         rows = np.concatenate([left.triangle, right.triangle])
         return Node(left.first, self.of_node(left.first, level)[0].find(rows))
-
-
-def phases() -> dict[str, tuple[PhaseFunction, ...]]:
-    """By kind, the functions of the phases."""
-    return {TSQR: (decompose, complete)}
 
 
 def decompose(phase: Phase) -> None:
@@ -288,3 +283,7 @@ def _take(steps: Sequence[Step]) -> None:
     with np.errstate(all="ignore"):  # of this thread
         for step in steps:
             step()
+
+
+PHASES: dict[str, tuple[PhaseFunction, ...]] = {TSQR: (decompose, complete)}
+"""By kind, the functions of the phases."""

@@ -10,15 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from ps_backend import limits
-from ps_backend.durability.file_checksums import unit_of
-from ps_backend.durability.file_ranges import (
-    FileRange,
-    Rows,
-    bytes_of,
-    read_rows,
-    write_into,
-    write_part,
-)
+from ps_backend.durability.file_checksums import FileRange, unit_of
+from ps_backend.durability.file_ranges import Rows, bytes_of, read_rows, write_into, write_part
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name

@@ -30,7 +30,7 @@ from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.codec import decode_call, decode_movement
+from ps_backend.wire.codec import decode_call, decode_collective
 from ps_backend.wire.errors import Abandoned
 
 
@@ -124,16 +124,16 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     if small is not None:
         return _run_small(session, small)
     calls = [decode_call(m, session.sweep(m)) for m in request.run.calls]
-    movements = [
-        [decode_movement(m) for m in some] for some in (request.run.before, request.run.after)
+    collectives = [
+        [decode_collective(m) for m in some] for some in (request.run.before, request.run.after)
     ]
     donors = _verify(calls)
-    if any(movements):
+    if any(collectives):
         if donors:
-            raise InvalidProgram("a program with movements gives no memory away")
-        _verify_workspaces(calls, [*chain(*movements)])
+            raise InvalidProgram("a program with collectives gives no memory away")
+        _verify_workspaces(calls, [*chain(*collectives)])
     with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
-        return _run(session, request, payload, calls, movements, donors, own)
+        return _run(session, request, payload, calls, collectives, donors, own)
 
 
 def _run_small(session: ServerSession, calls: Sequence[SmallCall]) -> Response:
@@ -179,12 +179,12 @@ def _run(
     request: pb.Request,
     payload: Payload,
     calls: Sequence[SweepCall],
-    movements: Sequence[Sequence[CollectiveCall]],
+    collectives: Sequence[Sequence[CollectiveCall]],
     donors: Sequence[int],
     own: Collection[int],
 ) -> Response:
     """The program, verified. ``own``: those donors that it may write over."""
-    made, ready, phases = _prepare(session, calls, movements[0], movements[1], own)
+    made, ready, phases = _prepare(session, calls, collectives[0], collectives[1], own)
     working = _working_memory(session.store.memory, ready)
     turns, log = session.host.fair_lock, session.reply_log(request.client)
 
@@ -266,14 +266,14 @@ def _verify(calls: Sequence[SweepCall]) -> list[int]:
     return donors
 
 
-def _verify_workspaces(calls: Sequence[SweepCall], movements: Sequence[CollectiveCall]) -> None:
-    """Raise ``InvalidProgram`` unless each movement has one of its own, that no buffer is."""
+def _verify_workspaces(calls: Sequence[SweepCall], collectives: Sequence[CollectiveCall]) -> None:
+    """Raise ``InvalidProgram`` unless each collective has one of its own, that no buffer is."""
     taken = {number for call in calls for number in call.outputs}
-    taken.update(number for movement in movements for number in movement.outputs)
-    for movement in movements:
-        if movement.workspace in taken:
-            raise InvalidProgram(f"workspace {movement.workspace} is used twice by the program")
-        taken.add(movement.workspace)
+    taken.update(number for collective in collectives for number in collective.outputs)
+    for collective in collectives:
+        if collective.workspace in taken:
+            raise InvalidProgram(f"workspace {collective.workspace} is used twice by the program")
+        taken.add(collective.workspace)
 
 
 def _prepare(
@@ -298,17 +298,17 @@ def _prepare(
             donors |= {output: donor for output, donor in pairs if donor in own}
         for number, value in zip(call.outputs, call.sweep.stored, strict=True):
             parts[number] = session.part_of(call.space, value.dtype, value.row)
-    for movement in (*before, *after):
-        parts |= parts_made(session, movement)
+    for collective in (*before, *after):
+        parts |= parts_made(session, collective)
     store = session.store
     store.refuse_taken(parts)
     _refuse_large_partials(session, calls)
     made = {number: store.get(donors[number], parts[number]) for number in donors}
     fresh = {number: part for number, part in parts.items() if number not in donors}
     made |= zip(fresh, store.new(fresh.values(), "the program"), strict=True)
-    by_movements = {number for movement in (*before, *after) for number in movement.made}
-    visible = {number: made[number] for number in by_movements}
-    earlier = [prepare(session, movement, visible) for movement in before]
+    by_collectives = {number for collective in (*before, *after) for number in collective.made}
+    visible = {number: made[number] for number in by_collectives}
+    earlier = [prepare(session, collective, visible) for collective in before]
     arguments: list[tuple[list[Buffer | None], list[Buffer]]] = []
     for call in calls:
         views = call.views or (None,) * len(call.inputs)
@@ -327,7 +327,7 @@ def _prepare(
         here = session.part_of(call.space, "bool", call.sweep.row)
         staging = stage(session, call, inputs) if call.views else None
         ready.append(_Ready(call, kernel, inputs, outputs, here, staging))
-    later = [prepare(session, movement, visible) for movement in after]
+    later = [prepare(session, collective, visible) for collective in after]
     return made, ready, (earlier, later)
 
 

@@ -63,9 +63,9 @@ class Workspace:
     """
 
     def __init__(self, memory: Memory, kind: str, of: object = None) -> None:
-        """``of``: types and parameters, which all phases of the movement have in common."""
+        """``of``: types and parameters, which all phases of the collective have in common."""
         self.kind, self.phase, self.of = kind, -1, of
-        """The movement, and the phase that ran last."""
+        """The collective, and the phase that ran last."""
         self._memory = memory
         self._arrays: dict[str, tuple[Array, MemoryBlock]] = {}
 
@@ -223,10 +223,10 @@ class Store:
         return array
 
     def workspace(self, number: int) -> Workspace:
-        """That of a movement under way; ``BufferLost`` if it is not there."""
+        """That of a collective under way; ``BufferLost`` if it is not there."""
         found = self._workspaces.get(number)
         if found is None:
-            raise self.lost(number, "what a movement left in workspace")
+            raise self.lost(number, "what a collective left in workspace")
         return found
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:
@@ -301,7 +301,7 @@ class Store:
         """Publish finished buffers under their ids; ``InvalidProgram`` if an id is taken.
 
         Those that they were made ``instead_of`` cease to exist. With them the workspaces of
-        movements whose first phase has ended.
+        collectives whose first phase has ended.
         """
         with self._lock:
             self.refuse_taken((*buffers, *begun))

@@ -16,9 +16,8 @@ from distvec.array.core.conversion import buffer_of
 from distvec.durability.load import _groups
 from ps_backend.client import Client
 from ps_backend.client.files import Source
-from ps_backend.durability import formats as npy
-from ps_backend.durability import formats as safetensors
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability import formats
+from ps_backend.durability.file_checksums import FileRange
 from ps_backend.durability.stores import Directory, Remote, open_within
 from ps_backend.in_process import InProcess
 from ps_backend.server.service import Service
@@ -200,9 +199,9 @@ class Counting(Directory):
 @pytest.mark.parametrize("name", ["w.npy", "w.safetensors"])
 def test_what_has_no_room_is_refused_before_its_rows_are_read(tmp_path, ps, name):
     rows = 10**11
-    head = npy.header("float64", (rows,), by_columns=False)
+    head = formats.npy_header("float64", (rows,), by_columns=False)
     if name != "w.npy":
-        head, _ = safetensors.header([("w", "float64", (rows,))])
+        head, _ = formats.safetensors_header([("w", "float64", (rows,))])
     with open(tmp_path / name, "wb") as file:
         file.write(head)
         file.truncate(len(head) + 8 * rows)  # sparse: it takes no room

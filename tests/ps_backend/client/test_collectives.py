@@ -1,4 +1,4 @@
-"""Phases of movements: each runs once, in its turn; a movement that fails has changed nothing."""
+"""Phases of collectives: each runs once, in its turn; one that fails has changed nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ps_backend.program.types import ValueType, array_type, client_type
 from ps_backend.program.views import View
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_movement
+from ps_backend.wire.codec import encode_collective
 from tests.ps_backend.helpers import AXPY, F8, FAULTS, REPEATED, in_process, losing, put
 from tests.ps_backend.requests import Sender
 
@@ -61,10 +61,10 @@ def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
         first, second = (phase(number, workspace, x, out) for number in range(2))
 
         def refused(
-            movement: CollectiveCall, error: type[PSError], why: str, **fields: int
+            collective: CollectiveCall, error: type[PSError], why: str, **fields: int
         ) -> None:
             with pytest.raises(error, match=why):
-                client.run(Program(before=(replace(movement, **fields),)))
+                client.run(Program(before=(replace(collective, **fields),)))
 
         refused(second, BufferLost, "left in workspace")
         client.run(Program(before=(first,)))
@@ -131,7 +131,7 @@ def test_a_decomposition_has_two_outputs():
 
 
 BAD = {
-    "a kind that nobody knows": ({"kind": "shuffle"}, "no movement 'shuffle'"),
+    "a kind that nobody knows": ({"kind": "shuffle"}, "no collective 'shuffle'"),
     "a phase too many": ({"phase": 2}, "phases 0 .. 1, got 2"),
     "an input too few": ({"inputs": ()}, "does not take such arguments"),
     "an output that the client keeps": ({"outputs": (0,)}, "more or fewer arrays"),
@@ -159,7 +159,7 @@ def test_what_is_no_movement_is_refused_in_a_sentence(name):
         assert [server.buffers for server in client.status()] == [1, 1]
 
 
-def test_a_program_with_movements_gives_no_memory_away():
+def test_a_program_with_collectives_gives_no_memory_away():
     with connect_in_process(2) as client:
         x, y, out = put(client, SPACE, X * 1.0), put(client, SPACE, X * 1.0), client.new_id()
         sweep = SweepCall(AXPY, SPACE, (x, y), (2.0,), (out,), donors=(y,))
@@ -182,7 +182,7 @@ def test_operands_are_of_the_size_that_is_said_and_not_too_large():
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"kind": "k" * 1000}, "no movement 'kkk"),
+        ({"kind": "k" * 1000}, "no collective 'kkk"),
         ({"values": b"123"}, "operands of 0 bytes came as 3"),
         ({"inputs": [pb.Array(space=pb.Space(kind="dense", length=8), dtype="text")]}, "dtype"),
         ({"inputs": [pb.Array(space=pb.Space(kind="dense", length=1 << 60))]}, "length"),
@@ -192,7 +192,7 @@ def test_operands_are_of_the_size_that_is_said_and_not_too_large():
 def test_strangers_are_told_what_is_wrong(fields, why):
     service = Service(memory=1 << 20)
     sender = Sender(service)
-    message = encode_movement(phase(0, 5, 6, 7))
+    message = encode_collective(phase(0, 5, 6, 7))
     for name, value in fields.items():
         message.ClearField(name)
         message.MergeFrom(pb.MovementCall(**{name: value}))
@@ -204,7 +204,7 @@ def test_what_is_fetched_of_a_workspace_is_there():
     service = Service(memory=1 << 20)
     sender = Sender(service)
     sender.write(6, X)
-    whole = encode_movement(phase(0, 5, 6, 7))
+    whole = encode_collective(phase(0, 5, 6, 7))
     assert not sender.send(run=pb.Run(before=[whole])).HasField("error")
     for shelf, why in (
         (pb.Shelf(workspace=5, name="totals", start=3, count=4), "which has 5 here"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_backend.durability.file_ranges import FileRange
+from ps_backend.durability.file_checksums import FileRange
 from ps_backend.durability.manifest import Kept, Manifest, decode
 from ps_backend.errors import Corrupted
 from ps_backend.program.spaces import DenseSpace, RaggedSpace

@@ -40,7 +40,7 @@ def test_q_and_r(rows: np.ndarray, columns: int) -> None:
 def test_triangles_joined_have_the_products_of_all_rows(rows: np.ndarray, cut: int) -> None:
     k, parts = rows.shape[1], (rows[:cut], rows[cut:])
     first, second = (householder.padded(householder.triangle(part)) for part in parts)
-    upper = householder.joined(first, second)
+    upper = householder.join_triangles(first, second)
     assert upper.shape == (k, k)
     assert not upper[len(rows) :].any()
     assert (np.diagonal(householder.upright(upper)) >= 0).all()

@@ -22,7 +22,7 @@ def engine(request, monkeypatch):
 
 def encoded(x, **how):
     keys = np.empty(len(x), ordered_keys.key_dtype(x.dtype))
-    ordered_keys.encode(x, keys, **how)
+    ordered_keys.encode_keys(x, keys, **how)
     return keys
 
 
@@ -40,7 +40,7 @@ def test_keys_are_in_the_order_of_the_elements_and_give_them_back():
     def check(x, descending):
         keys = encoded(x, descending=descending)
         back = np.empty_like(x)
-        ordered_keys.decode(keys, back, descending=descending)
+        ordered_keys.decode_keys(keys, back, descending=descending)
         np.testing.assert_array_equal(back, x)
         if x.dtype.kind == "f":
             numbers = ~np.isnan(x)
@@ -57,7 +57,7 @@ def test_keys_are_in_the_order_of_the_elements_and_give_them_back():
 def test_every_nan_has_the_bits_of_numpys(kind):
     x = np.array([np.nan, -np.nan, np.inf - np.inf], kind)
     back = np.empty_like(x)
-    ordered_keys.decode(encoded(x), back)
+    ordered_keys.decode_keys(encoded(x), back)
     assert back.tobytes() == np.full(3, np.nan, kind).tobytes()
 
 
@@ -65,7 +65,7 @@ def test_every_nan_has_the_bits_of_numpys(kind):
 def test_a_column_of_a_table_has_keys_and_gets_elements():
     table = np.random.default_rng(0).standard_normal((50, 3))
     keys, back = encoded(table[:, 1]), np.empty((50, 2))
-    ordered_keys.decode(keys, back[:, 1])
+    ordered_keys.decode_keys(keys, back[:, 1])
     assert back[:, 1].tolist() == table[:, 1].tolist()
 
 
