@@ -397,8 +397,7 @@ for _row in _ROWS:
 Array = npt.NDArray[Any]
 
 LINEAR_RECURRENCE = "linear_recurrence"
-"""Inputs: ``b``, and ``a`` if it is on the servers. Operands: ``y[-1]``, and ``a`` if it is the same
-in all rows."""
+"""Inputs: ``b``, and ``a`` if it is on the servers. Operands: ``y[-1]``, and ``a`` of all rows."""
 
 
 def recur(a: Array, b: Array, state: Array, y: Array) -> None:

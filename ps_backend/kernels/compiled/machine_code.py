@@ -155,7 +155,7 @@ _HELPERS = (
     "compiled/tables",
     "compiled/tiles",
     "keyed/memory",
-    "../program/order",
+    "../program/summation_order",
 )
 
 

@@ -2,7 +2,7 @@
 
 The operands come in arrays of one chunk, and loops of their own accumulate them: so the order of
 accumulation is fixed by the block alone, whatever the compiler makes of the rest. What rounds is
-joined in the binary tree over the chunks (``program.order``). Of that, ``tree`` keeps one node a
+joined in the binary tree over the chunks (``program.summation_order``). Of that, ``tree`` keeps one node a
 level, those that the binary digits of the number of chunks so far say; it has a column for each
 such reduction.
 """
@@ -91,7 +91,7 @@ def ordered(sweep: Sweep) -> list[tuple[int, Reduction]]:
 
 
 def _in_order(reduction: Reduction, value: ValueType) -> bool:
-    """Whether the order matters, and is that of ``program.order``."""
+    """Whether the order matters, and is that of ``program.summation_order``."""
     reducer = REDUCERS[reduction.op]
     return reducer.in_order is not None and reducer.accumulators(value.dtype)[0].kind == "f"
 

@@ -81,7 +81,7 @@ def _apply2(loop, x, x_moves, y, y_moves, results):  # type: ignore[no-untyped-d
 
 @_inline
 def _leaf(x, y):  # type: ignore[no-untyped-def]
-    """The inner product of a leaf, or of less, in the order of ``program.order``."""
+    """The inner product of a leaf, or of less, in the order of ``program.summation_order``."""
     lanes = np.zeros(LANES)
     whole = len(x) // LANES * LANES
     for i in range(0, whole, LANES):
@@ -177,7 +177,7 @@ def _int_prod(values):  # type: ignore[no-untyped-def]
 
 @_inline
 def _prod(values):  # type: ignore[no-untyped-def]
-    """A chunk of floats, in the order of ``program.order``."""
+    """A chunk of floats, in the order of ``program.summation_order``."""
     lanes = np.ones(WIDE)
     whole = len(values) // WIDE * WIDE
     for i in range(0, whole, WIDE):

@@ -1,7 +1,7 @@
 """The innermost loops of vectors by address, written as LLVM vector operations.
 
 Two things cannot be left to the compiler's own vectoriser. The order of an accumulation: sums and
-inner products keep to ``program.order`` on every machine, so a reduction has the same bits
+inner products keep to ``program.summation_order`` on every machine, so a reduction has the same bits
 whichever engine computes it. And prefetching: a chunk of each of many vectors is too short a run
 for the processor to foresee the next one, so every loop asks for its own successor. Multiplication
 and addition stay separate operations, rounded as NumPy rounds them.
@@ -312,7 +312,7 @@ def _joined(builder: Any, lanes: Any) -> Any:
 
 
 def _by_neighbours(builder: Any, sums: list[Any]) -> Any:
-    """One sum of so many as are a power of two, in the tree of ``program.order``."""
+    """One sum of so many as are a power of two, in the tree of ``program.summation_order``."""
     while len(sums) > 1:
         sums = [builder.fadd(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
     return sums[0]

@@ -70,7 +70,7 @@ class PerBlock(_Joining):
 
 
 class InOrder:
-    """One sum or product of floats for each block, in the order of ``program.order``."""
+    """One sum or product of floats for each block, in the order of ``program.summation_order``."""
 
     def __init__(self, of_rows: OfRows, reducer: Reducer, block: int, arrays: Arrays) -> None:
         """``arrays``: of the partial results of the job, ``block``: the first one here."""

@@ -55,7 +55,7 @@ class Contribution:
 
 
 class RowChange(Protocol):
-    """What waits to be done with the rows of keys: see ``state/keyed/staged.py``."""
+    """What waits to be done with the rows of keys: see ``state/keyed/row_run.py``."""
 
     @property
     def block(self) -> MemoryBlock:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from ps_backend.kernels.keyed.rows import Constant, Normal, Uniform, initial_rows
+from ps_backend.kernels.keyed.rows import initial_rows
 from ps_backend.program import initializers as initial
 from ps_backend.program import philox
+from ps_backend.program.initializers import Constant, Normal, Uniform
 
 KEYS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=20)
 SEEDS = st.integers(-(1 << 63), (1 << 64) - 1)

@@ -8,7 +8,8 @@ import weakref
 import numpy as np
 import pytest
 
-from ps_backend.kernels.keyed.rows import Constant, RowStore
+from ps_backend.kernels.keyed.rows import RowStore
+from ps_backend.program.initializers import Constant
 from ps_backend.program.row_program import RowProgram, Scatter
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ps_backend.kernels.collectives import partition
-from ps_backend.kernels.collectives import partition as random_access
 
 
 @pytest.fixture(params=["NumPy", "compiled"])
@@ -18,7 +17,7 @@ def few_are_compiled(request, monkeypatch):
 
 def grouped(indices, starts, length):
     places, wanted = np.empty(len(indices), np.int32), np.empty(len(indices), np.int64)
-    bounds = partition.by_owner(indices, np.array(starts, np.int64), length, places, wanted)
+    bounds = partition.group_by_owner(indices, np.array(starts, np.int64), length, places, wanted)
     return bounds, places, wanted
 
 
@@ -79,13 +78,13 @@ def test_random_places(dtype, count):
     rng = np.random.default_rng(count)
     source, where = rng.integers(0, 9, 40).astype(dtype), rng.integers(100, 140, count)
     out = np.empty(count, dtype)
-    random_access.take(source, 100, where, out)
+    partition.take(source, 100, where, out)
     assert out.tobytes() == source[where - 100].tobytes()
     values = rng.integers(0, 9, count).astype(dtype)
     for ufunc in (None, np.add, np.maximum):
         for new in (values, np.array(3, dtype)):
             changed, expected = source.copy(), source.copy()
-            random_access.put(changed, 100, where, new, ufunc)
+            partition.put(changed, 100, where, new, ufunc)
             if ufunc is None:
                 expected[where - 100] = new
             else:

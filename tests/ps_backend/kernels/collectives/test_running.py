@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ps_backend.kernels.collectives import running
-from ps_backend.kernels.collectives import running as scaled
 from ps_backend.program.collectives import SCANS, Scan
 
 RNG = np.random.default_rng(0)
@@ -132,7 +131,7 @@ def test_scaled_products_keep_their_range(elements: int) -> None:
         np.testing.assert_allclose(np.log2(np.abs(fraction)) + exponent, expected, rtol=1e-9)
         np.testing.assert_array_equal(np.sign(fraction), np.prod(signs, axis=1))
     fraction, exponent = running.product(np.repeat([2.0, 0.5], 5000).reshape(2, -1, 1), elements)
-    up, down = (scaled.times(3.0, fraction[k, 0], int(exponent[k, 0])) for k in (0, 1))
+    up, down = (running.times_scaled(3.0, fraction[k, 0], int(exponent[k, 0])) for k in (0, 1))
     assert (up, down) == (math.inf, 0.0)
     assert value((fraction.prod(), exponent.sum())) == 1.0
 
@@ -142,7 +141,7 @@ def test_scaled_products_of_what_has_no_logarithm(elements: int) -> None:
     with np.errstate(all="ignore"):
         for given in ([0.0, 2.0], [math.inf, 2.0], [math.nan, 2.0], [math.inf, 0.0], [5e-324, 1.0]):
             fraction, exponent = running.product(np.array(given).reshape(1, 2, 1), elements)
-            found = scaled.times(3.0, fraction[0, 0], int(exponent[0, 0]))
+            found = running.times_scaled(3.0, fraction[0, 0], int(exponent[0, 0]))
             np.testing.assert_array_equal(found, 3.0 * np.prod(given))
 
 
@@ -152,11 +151,13 @@ def test_carries_are_those_of_the_loop() -> None:
     values = [RNG.standard_normal(3)]
     for factor, term in zip(factors, terms, strict=True):
         values.append(factor * values[-1] + term)
-    found = scaled.recurred(values[0], (fractions, shifts.astype(np.int64)), terms)
+    found = running.scaled_recurrence(values[0], (fractions, shifts.astype(np.int64)), terms)
     np.testing.assert_array_equal(found, values)
 
 
 def test_powers() -> None:
     base = np.array([0.9, -1.1, 0.0, 1.0])
     for count in (0, 1, 7, 1024):
-        np.testing.assert_allclose(value(scaled.power(base, count)), base**count, rtol=1e-12)
+        np.testing.assert_allclose(
+            value(running.scaled_power(base, count)), base**count, rtol=1e-12
+        )

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ps_backend.kernels.keyed import table_format as layout
 from ps_backend.kernels.keyed.index import KeyIndex
-from ps_backend.kernels.keyed.rows import Constant, Normal, RowStore, Uniform, initial_rows
+from ps_backend.kernels.keyed.rows import RowStore, initial_rows
+from ps_backend.program.initializers import Constant, Normal, Uniform
 from ps_backend.program.keys import BUCKETS, MULTIPLIERS, SHIFT, bucket_of
 
 FEW = st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 1, 2, 3, 1024, 4096])

@@ -13,9 +13,10 @@ from ps_backend.kernels.keyed import row_tiering as hot_rows
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.row_tiering import HotRows
 from ps_backend.kernels.keyed.row_tiles import RowTiles, has_tiles
-from ps_backend.kernels.keyed.rows import Constant, RowStore
+from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.kernels.rising import HOT_RUNS, HOT_SECONDS
 from ps_backend.program import ops
+from ps_backend.program.initializers import Constant
 from ps_backend.program.row_program import RowProgram, Scatter
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
