@@ -48,7 +48,7 @@ _LINE, _LONGEST = 64, 512  # bytes
 _SLOT_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 _WORD = 8
 
-_compiled = njit(nogil=True, cache=True)
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_compiled
@@ -181,10 +181,8 @@ _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _21, _11, _0 = np.uint64(21), np.uint64(11), np.uint64(0)
 _ROUNDS, _TO_UNIT = philox.ROUNDS, philox.TO_UNIT
 
-_compiled_initial_compiled = njit(nogil=True, cache=True, error_model="numpy")
 
-
-@_compiled_initial_compiled
+@_compiled
 def fill_random(
     keys: Any,
     count: Any,
@@ -211,7 +209,7 @@ def fill_random(
                 store_double(out + (column + 1) * _WORD, second * scale + offset)
 
 
-@_compiled_initial_compiled
+@_compiled
 def _uniforms(key: Any, half: Any, k0: Any, k1: Any) -> Any:
     c0, c1, c2, c3 = key & _LOW, key >> _32, half & _LOW, _0
     for _ in range(_ROUNDS):
@@ -222,7 +220,7 @@ def _uniforms(key: Any, half: Any, k0: Any, k1: Any) -> Any:
     return np.float64(first) * _TO_UNIT, np.float64(second) * _TO_UNIT
 
 
-@_compiled_initial_compiled
+@_compiled
 def _normal(u: Any) -> Any:
     q = u - 0.5
     if abs(q) <= CENTRE:
@@ -237,7 +235,7 @@ def _normal(u: Any) -> Any:
     return -tail if q < 0.0 else tail
 
 
-@_compiled_initial_compiled
+@_compiled
 def _polynomial(coefficients: Any, x: Any) -> Any:
     value = coefficients[0]
     for k in range(1, len(coefficients)):
@@ -245,7 +243,7 @@ def _polynomial(coefficients: Any, x: Any) -> Any:
     return value
 
 
-@_compiled_initial_compiled
+@_compiled
 def _log(x: Any) -> Any:
     mantissa, exponent = math.frexp(x)
     z = (mantissa - 1.0) / (mantissa + 1.0)

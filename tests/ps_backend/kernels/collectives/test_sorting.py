@@ -15,7 +15,7 @@ from ps_backend.kernels.collectives.sorting import SortedRun
 @pytest.fixture(params=["NumPy", "compiled"])
 def engine(request, monkeypatch):
     few = 1 if request.param == "compiled" else 1 << 60
-    monkeypatch.setattr(ordered_keys, "COMPILED_FROM", few)
+    monkeypatch.setattr(sorting, "COMPILED_FROM", few)
     monkeypatch.setattr(sorting, "_BLOCK", 7)
 
 
