@@ -2,9 +2,9 @@
 
 The operands come in arrays of one chunk, and loops of their own accumulate them: so the order of
 accumulation is fixed by the block alone, whatever the compiler makes of the rest. What rounds is
-joined in the binary tree over the chunks (``program.summation_order``). Of that, ``tree`` keeps one node a
-level, those that the binary digits of the number of chunks so far say; it has a column for each
-such reduction.
+joined in the binary tree over the chunks (``program.summation_order``). Of that, ``tree`` keeps one
+node a level, those that the binary digits of the number of chunks so far say; it has a column for
+each such reduction.
 """
 
 from __future__ import annotations

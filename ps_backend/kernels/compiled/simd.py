@@ -1,10 +1,10 @@
 """The innermost loops of vectors by address, written as LLVM vector operations.
 
 Two things cannot be left to the compiler's own vectoriser. The order of an accumulation: sums and
-inner products keep to ``program.summation_order`` on every machine, so a reduction has the same bits
-whichever engine computes it. And prefetching: a chunk of each of many vectors is too short a run
-for the processor to foresee the next one, so every loop asks for its own successor. Multiplication
-and addition stay separate operations, rounded as NumPy rounds them.
+inner products keep to ``program.summation_order`` on every machine, so a reduction has the same
+bits whichever engine computes it. And prefetching: a chunk of each of many vectors is too short a
+run for the processor to foresee the next one, so every loop asks for its own successor.
+Multiplication and addition stay separate operations, rounded as NumPy rounds them.
 
 Where a function takes a ``dtype``, float64 or float32, it is generated anew for each.
 """

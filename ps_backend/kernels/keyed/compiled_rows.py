@@ -152,7 +152,7 @@ def fill(blocks: Any, first: Any, counts: Any, row: Any, buckets: Any, size: Any
             _move(block + slot * size, row, size)
 
 
-_WORD, _SINGLE = 8, 4
+_SINGLE = 4
 
 
 @_compiled

@@ -23,7 +23,7 @@ def expected(parts, rank):
 def test_the_first_keys_of_all_parts_are_found_in_each(drawn, data):
     parts = [np.array(part, np.uint8) for part in drawn]
     rank = data.draw(st.integers(0, sum(map(len, parts))))
-    assert runs.before_rank(parts, rank).tolist() == expected(parts, rank)
+    assert runs.split_at_rank(parts, rank).tolist() == expected(parts, rank)
 
 
 @given(PARTS, st.integers(0, 1), st.data())
