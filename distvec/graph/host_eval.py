@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_backend.program import collectives
-from ps_backend.program import householder, ops
+from ps_backend.program import collectives, householder, ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
 
