@@ -47,8 +47,7 @@ from distvec.graph import build
 from distvec.graph.build import check_dtype, on_client
 from distvec.graph.host_eval import MOST_ELEMENTS
 from distvec.graph.node import Graph, Node
-from ps_backend.program import collectives
-from ps_backend.program import ops
+from ps_backend.program import collectives, ops
 from ps_backend.program.collectives import SCANS, Scan
 from ps_backend.program.types import FLOATS, Row, array_type, client_type
 
