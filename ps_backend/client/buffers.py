@@ -8,11 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.programs import Ended
-from ps_backend.client.requests import Messages, SharedArray, StoredArray, check_indices
+from ps_backend.client.requests import (
+    Indices,
+    Messages,
+    SharedArray,
+    StoredArray,
+    check_indices,
+    empty_rows,
+    stored_values,
+)
 from ps_backend.client.rounds import Rounds
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.program.spaces import RaggedSpace, Space
 from ps_backend.program.types import ArrayType
+from ps_backend.wire.codec import encode_array, encode_space
 
 
 class Buffers(Rounds):
@@ -21,11 +30,14 @@ class Buffers(Rounds):
     (It stands on rounds: a large push is staged in one.)
     """
 
-    # --- dense ------------------------------------------------------------------------------------
+    # --- read and written -------------------------------------------------------------------------
 
     def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> None:
         """Make ``buffer`` from ``values``, shape ``(space.length, ...)``. One message a server."""
-        self._send(self._requests.write(buffer, space, values), made=[buffer])
+        type, given = stored_values(space, values)
+        if given.ndim == 0 or len(given) != space.length:
+            raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
+        self._send(self._requests.write(0, type, None, given, target=buffer), made=[buffer])
         self.counters.count_vectors(written=1)
 
     def read(self, buffer: int, type: ArrayType, out: np.ndarray | None = None) -> np.ndarray:
@@ -34,15 +46,14 @@ class Buffers(Rounds):
         ``out``: C-contiguous array of that dtype and shape to read into. Raises ``BufferLost``.
         """
         kind, shape = type.dtype, type.shape
-        target = np.empty(shape, kind) if out is None else out
-        if target.dtype != kind or target.shape != shape or not target.flags.c_contiguous:
+        if out is not None and (
+            out.dtype != kind or out.shape != shape or not out.flags.c_contiguous
+        ):
             raise ValueError(
-                f"out must be C-contiguous, {kind} and of shape {shape}, got {target.dtype} of "
-                f"shape {target.shape}"
+                f"out must be C-contiguous, {kind} and of shape {shape}, got {out.dtype} of "
+                f"shape {out.shape}"
             )
-        self._send(self._requests.read(buffer, type, target), recorded=False)
-        self.counters.count_vectors(read=1)
-        return target
+        return self._read(buffer, type, None, out=out)
 
     def read_rows(self, buffer: int, type: ArrayType, start: int, stop: int) -> np.ndarray:
         """The rows ``start:stop`` of ``buffer``, ``0 <= start <= stop <= length``.
@@ -51,11 +62,7 @@ class Buffers(Rounds):
         """
         if not 0 <= start <= stop <= type.space.length:
             raise IndexError(f"rows {start}:{stop} are not within 0:{type.space.length}")
-        found = np.empty((stop - start, *type.row), type.dtype)
-        self._send(self._requests.read_rows(buffer, type, start, stop, found), recorded=False)
-        return found
-
-    # --- sparse -----------------------------------------------------------------------------------
+        return self._read(buffer, type, slice(start, stop))
 
     def gather(self, buffer: int, type: ArrayType, indices: npt.ArrayLike) -> np.ndarray:
         """The rows of ``buffer`` at ``indices``, shape ``(k, *type.row)``, in their order.
@@ -63,17 +70,24 @@ class Buffers(Rounds):
         ``indices``: integers of shape ``(k,)``, any order, duplicates allowed. One message to each
         server that holds one of them. Raises ``IndexError``, ``BufferLost``.
         """
-        return self._gather(buffer, type, indices)
+        return self._read(buffer, type, check_indices(indices, type.space.length))
 
-    def _gather(
-        self, buffer: int, type: ArrayType, indices: npt.ArrayLike, *, shared: bool = False
+    def _read(
+        self,
+        buffer: int,
+        type: ArrayType,
+        where: Indices | slice | None,
+        *,
+        shared: bool = False,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
-        wanted = check_indices(indices, type.space.length)
-        found = np.empty((len(wanted), *type.row), type.dtype)
-        messages, scattered = self._requests.gather(buffer, type, wanted, found, shared=shared)
+        found = empty_rows(type, where) if out is None else out
+        messages, scattered = self._requests.read(buffer, type, where, found, shared=shared)
         self._send(messages, recorded=False)
         for selection, values in scattered:
             found[selection] = values
+        if where is None:
+            self.counters.count_vectors(read=1)
         return found
 
     def scatter_add(
@@ -95,7 +109,7 @@ class Buffers(Rounds):
         lacks the memory for it refuses before another has given anything away. ``ended``: as in
         ``run``.
         """
-        messages = self._requests.scatter_add(source, target, type, indices, values, donate)
+        messages = self._requests.write(source, type, indices, values, target=target, donate=donate)
         large = max(sum(map(len, message.payload)) for message in messages.values())
         if donate and large > MOST_FORCED_BYTES:
             messages = self._staged(f"push {target}", messages)
@@ -128,11 +142,7 @@ class Buffers(Rounds):
         shape, so that it chooses single elements. One message to each server that holds some of it.
         ``InvalidProgram`` where another number of them is true.
         """
-        messages = self._requests.by_mask(
-            "compress", source, type, mask, chosen, target=target, single=single
-        )
-        self._send(messages, made=[target])
-        self.counters.count_vectors(read=2, written=1)
+        self._compress(source, type, mask, target, chosen, single)
 
     def expand(
         self,
@@ -147,11 +157,23 @@ class Buffers(Rounds):
         """Make ``target``: ``source`` with the rows of ``values``, over ``chosen``, put in order
         where ``mask`` is true. Messages and errors as of ``compress``.
         """
-        messages = self._requests.by_mask(
-            "expand", source, type, mask, chosen, values=values, target=target, single=single
-        )
-        self._send(messages, made=[target])
-        self.counters.count_vectors(read=3, written=1)
+        self._compress(source, type, mask, target, chosen, single, values)
+
+    def _compress(
+        self,
+        source: int,
+        type: ArrayType,
+        mask: int,
+        target: int,
+        chosen: RaggedSpace,
+        single: bool,
+        values: int = 0,
+    ) -> None:
+        holders = type.space.holders(self.servers)
+        named = {"array": encode_array(source, type), "mask": mask, "chosen": encode_space(chosen)}
+        how = {"target": target, "single": single, "values": values}
+        self._send(self._requests.each(holders, "compress", **named, **how), made=[target])
+        self.counters.count_vectors(read=2 + bool(values), written=1)
 
 
 class SharedArrays(Buffers):
@@ -163,19 +185,15 @@ class SharedArrays(Buffers):
         stored = [
             StoredArray(buffer, array.type) for buffer, array in zip(sources, arrays, strict=True)
         ]
-        self._send(self._requests.copies("share", stored, numbers), made=numbers)
+        self._send(self._requests.copy(stored, numbers, share=True), made=numbers)
 
     def pull(self, array: SharedArray, indices: npt.ArrayLike | None = None) -> np.ndarray:
         """The values of now, all or the rows at ``indices``; others may add meanwhile.
 
         One message to each server that holds some. Errors as of ``read`` and ``gather``.
         """
-        if indices is not None:
-            return self._gather(*array, indices, shared=True)
-        found = np.empty(array.type.shape, array.type.dtype)
-        self._send(self._requests.read(*array, found, shared=True), recorded=False)
-        self.counters.count_vectors(read=1)
-        return found
+        where = None if indices is None else check_indices(indices, array.type.space.length)
+        return self._read(*array, where, shared=True)
 
     def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> None:
         """Add ``values`` at ``indices`` in place, for whoever shares the array.
@@ -183,7 +201,7 @@ class SharedArrays(Buffers):
         One message to each server that holds one of them; what several clients send is added in
         the order in which it comes.
         """
-        self._send(self._requests.update(array, indices, values))
+        self._send(self._requests.write(*array, indices, values))
 
     def snapshot(
         self, arrays: Sequence[SharedArray], targets: Sequence[int], *, last: bool = False
@@ -192,5 +210,5 @@ class SharedArrays(Buffers):
 
         ``last``: the arrays become the buffers and are over; that takes no memory.
         """
-        messages = self._requests.copies("snapshot", arrays, targets, last=last)
+        messages = self._requests.copy(arrays, targets, last=last)
         self._send(messages, made=targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,19 +10,10 @@ import numpy.typing as npt
 
 from ps_backend.client.long_poll import long_poll
 from ps_backend.client.mailbox import Send
-from ps_backend.client.requests import (
-    Change,
-    Indices,
-    Messages,
-    Requests,
-    Selection,
-    SharedArray,
-    split,
-)
+from ps_backend.client.requests import Change, Indices, Requests, SharedArray, empty_rows, split
 from ps_backend.program.spaces import Space
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
-from ps_backend.wire.chunks import byte_view
 
 
 class Pulled(NamedTuple):
@@ -97,10 +88,9 @@ class Loop:
             server: ([], []) for server in messages
         }
         for target, change in changes.items():
-            described = target.describe()
-            shares = self._requests.shares(target.type.space, change.indices, change.values)
+            shares = self._requests.filled(*target, change.indices, change.values)
             for server, share in shares:
-                share.describe(messages[server].request.tick.pushes.add(array=described))
+                messages[server].request.tick.rows.append(share.rows)
                 *where, values = share.payload
                 parts[server][0].extend(where)
                 parts[server][1].append(values)
@@ -137,31 +127,20 @@ class Loop:
         seconds: float = LONGEST_WAIT_SECONDS,
     ) -> Pulled:
         """As ``pull``, but ``TooEarly`` after so many ``seconds``, or ``Crowded``."""
-        shape = target.type.shape if indices is None else (len(indices), *target.type.row)
-        found = np.empty(shape, target.type.dtype)
-        messages: Messages = {}
-        scattered: list[tuple[Selection, np.ndarray]] = []
-        for server, selection in self._selections(target.type.space, indices):
-            part = found[selection]
-            if messages and not len(part):
-                continue  # one is asked in any case: there is something to wait for
-            message = self._requests.message(
-                "pull",
-                loop=self.name,
-                rank=rank,
-                attempt=attempt,
-                clock=clock,
-                seconds=seconds,
-                array=target.describe(),
-                dense=indices is None,
-                count=0 if indices is None else len(part),
-            )
-            if indices is not None:
-                message.payload = [byte_view(indices[selection])]
-            message.into = byte_view(part)
-            messages[server] = message
-            if not isinstance(selection, slice):
-                scattered.append((selection, part))
+        found = empty_rows(target.type, indices)
+        messages, scattered = self._requests.read(
+            target.number,
+            target.type,
+            indices,
+            found,
+            "pull",
+            least=1,  # there is something to wait for in any case
+            loop=self.name,
+            rank=rank,
+            attempt=attempt,
+            clock=clock,
+            seconds=seconds,
+        )
         replies = self._send(messages, recorded=False)
         for selection, part in scattered:
             found[selection] = part
@@ -169,13 +148,6 @@ class Loop:
         for server, reply in replies.items():
             own[server] = reply.clocks.clocks[0]
         return Pulled(found, own, indices, clock)
-
-    def _selections(self, space: Space, indices: Indices | None) -> Iterable[tuple[int, Selection]]:
-        """What each server that holds some of the space has of ``indices``, or of all."""
-        if indices is not None:
-            return split(indices, space, self.servers)
-        ranges = ((k, space.range_of(k, self.servers)) for k in space.holders(self.servers))
-        return ((k, slice(low, high)) for k, (low, high) in ranges)
 
     def _to_all(self, kind: str, **fields: int | None) -> Sequence[pb.Reply]:
         """Send a body of that kind with these fields to all; replies by server."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ps_backend.client.fan_out import Replies
 from ps_backend.client.long_poll import long_poll
-from ps_backend.client.requests import Change, Messages, Requests, StoredArray
+from ps_backend.client.requests import Change, Messages, Requests, StoredArray, stored_values
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
@@ -120,10 +120,9 @@ class Mailbox:
         servers = self._asked(space)
         messages = self._to(servers, "answer", question=number, key=key, value=value)
         if space is not None and change is not None:
-            for server, share in self._requests.shares(space, change.indices, change.values):
-                body = messages[server].request.answer
-                body.type.CopyFrom(share.type)
-                share.describe(body)
+            type, given = stored_values(space, change.values)
+            for server, share in self._requests.filled(0, type, change.indices, given):
+                messages[server].request.answer.rows.CopyFrom(share.rows)
                 messages[server].payload = share.payload
         self._send(messages, recorded=False)
 

@@ -14,8 +14,8 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Total
-from ps_backend.wire.chunks import Parts, byte_view
-from ps_backend.wire.codec import encode_array, encode_space
+from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.codec import encode_array
 from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL
 
 Indices = npt.NDArray[np.int64]
@@ -93,22 +93,43 @@ class Change(NamedTuple):
     values: npt.NDArray[np.generic]
 
 
+def stored_values(space: Space, values: npt.ArrayLike) -> tuple[ArrayType, np.ndarray]:
+    """Values for all of ``space`` or for a part of it, and the type of such an array."""
+    array = np.asarray(values)
+    return stored_type(space, dtype_of(array.dtype.name), array.shape[1:]), array
+
+
+def empty_rows(type: ArrayType, where: Indices | slice | None) -> np.ndarray:
+    """Memory for the rows of an array at indices, of a range, or for all."""
+    match where:
+        case None:
+            count = type.space.length
+        case slice():
+            count = where.stop - where.start
+        case _:
+            count = len(where)
+    return np.empty((count, *type.row), type.dtype)
+
+
 Messages = dict[int, Message]
 """A message for each server that the request concerns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one server gets of some values: ``count`` of them after their indices; None: all."""
+    """The rows of an array that one server holds, of those that a request is about."""
 
-    type: pb.Array
-    """Of the array that they are of, as it is named in messages."""
-    count: int | None
-    payload: Parts
+    rows: pb.Rows
+    """As they are named in messages."""
+    selection: Selection
+    """Where they are among all of them."""
+    count: int
+    payload: list[memoryview]
+    """Their indices, if they are named so, and then the values if some go along."""
 
-    def describe(self, body: pb.Stage | pb.Answer | pb.Push) -> None:
-        """Say in ``body`` what the payload is."""
-        body.count, body.dense = self.count or 0, self.count is None
+
+Scattered = list[tuple[Selection, np.ndarray]]
+"""Rows that are to be put at the selections beside them, once they have come."""
 
 
 class Requests:
@@ -181,137 +202,121 @@ class Requests:
         request.open.attach, request.open.epoch = True, epoch
         return request
 
-    # --- dense ---
+    # --- rows of arrays ---
 
-    def write(self, buffer: int, space: Space, values: npt.ArrayLike) -> Messages:
-        """To each holder: its part of ``values``, which must have the length of the space."""
-        given = np.asarray(values)
-        array = np.ascontiguousarray(given, dtype=dtype_of(given.dtype.name))
-        if given.ndim == 0 or len(array) != space.length:
-            raise ValueError(f"values must have length {space.length}, got shape {given.shape}")
-        target = encode_array(buffer, stored_type(space, array.dtype, array.shape[1:]))
-        messages = self.each(space.holders(self.servers), "write", target=target)
-        for server, message in messages.items():
-            low, high = space.range_of(server, self.servers)
-            message.payload = [byte_view(array[low:high])]
-        return messages
+    def shares(
+        self, buffer: int, type: ArrayType, where: Indices | slice | None
+    ) -> Iterator[tuple[int, Share]]:
+        """What each server holds of an array, and of its rows ``where``; None: of all.
 
-    def read(
-        self, buffer: int, type: ArrayType, out: np.ndarray, *, shared: bool = False
-    ) -> Messages:
-        """To each holder: send your part, into ``out``."""
+        Of some rows that follow each other, only for servers that hold some.
+        """
         space, array = type.space, encode_array(buffer, type)
-        messages = self.each(space.holders(self.servers), "read", array=array, shared=shared)
-        for server, message in messages.items():
+        if isinstance(where, np.ndarray):
+            for server, selection in split(where, space, self.servers):
+                local = where[selection]
+                rows = pb.Rows(array=array, indices=len(local))
+                yield server, Share(rows, selection, len(local), [byte_view(local)])
+            return
+        for server in space.holders(self.servers):
             low, high = space.range_of(server, self.servers)
-            message.into = byte_view(out[low:high])
-        return messages
+            if where is None:
+                yield server, Share(pb.Rows(array=array), slice(low, high), high - low, [])
+                continue
+            first, last = max(low, where.start), min(high, where.stop)
+            if first < last:
+                rows = pb.Rows(array=array, first=first, count=last - first)
+                selection = slice(first - where.start, last - where.start)
+                yield server, Share(rows, selection, last - first, [])
 
-    def read_rows(
-        self, buffer: int, type: ArrayType, start: int, stop: int, out: np.ndarray
-    ) -> Messages:
-        """To each server that holds some of the rows ``start:stop``: send them, into ``out``."""
-        messages: Messages = {}
-        array = encode_array(buffer, type)
-        for server in type.space.holders(self.servers):
-            low, high = type.space.range_of(server, self.servers)
-            low, high = max(low, start), min(high, stop)
-            if low < high:
-                message = self.message("read", array=array, first=low, count=high - low)
-                message.into = byte_view(out[low - start : high - start])
-                messages[server] = message
-        return messages
-
-    # --- sparse ---
-
-    def gather(
+    def filled(
         self,
         buffer: int,
         type: ArrayType,
-        wanted: Indices,
-        out: np.ndarray,
-        *,
-        shared: bool = False,
-    ) -> tuple[Messages, list[tuple[Selection, np.ndarray]]]:
-        """To each server that holds some of ``wanted``: send the rows there.
+        indices: npt.ArrayLike | None,
+        values: npt.ArrayLike,
+    ) -> Iterator[tuple[int, Share]]:
+        """The shares of ``values`` at ``indices``, or of all rows, with the values."""
+        if indices is None:
+            given, where = np.asarray(values), None
+            if given.shape != type.shape:
+                raise ValueError(f"values must have shape {type.shape}, got {given.shape}")
+        else:
+            given, where = np.asarray(values), check_indices(indices, type.space.length)
+            if given.shape != (len(where), *type.row):
+                rows = f" rows of shape {type.row}" if type.row else " values"
+                raise ValueError(
+                    f"{len(where)} indices need as many{rows}, got shape {given.shape}"
+                )
+        given = np.ascontiguousarray(given, dtype=type.dtype)
+        for server, share in self.shares(buffer, type, where):
+            share.payload.append(byte_view(given[share.selection]))
+            yield server, share
 
-        They come into ``out``, except for those whose places in ``out`` are scattered: these come
-        into the arrays returned, to be put at the selection beside them.
+    def write(
+        self,
+        buffer: int,
+        type: ArrayType,
+        indices: npt.ArrayLike | None,
+        values: npt.ArrayLike,
+        *,
+        target: int = 0,
+        donate: bool = False,
+    ) -> Messages:
+        """To each holder of an array: make ``target`` of it by adding the values; or, of no buffer
+        (0), of the values alone. Without a target: add to a shared array, if there is anything."""
+        messages: Messages = {}
+        for server, share in self.filled(buffer, type, indices, values):
+            if target or share.count:
+                message = self.message("write", rows=share.rows, target=target, donate=donate)
+                message.payload = share.payload
+                messages[server] = message
+        return messages
+
+    def read(
+        self,
+        buffer: int,
+        type: ArrayType,
+        where: Indices | slice | None,
+        out: np.ndarray,
+        kind: str = "read",
+        least: int = 0,
+        **fields: object,
+    ) -> tuple[Messages, Scattered]:
+        """To each server that holds some of the rows, and to the ``least`` number: send them.
+
+        They come into ``out``, except for those whose places in ``out`` are scattered.
         """
         messages: Messages = {}
-        scattered: list[tuple[Selection, np.ndarray]] = []
-        array = encode_array(buffer, type)
-        for server, selection in split(wanted, type.space, self.servers):
-            local = wanted[selection]
-            if not len(local):
+        scattered: Scattered = []
+        for server, share in self.shares(buffer, type, where):
+            if share.rows.HasField("indices") and not share.count and len(messages) >= least:
                 continue
-            if isinstance(selection, slice):
-                target = out[selection]
+            if isinstance(share.selection, slice):
+                target = out[share.selection]
             else:
-                target = np.empty((len(local), *type.row), out.dtype)
-                scattered.append((selection, target))
-            message = self.message("gather", array=array, count=len(local), shared=shared)
-            message.payload, message.into = [byte_view(local)], byte_view(target)
+                target = np.empty((share.count, *type.row), out.dtype)
+                scattered.append((share.selection, target))
+            message = self.message(kind, rows=share.rows, **fields)
+            message.payload, message.into = share.payload, byte_view(target)
             messages[server] = message
         return messages, scattered
 
-    def scatter_add(
-        self,
-        source: int,
-        target: int,
-        type: ArrayType,
-        indices: npt.ArrayLike,
-        values: npt.ArrayLike,
-        donate: bool,
-    ) -> Messages:
-        """To each holder: add its part of the pairs."""
-        wanted, given = _pairs(indices, values, type)
-        array = encode_array(source, type)
-        messages: Messages = {}
-        for server, selection in split(wanted, type.space, self.servers):
-            message = self.message("scatter_add", array=array, target=target, donate=donate)
-            count, message.payload = _select(wanted, given, selection)
-            message.request.scatter_add.count = count
-            messages[server] = message
-        return messages
-
-    def by_mask(
-        self, kind: str, source: int, type: ArrayType, mask: int, chosen: Space, **fields: object
-    ) -> Messages:
-        """To each holder of the source: choose its rows by the mask, or put others there."""
-        servers = type.space.holders(self.servers)
-        array, space = encode_array(source, type), encode_space(chosen)
-        return self.each(servers, kind, array=array, mask=mask, chosen=space, **fields)
-
     def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
-        """Those of ``scatter_add`` as messages that stage the pairs, and others that add them."""
+        """Those of ``write`` as messages that stage the rows, and others that add them."""
         staged: Messages = {}
         bare: Messages = {}
         for server, message in messages.items():
-            body = message.request.scatter_add
-            staged[server] = self.message("stage", round=round, count=body.count, type=body.array)
+            body = message.request.write
+            staged[server] = self.message("stage", round=round, rows=body.rows)
             staged[server].payload = message.payload
-            body.round, body.count = round, 0
+            body.round = round
+            body.rows.ClearField("indices")
             bare[server] = Message(message.request)
         return staged, bare
 
-    # --- shared arrays ---
-
-    def update(self, array: SharedArray, indices: npt.ArrayLike, values: npt.ArrayLike) -> Messages:
-        """To each server that holds some of ``indices``: add its part of the pairs in place."""
-        wanted, given = _pairs(indices, values, array.type)
-        described = array.describe()
-        messages: Messages = {}
-        for server, selection in split(wanted, array.type.space, self.servers):
-            count, payload = _select(wanted, given, selection)
-            if count:
-                messages[server] = self.message("update", array=described, count=count)
-                messages[server].payload = payload
-        return messages
-
-    def copies(
+    def copy(
         self,
-        kind: str,
         sources: Iterable[StoredArray | SharedArray],
         targets: Iterable[int],
         **fields: object,
@@ -322,32 +327,13 @@ class Requests:
             described = source.describe()
             for server in source.type.space.holders(self.servers):
                 if server not in messages:
-                    messages[server] = self.message(kind, **fields)
-                body = getattr(messages[server].request, kind)
+                    messages[server] = self.message("copy", **fields)
+                body = messages[server].request.copy
                 body.arrays.append(described)
                 body.targets.append(target)
         return messages
 
     # --- rounds ---
-
-    def shares(
-        self, space: Space, indices: npt.ArrayLike | None, values: npt.ArrayLike
-    ) -> Iterator[tuple[int, Share]]:
-        """For each holder its share of ``values`` at ``indices``, or in all the space without."""
-        array = np.asarray(values)
-        type = stored_type(space, array.dtype, array.shape[1:])
-        described = encode_array(0, type)
-        if indices is not None:
-            wanted, given = _pairs(indices, array, type)
-            for server, selection in split(wanted, space, self.servers):
-                yield server, Share(described, *_select(wanted, given, selection))
-            return
-        if array.shape != type.shape:
-            raise ValueError(f"values must have shape {type.shape}, got {array.shape}")
-        array = np.ascontiguousarray(array, dtype=type.dtype)
-        for server in space.holders(self.servers):
-            low, high = space.range_of(server, self.servers)
-            yield server, Share(described, None, [byte_view(array[low:high])])
 
     def commit(self, round: str, totals: Iterable[Total]) -> Messages:
         """To each server that holds some of a total: make it from what the winners staged."""
@@ -363,19 +349,3 @@ class Requests:
                 for winner in total.winners:
                     added.winners.add(**winner._asdict())
         return messages
-
-
-def _pairs(
-    indices: npt.ArrayLike, values: npt.ArrayLike, type: ArrayType
-) -> tuple[Indices, np.ndarray]:
-    wanted = check_indices(indices, type.space.length)
-    shape = (len(wanted), *type.row)
-    if np.shape(values) != shape:
-        rows = f" rows of shape {type.row}" if type.row else " values"
-        raise ValueError(f"{len(wanted)} indices need as many{rows}, got shape {np.shape(values)}")
-    return wanted, np.ascontiguousarray(values, dtype=type.dtype)
-
-
-def _select(indices: Indices, values: np.ndarray, selection: Selection) -> tuple[int, Parts]:
-    chosen = indices[selection]
-    return len(chosen), [byte_view(chosen), byte_view(values[selection])]

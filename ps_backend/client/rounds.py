@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy.typing as npt
 
 from ps_backend.client.connection import Connection
-from ps_backend.client.requests import Messages
+from ps_backend.client.requests import Messages, stored_values
 from ps_backend.client.signals import defer_signals
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
@@ -42,7 +42,8 @@ class Rounds(Connection):
         replaces. Raises ``RoundClosed`` if the round is over.
         """
         messages: Messages = {}
-        for server, share in self._requests.shares(space, indices, values):
+        type, given = stored_values(space, values)
+        for server, share in self._requests.filled(0, type, indices, given):
             message = messages[server] = self._requests.message(
                 "stage",
                 round=round,
@@ -50,9 +51,8 @@ class Rounds(Connection):
                 attempt=attempt,
                 slot=slot,
                 number=number,
-                type=share.type,
+                rows=share.rows,
             )
-            share.describe(message.request.stage)
             message.payload = share.payload
         self._send(messages)
 

@@ -334,7 +334,10 @@ def _buffers(request: pb.Request) -> str:
         for number in call.outputs:  # made by the request itself
             lengths.pop(number, None)
     body = getattr(request, request.WhichOneof("body") or "nothing")
+    if isinstance(body, pb.Read | pb.Write):
+        body = body.rows
     arrays = [body.array] if hasattr(body, "array") else getattr(body, "arrays", ())
-    lengths |= {one.buffer: one.space.length for one in arrays if isinstance(one, pb.Array)}
+    arrays = [one for one in arrays if isinstance(one, pb.Array) and one.buffer]
+    lengths |= {one.buffer: one.space.length for one in arrays}
     named = [f"{number} (length {length})" for number, length in lengths.items()]
     return ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")

@@ -56,7 +56,8 @@ def evaluate(rule: Fill, keys: Array, row: tuple[int, ...], dtype: Any) -> Array
     Random numbers are float64, rounded to ``dtype`` as ``astype`` does.
     """
     if isinstance(rule, Constant):
-        return np.full((len(keys), *row), rule.value, dtype)
+        with np.errstate(all="ignore"):  # as below
+            return np.full((len(keys), *row), rule.value, dtype)
     columns = prod(row)
     numbers = uniform(rule.seed, keys, columns)
     if isinstance(rule, Uniform):

@@ -49,11 +49,6 @@ def no_bounds(body: Any) -> None:
     """For a message that has nothing to bound."""
 
 
-def array_within_bounds(body: Any) -> None:
-    """For a message with an ``array``."""
-    verify_array(body.array)
-
-
 def name_within_bounds(field: str) -> Callable[[Any], None]:
     """For a message with a name in ``field``."""
     return lambda body: check_name(field, getattr(body, field))

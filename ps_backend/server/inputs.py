@@ -302,14 +302,11 @@ class GatherInput(Source):
             if server == home.here:
                 local = group
             elif group.start < group.stop:
-                body = pb.Gather(
-                    array=encode_array(self._number, home.type), count=group.stop - group.start
-                )
+                array = encode_array(self._number, home.type)
+                body = pb.Read(rows=pb.Rows(array=array, indices=group.stop - group.start))
                 payload = [byte_view(wanted[group])]
                 into = byte_view(found[group])
-                asked.append(
-                    neighbours.ask(server, "gather", body, into, payload=payload, keep=kept)
-                )
+                asked.append(neighbours.ask(server, "read", body, into, payload=payload, keep=kept))
 
         def finish(look: Look) -> None:
             here = self._as_rows(home.flat)

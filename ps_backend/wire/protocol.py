@@ -14,7 +14,7 @@ import secrets
 
 from ps_backend.errors import AuthenticationError
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Version of the messages; a client and a server of different versions refuse to talk."""
 
 CLIENT_BITS = 20

@@ -27,7 +27,7 @@ class Waiting(_message.Message):
     def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "gather", "scatter_add", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "update", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "share", "snapshot", "fetch", "compress", "expand", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "copy", "fetch", "compress", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -37,8 +37,6 @@ class Request(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
-    GATHER_FIELD_NUMBER: _ClassVar[int]
-    SCATTER_ADD_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     REOPEN_FIELD_NUMBER: _ClassVar[int]
@@ -51,7 +49,6 @@ class Request(_message.Message):
     AWAIT_QUESTION_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     CLOSE_MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    UPDATE_FIELD_NUMBER: _ClassVar[int]
     OPEN_LOOP_FIELD_NUMBER: _ClassVar[int]
     JOIN_LOOP_FIELD_NUMBER: _ClassVar[int]
     TICK_FIELD_NUMBER: _ClassVar[int]
@@ -62,11 +59,9 @@ class Request(_message.Message):
     RENEW_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
     COMPRESS_FIELD_NUMBER: _ClassVar[int]
-    EXPAND_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     UNPIN_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
@@ -101,8 +96,6 @@ class Request(_message.Message):
     run: Run
     write: Write
     read: Read
-    gather: Gather
-    scatter_add: ScatterAdd
     stage: Stage
     commit: Commit
     reopen: Reopen
@@ -115,7 +108,6 @@ class Request(_message.Message):
     await_question: AwaitQuestion
     answer: Answer
     close_mailbox: CloseMailbox
-    update: Update
     open_loop: OpenLoop
     join_loop: JoinLoop
     tick: Tick
@@ -126,11 +118,9 @@ class Request(_message.Message):
     renew: Nothing
     cancel: Cancel
     custom: Custom
-    share: Share
-    snapshot: Snapshot
+    copy: Copy
     fetch: Fetch
     compress: Compress
-    expand: Expand
     pin: Pin
     unpin: Unpin
     save: Save
@@ -156,7 +146,7 @@ class Request(_message.Message):
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., gather: _Optional[_Union[Gather, _Mapping]] = ..., scatter_add: _Optional[_Union[ScatterAdd, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., expand: _Optional[_Union[Expand, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., stage_rows: _Optional[_Union[RowCall, _Mapping]] = ..., prepare_rows: _Optional[_Union[PrepareRows, _Mapping]] = ..., apply_rows: _Optional[_Union[ApplyRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., stage_rows: _Optional[_Union[RowCall, _Mapping]] = ..., prepare_rows: _Optional[_Union[PrepareRows, _Mapping]] = ..., apply_rows: _Optional[_Union[ApplyRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -560,73 +550,65 @@ class Pieces(_message.Message):
     width: int
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., count: _Optional[int] = ..., width: _Optional[int] = ...) -> None: ...
 
-class Write(_message.Message):
-    __slots__ = ("target",)
-    TARGET_FIELD_NUMBER: _ClassVar[int]
-    target: Array
-    def __init__(self, target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
-
-class Read(_message.Message):
-    __slots__ = ("array", "shared", "first", "count")
+class Rows(_message.Message):
+    __slots__ = ("array", "indices", "first", "count")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
-    SHARED_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     array: Array
-    shared: bool
+    indices: int
     first: int
     count: int
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., shared: bool = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., indices: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
-class Gather(_message.Message):
-    __slots__ = ("array", "count", "shared")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
+class Read(_message.Message):
+    __slots__ = ("rows", "shared")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    count: int
+    rows: Rows
     shared: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., shared: bool = ...) -> None: ...
+    def __init__(self, rows: _Optional[_Union[Rows, _Mapping]] = ..., shared: bool = ...) -> None: ...
 
-class ScatterAdd(_message.Message):
-    __slots__ = ("array", "target", "count", "donate", "round")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
+class Write(_message.Message):
+    __slots__ = ("rows", "target", "donate", "round")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
     DONATE_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    array: Array
+    rows: Rows
     target: int
-    count: int
     donate: bool
     round: str
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., target: _Optional[int] = ..., count: _Optional[int] = ..., donate: bool = ..., round: _Optional[str] = ...) -> None: ...
+    def __init__(self, rows: _Optional[_Union[Rows, _Mapping]] = ..., target: _Optional[int] = ..., donate: bool = ..., round: _Optional[str] = ...) -> None: ...
 
-class Share(_message.Message):
-    __slots__ = ("arrays", "targets")
+class Copy(_message.Message):
+    __slots__ = ("arrays", "targets", "share", "last")
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
-    arrays: _containers.RepeatedCompositeFieldContainer[Array]
-    targets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class Update(_message.Message):
-    __slots__ = ("array", "count")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    count: int
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
-
-class Snapshot(_message.Message):
-    __slots__ = ("arrays", "targets", "last")
-    ARRAYS_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     arrays: _containers.RepeatedCompositeFieldContainer[Array]
     targets: _containers.RepeatedScalarFieldContainer[int]
+    share: bool
     last: bool
-    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ..., last: bool = ...) -> None: ...
+    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ..., share: bool = ..., last: bool = ...) -> None: ...
+
+class Compress(_message.Message):
+    __slots__ = ("array", "mask", "chosen", "target", "single", "values")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    SINGLE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    mask: int
+    chosen: Space
+    target: int
+    single: bool
+    values: int
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., target: _Optional[int] = ..., single: bool = ..., values: _Optional[int] = ...) -> None: ...
 
 class Pin(_message.Message):
     __slots__ = ("name", "spaces")
@@ -726,55 +708,21 @@ class Piece(_message.Message):
     crcs: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, file: _Optional[str] = ..., offset: _Optional[int] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., unit: _Optional[int] = ..., crcs: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Compress(_message.Message):
-    __slots__ = ("array", "mask", "chosen", "target", "single")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    MASK_FIELD_NUMBER: _ClassVar[int]
-    CHOSEN_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
-    SINGLE_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    mask: int
-    chosen: Space
-    target: int
-    single: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., target: _Optional[int] = ..., single: bool = ...) -> None: ...
-
-class Expand(_message.Message):
-    __slots__ = ("array", "mask", "chosen", "values", "target", "single")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    MASK_FIELD_NUMBER: _ClassVar[int]
-    CHOSEN_FIELD_NUMBER: _ClassVar[int]
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
-    SINGLE_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    mask: int
-    chosen: Space
-    values: int
-    target: int
-    single: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., values: _Optional[int] = ..., target: _Optional[int] = ..., single: bool = ...) -> None: ...
-
 class Stage(_message.Message):
-    __slots__ = ("round", "partition", "attempt", "count", "type", "slot", "number", "dense")
+    __slots__ = ("round", "partition", "attempt", "rows", "slot", "number")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    DENSE_FIELD_NUMBER: _ClassVar[int]
     round: str
     partition: int
     attempt: int
-    count: int
-    type: Array
+    rows: Rows
     slot: int
     number: int
-    dense: bool
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., count: _Optional[int] = ..., type: _Optional[_Union[Array, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., dense: bool = ...) -> None: ...
+    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Winner(_message.Message):
     __slots__ = ("partition", "attempt", "contributions")
@@ -853,22 +801,18 @@ class AwaitQuestion(_message.Message):
     def __init__(self, mailbox: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[float] = ..., type: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("mailbox", "question", "key", "value", "type", "count", "dense")
+    __slots__ = ("mailbox", "question", "key", "value", "rows")
     MAILBOX_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    DENSE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     mailbox: str
     question: int
     key: int
     value: bytes
-    type: Array
-    count: int
-    dense: bool
-    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., key: _Optional[int] = ..., value: _Optional[bytes] = ..., type: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
+    rows: Rows
+    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., key: _Optional[int] = ..., value: _Optional[bytes] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
 
 class CloseMailbox(_message.Message):
     __slots__ = ("mailbox",)
@@ -916,50 +860,36 @@ class JoinLoop(_message.Message):
     def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., at: _Optional[int] = ...) -> None: ...
 
 class Tick(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "pushes")
+    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "rows")
     LOOP_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
-    PUSHES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     loop: str
     rank: int
     attempt: int
     clock: int
     leave: bool
-    pushes: _containers.RepeatedCompositeFieldContainer[Push]
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., pushes: _Optional[_Iterable[_Union[Push, _Mapping]]] = ...) -> None: ...
-
-class Push(_message.Message):
-    __slots__ = ("array", "count", "dense")
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    DENSE_FIELD_NUMBER: _ClassVar[int]
-    array: Array
-    count: int
-    dense: bool
-    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
+    rows: _containers.RepeatedCompositeFieldContainer[Rows]
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ...) -> None: ...
 
 class Pull(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "clock", "seconds", "array", "count", "dense")
+    __slots__ = ("loop", "rank", "attempt", "clock", "seconds", "rows")
     LOOP_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
-    ARRAY_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    DENSE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     loop: str
     rank: int
     attempt: int
     clock: int
     seconds: float
-    array: Array
-    count: int
-    dense: bool
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., dense: bool = ...) -> None: ...
+    rows: Rows
+    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
 
 class ExcludeRank(_message.Message):
     __slots__ = ("loop", "rank", "attempt")

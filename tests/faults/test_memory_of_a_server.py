@@ -78,8 +78,8 @@ def process() -> Iterator[Process]:
 
 def tiny_buffers(server: Process) -> None:
     for k in range(4000):
-        array = pb.Array(buffer=k, space=pb.Space(kind="dense", length=1), dtype="float64")
-        server.ask(write=pb.Write(target=array), payload=bytes(8))
+        array = pb.Array(space=pb.Space(kind="dense", length=1), dtype="float64")
+        server.ask(write=pb.Write(rows=pb.Rows(array=array), target=k + 1), payload=bytes(8))
 
 
 def asked(server: Process, mailbox: str, question: int, session: str = "s", size: int = 1) -> None:
@@ -118,12 +118,13 @@ def clocks(server: Process) -> None:
     server.ask(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
     server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=1), dtype="float64")
-    server.ask(write=pb.Write(target=array), payload=bytes(8))
-    server.ask(share=pb.Share(arrays=[array], targets=[1 << 40]))
+    new = pb.Rows(array=pb.Array(space=array.space, dtype="float64"))
+    server.ask(write=pb.Write(rows=new, target=1), payload=bytes(8))
+    server.ask(copy=pb.Copy(share=True, arrays=[array], targets=[1 << 40]))
     array.buffer = 1 << 40
     for k in range(3000):
-        add = [pb.Push(array=array, dense=True)] if k % 2 else []
-        tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, pushes=add)
+        add = [pb.Rows(array=array)] if k % 2 else []
+        tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, rows=add)
         server.ask(tick=tick, payload=bytes(8 * len(add)))
 
 
@@ -155,7 +156,7 @@ def replies(server: Process) -> None:
 def staged(server: Process) -> None:
     array = pb.Array(space=pb.Space(kind="dense", length=10), dtype="float64")
     for k in range(3000):
-        stage = pb.Stage(round="r", partition=k, type=array, dense=True)
+        stage = pb.Stage(round="r", partition=k, rows=pb.Rows(array=array))
         server.ask(stage=stage, payload=bytes(80))
 
 
@@ -191,12 +192,14 @@ def test_memory_is_shared_with_clients_that_joined_alone(process):
     used = process.used
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=10), dtype="float64")
     for k, segment in enumerate(segments):
-        read = {"read": pb.Read(array=array), "segment": segment.describe()}
+        read = {"read": pb.Read(rows=pb.Rows(array=array)), "segment": segment.describe()}
         assert process.ask("s", f"nobody {k}", **read).error.kind == "SessionUnknown"
     assert process.used == used
     for k, segment in enumerate(segments):
         process.open("s", f"client {k}")
-        process.ask("s", f"client {k}", read=pb.Read(array=array), segment=segment.describe())
+        process.ask(
+            "s", f"client {k}", read=pb.Read(rows=pb.Rows(array=array)), segment=segment.describe()
+        )
     assert (process.used - used) // WHOLE_BYTES == 4, "a quarter of the budget"
     process.ask("s", close=pb.Close(session=True))
     process.ask("warm", close=pb.Close(session=True))
@@ -205,13 +208,13 @@ def test_memory_is_shared_with_clients_that_joined_alone(process):
 
 def test_what_is_announced_and_does_not_come_takes_nothing(process):
     used = process.used
-    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=200 * MB // 8), dtype="float64")
+    array = pb.Array(space=pb.Space(kind="dense", length=200 * MB // 8), dtype="float64")
     header = pb.Request(
         session=session_name("s"),
         client="c",
         sequence=99,
         payload=200 * MB,
-        write=pb.Write(target=array),
+        write=pb.Write(rows=pb.Rows(array=array), target=1),
     )
     streams = [_announce(process, header) for _ in range(4)]
     try:

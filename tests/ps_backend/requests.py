@@ -54,13 +54,14 @@ class Sender:
         return reply.error
 
     def write(self, buffer: int, values: np.ndarray) -> None:
-        array = encode_array(buffer, array_type(DenseSpace(len(values)), values.dtype))
-        reply = self.send(values.tobytes(), write=pb.Write(target=array))
+        array = encode_array(0, array_type(DenseSpace(len(values)), values.dtype))
+        body = pb.Write(rows=pb.Rows(array=array), target=buffer)
+        reply = self.send(values.tobytes(), write=body)
         assert not reply.HasField("error"), reply.error.message
 
     def read(self, buffer: int, length: int, dtype: str = "float64") -> np.ndarray:
         array = encode_array(buffer, array_type(DenseSpace(length), dtype))
-        outcome = self.outcome(read=pb.Read(array=array))
+        outcome = self.outcome(read=pb.Read(rows=pb.Rows(array=array)))
         assert not outcome.reply.HasField("error"), outcome.reply.error.message
         return np.frombuffer(b"".join(outcome.parts), dtype)
 

@@ -98,10 +98,10 @@ def between_servers(servers: list[Server], large: bool) -> Iterator[tuple[Step, 
 
 
 WAYS = {
-    "gRPC, small": (by_grpc, False, "scatter_add"),
-    "gRPC, large": (by_grpc, True, "scatter_add"),
-    "Unix sockets": (by_unix_sockets, False, "scatter_add"),
-    "bulk sockets": (by_bulk_sockets, True, "scatter_add"),
+    "gRPC, small": (by_grpc, False, "write"),
+    "gRPC, large": (by_grpc, True, "write"),
+    "Unix sockets": (by_unix_sockets, False, "write"),
+    "bulk sockets": (by_bulk_sockets, True, "write"),
     "peers, small": (between_servers, False, "fetch"),
     "peers, large": (between_servers, True, "fetch"),
 }

@@ -10,13 +10,12 @@ from ps_backend import limits
 from ps_backend.limits import check, check_name
 from ps_backend.server.bounds import name_within_bounds, verify_array
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.commands.rows import contribution, local_indices, loose_rows, received
+from ps_backend.server.commands.rows import received, wanted
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.clocks import Clocks, Push
 from ps_backend.server.state.mailbox import MAILBOX_BYTES, Mailbox, Question
 from ps_backend.server.state.memory import MemoryBlock
-from ps_backend.server.state.rounds import Contribution
-from ps_backend.server.state.store import Part
+from ps_backend.server.state.store import Part, Rows
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import OPERATIONS, Key, Winner, check_size
 from ps_backend.wire.chunks import byte_view
@@ -25,7 +24,7 @@ from ps_backend.wire.errors import NotAlong, TooEarly
 
 def _stage_bounds(body: pb.Stage) -> None:
     check_name("round", body.round)
-    verify_array(body.type)
+    verify_array(body.rows.array)
 
 
 def _commit_bounds(body: pb.Commit) -> None:
@@ -40,9 +39,8 @@ def stage(session: ServerSession, request: pb.Request, payload: Payload) -> Resp
     """Keep a contribution to a round until it is committed or dropped."""
     body = request.stage
     key = Key(body.partition, body.attempt, body.slot, body.number)
-    session.rounds.stage(
-        body.round, key, contribution(session, body, payload, "staging to a round")
-    )
+    (rows,), _ = received(session, [body.rows], payload, "staging to a round")
+    session.rounds.stage(body.round, key, rows)
     return Response(pb.Reply())
 
 
@@ -75,7 +73,7 @@ def commit(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     return Response(pb.Reply(kept=kept))
 
 
-def _staged(session: ServerSession, round: str, total: pb.Total, part: Part) -> list[Contribution]:
+def _staged(session: ServerSession, round: str, total: pb.Total, part: Part) -> list[Rows]:
     if total.op not in OPERATIONS:
         raise ValueError(f"op={total.op!r}; a round combines by one of {', '.join(OPERATIONS)}")
     winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
@@ -103,8 +101,14 @@ def _bounds(body: pb.Ask | pb.AwaitQuestion | pb.Answer) -> None:
         check_size(body.value)
     if not isinstance(body, pb.Answer):
         check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
-    for array in (body.about, body.target) if isinstance(body, pb.Ask) else (body.type,):
-        verify_array(array)
+    match body:
+        case pb.Ask():
+            verify_array(body.about)
+            verify_array(body.target)
+        case pb.AwaitQuestion():
+            verify_array(body.type)
+        case pb.Answer():
+            verify_array(body.rows.array)
 
 
 @command(_bounds, repeatable=True, waits=True)
@@ -123,7 +127,7 @@ def ask(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     else:
         mailbox = session.barriers.get(Mailbox, body.mailbox)
 
-    def add_up(contributions: Sequence[Contribution]) -> None:
+    def add_up(contributions: Sequence[Rows]) -> None:
         _make_total(session, body.target, contributions)
 
     answers = mailbox.answers(
@@ -132,9 +136,7 @@ def ask(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     return Response(pb.Reply(asked=pb.Asked(question=body.question, answers=answers)))
 
 
-def _make_total(
-    session: ServerSession, target: pb.Array, contributions: Sequence[Contribution]
-) -> None:
+def _make_total(session: ServerSession, target: pb.Array, contributions: Sequence[Rows]) -> None:
     """A new buffer: zeros and what was contributed, in this order."""
     part = session.part(target)
     session.store.refuse_taken([target.buffer])
@@ -171,8 +173,9 @@ def answer(session: ServerSession, request: pb.Request, payload: Payload) -> Res
     body = request.answer
     mailbox = session.barriers.get(Mailbox, body.mailbox)
     what = "contributing to a total"
-    added = contribution(session, body, payload, what) if body.HasField("type") else None
-    mailbox.answer(body.question, body.key, body.value, added)
+    named = [body.rows] if body.HasField("rows") else []
+    added, _ = received(session, named, payload, what) if named else ([], [])
+    mailbox.answer(body.question, body.key, body.value, *added)
     return Response(pb.Reply())
 
 
@@ -191,16 +194,16 @@ def _join_bounds(body: pb.JoinLoop) -> None:
 def _tick_bounds(body: pb.Tick) -> None:
     check_name("loop", body.loop)
     check("clock", body.clock, 0, limits.MOST_CLOCK - 1)
-    check("pushes of a tick", len(body.pushes), 0, limits.MOST_TOTALS)
-    for push in body.pushes:
-        verify_array(push.array)
+    check("pushes of a tick", len(body.rows), 0, limits.MOST_TOTALS)
+    for rows in body.rows:
+        verify_array(rows.array)
 
 
 def _pull_bounds(body: pb.Pull) -> None:
     check_name("loop", body.loop)
     check("clock", body.clock, 0, limits.MOST_CLOCK)
     check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
-    verify_array(body.array)
+    verify_array(body.rows.array)
 
 
 @command(name_within_bounds("loop"), repeatable=True)
@@ -231,52 +234,40 @@ def tick(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     """The end of a rank's clock, with what it adds."""
     body = request.tick
     loop = session.barriers.get(Clocks, body.loop)
-    pushes = _pushes(session, body.pushes, payload, keep=loop.is_bsp)
+    pushes = _pushes(session, body.rows, payload, keep=loop.is_bsp)
     loop.tick(body.rank, body.attempt, body.clock, pushes, leave=body.leave)
     return Response(pb.Reply())
 
 
 def _pushes(
-    session: ServerSession, given: Sequence[pb.Push], payload: Payload, *, keep: bool
+    session: ServerSession, named: Sequence[pb.Rows], payload: Payload, *, keep: bool
 ) -> list[Push]:
     """The pushes of a tick, and room for what they change if that is to be kept."""
-    parts = [session.part(one.array) for one in given]
-    targets = [
-        session.store.shared(one.array.buffer, part) for one, part in zip(given, parts, strict=True)
-    ]
-    counts = [None if one.dense else one.count for one in given]
-    contributions, rooms = received(
-        session.store.memory,
-        list(zip(parts, counts, strict=True)),
-        payload,
-        "adding to arrays in a loop",
-        keep=keep,
-    )
-    kept: Sequence[MemoryBlock | None] = rooms if keep else [None] * len(parts)
-    return list(map(Push, targets, contributions, kept))
+    targets = [session.store.shared(one.array.buffer, session.part(one.array)) for one in named]
+    rows, rooms = received(session, named, payload, "adding to arrays in a loop", keep=keep)
+    kept: Sequence[MemoryBlock | None] = rooms if keep else [None] * len(rows)
+    return list(map(Push, targets, rows, kept))
 
 
 @command(_pull_bounds, repeatable=True, waits=True)
 def pull(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Elements of an array once the ranks are near enough, with the rank's own ticks in them."""
     body = request.pull
-    memory, part = session.store.memory, session.part(body.array)
-    array = session.store.shared(body.array.buffer, part)
+    some = part = session.part(body.rows.array)
+    array = session.store.shared(body.rows.array.buffer, part)
     loop = session.barriers.get(Clocks, body.loop)
-    rows = part if body.dense else loose_rows(part, body.count)
-    indices, blocks = local_indices(
-        memory, part, 0 if body.dense else body.count, payload, "pulling in a loop"
-    )
-    wanted = None if body.dense else indices
+    indices, blocks, what = None, list[MemoryBlock](), "pulling in a loop"
+    if body.rows.HasField("indices"):
+        indices, some, blocks = wanted(session, body.rows, payload, what, room=False)
 
     def room_for() -> np.ndarray:  # not before the wait, which may be long
-        blocks.extend(memory.allocate([rows.nbytes], "pulling in a loop"))
-        return blocks[-1].array(part.type.dtype, rows.shape)
+        blocks.extend(session.store.memory.allocate([some.nbytes], what))
+        return blocks[-1].array(part.type.dtype, some.shape)
 
     found, own = loop.pull(
-        body.rank, body.attempt, body.clock, body.seconds, array, wanted, room_for
+        body.rank, body.attempt, body.clock, body.seconds, array, indices, room_for
     )
-    reply = pb.Reply(payload=rows.nbytes, clocks=pb.Clocks(clocks=[own]))
+    reply = pb.Reply(payload=some.nbytes, clocks=pb.Clocks(clocks=[own]))
     return Response(reply, [byte_view(found)], blocks)
 
 

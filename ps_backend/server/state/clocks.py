@@ -22,11 +22,10 @@ import numpy.typing as npt
 from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed
 from ps_backend.server.state.barriers import Barrier, WaitingRoom
 from ps_backend.server.state.memory import MemoryBlock
-from ps_backend.server.state.rounds import Contribution
-from ps_backend.server.state.store import SharedArray
+from ps_backend.server.state.store import Rows, SharedArray
 from ps_backend.wire.errors import TooEarly
 
-Rows = npt.NDArray[np.int64] | None
+Where = npt.NDArray[np.int64] | None
 """Local indices, or None for all."""
 
 
@@ -35,19 +34,19 @@ class Push:
     """What a tick adds to an array; ``before`` is room for the values that it changes."""
 
     target: SharedArray
-    contribution: Contribution
+    rows: Rows
     before: MemoryBlock | None = None
 
     def apply(self) -> None:
         """Add, and keep the values of before if there is room for them."""
         if self.before is not None:
-            rows = self.contribution.indices
+            rows = self.rows.indices
             self._kept[...] = self.target.array if rows is None else self.target.array[rows]
-        self.target.add(self.contribution)
+        self.target.add(self.rows)
 
-    def undo_in(self, wanted: Rows, found: np.ndarray) -> None:
+    def undo_in(self, wanted: Where, found: np.ndarray) -> None:
         """Put the values of before into ``found``, the elements at ``wanted``."""
-        rows = self.contribution.indices
+        rows = self.rows.indices
         if rows is None:
             found[...] = self._kept if wanted is None else self._kept[wanted]
         elif wanted is None:
@@ -62,7 +61,7 @@ class Push:
     def _kept(self) -> np.ndarray:
         if self.before is None:
             raise ValueError("a push of a loop without undo")
-        return self.before.array(self.target.array.dtype, self.contribution.values.shape)
+        return self.before.array(self.target.array.dtype, self.rows.values.shape)
 
 
 class BspBuffer:
@@ -94,7 +93,7 @@ class BspBuffer:
             self._last = []
         self.version = past
 
-    def rewind(self, clock: int, target: SharedArray, wanted: Rows, found: np.ndarray) -> int:
+    def rewind(self, clock: int, target: SharedArray, wanted: Where, found: np.ndarray) -> int:
         """Put the values for ``clock`` into ``found``, the elements of ``target`` at ``wanted``.
 
         A rank repeats a clock where its last attempt was lost between two servers: this one has its
@@ -233,7 +232,7 @@ class Clocks(Barrier):
         clock: int,
         seconds: float,
         array: SharedArray,
-        wanted: Rows,
+        wanted: Where,
         room_for: Callable[[], np.ndarray],
     ) -> tuple[np.ndarray, int]:
         """The elements of ``array`` at ``wanted``, for use in ``clock``, in the memory that

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ps_backend.errors import MailboxClosed, PSError
 from ps_backend.server.state.barriers import Barrier, WaitingRoom
 from ps_backend.server.state.memory import Memory, Reservation
-from ps_backend.server.state.rounds import Contribution
+from ps_backend.server.state.store import Rows
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import MOST_ANSWER_BYTES, check_size
 
@@ -44,7 +44,7 @@ class _Answers:
 
     number: int
     values: dict[int, bytes] = field(default_factory=dict)
-    contributions: dict[int, Contribution] = field(default_factory=dict)
+    contributions: dict[int, Rows] = field(default_factory=dict)
     kept: list[Reservation] = field(default_factory=list)
     size: int = 0
     summed: bool = False
@@ -85,9 +85,7 @@ class Mailbox(Barrier):
             self._wait(self._changed, lambda: self._question.number > after, seconds)
             return self._question if self._question.number > after else None
 
-    def answer(
-        self, number: int, key: int, value: bytes, contribution: Contribution | None = None
-    ) -> None:
+    def answer(self, number: int, key: int, value: bytes, contribution: Rows | None = None) -> None:
         """Answer question ``number``; of several answers under a key the first counts.
 
         What comes too late is dropped. Raises ``MailboxClosed``, ``OutOfBudget``.
@@ -118,7 +116,7 @@ class Mailbox(Barrier):
         number: int,
         count: int,
         seconds: float,
-        add_up: Callable[[Sequence[Contribution]], None] | None = None,
+        add_up: Callable[[Sequence[Rows]], None] | None = None,
     ) -> dict[int, bytes]:
         """The answers by key once there are ``count`` of them; those that came if time is up.
 

@@ -13,45 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from ps_backend.errors import PSError, RoundClosed
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
+from ps_backend.server.state.store import Rows
 from ps_backend.wire.barriers import Key, Winner
 
 _MOST_CLOSED = 65536
 _CLOSED_BYTES = 256
 """Counted for a round that is over, besides its name."""
 _MOST_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """Rows for local indices: ``values[i]`` for ``indices[i]``, in order; None for all rows.
-
-    ``type``: of the array that they are of.
-    """
-
-    type: ArrayType
-    indices: npt.NDArray[np.int64] | None
-    values: np.ndarray
-    block: MemoryBlock
-
-    def check_fits(self, target: ArrayType) -> None:
-        """Raise ``ValueError`` unless it has the space and row of ``target``."""
-        if self.type.space != target.space or self.type.row != target.row:
-            raise ValueError(f"a contribution is {self.type}, the target is {target}")
-
-    def combine_into(self, target: np.ndarray, operation: np.ufunc) -> None:
-        """Combine with ``target`` in place; duplicate indices count each, in the order given."""
-        values = self.values.astype(target.dtype, copy=False)
-        with np.errstate(all="ignore"):  # infinities and NaN are results like others here
-            if self.indices is None:
-                operation(target, values, out=target)
-            else:
-                operation.at(target, self.indices, values)
 
 
 class RowChange(Protocol):
@@ -69,7 +40,7 @@ class Prepared(Protocol):
         """Make them."""
 
 
-Staged: TypeAlias = Contribution | RowChange
+Staged: TypeAlias = Rows | RowChange
 
 
 @dataclass(slots=True)
@@ -99,14 +70,14 @@ class Rounds:
 
     def winners(
         self, name: str, slot: int, winners: Sequence[Winner], target: ArrayType
-    ) -> list[Contribution]:
+    ) -> list[Rows]:
         """The contributions of ``winners`` to ``slot``, in order.
 
         Raises as ``staged``, and ``ValueError`` for one of another space or row than ``target``.
         """
         found = []
         for one in self.staged(name, slot, winners):
-            if not isinstance(one, Contribution):
+            if not isinstance(one, Rows):
                 raise ValueError(f"slot {slot} of round {name!r} has rows of keys, not of {target}")
             one.check_fits(target)
             found.append(one)

@@ -21,7 +21,6 @@ from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.files import Pins
 from ps_backend.server.state.memory import Memory, MemoryBlock
-from ps_backend.server.state.rounds import Contribution
 from ps_backend.wire.errors import GoneBefore
 from ps_backend.wire.protocol import COUNTER_BITS
 
@@ -128,6 +127,33 @@ class Part:
         return (self.high - self.low) * self.type.width * self.type.dtype.itemsize
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that came along: ``values[i]`` for the local ``indices[i]``, in order; None for all.
+
+    ``type``: of the array that they are of.
+    """
+
+    type: ArrayType
+    indices: npt.NDArray[np.int64] | None
+    values: np.ndarray
+    block: MemoryBlock
+
+    def check_fits(self, target: ArrayType) -> None:
+        """Raise ``ValueError`` unless it has the space and row of ``target``."""
+        if self.type.space != target.space or self.type.row != target.row:
+            raise ValueError(f"a contribution is {self.type}, the target is {target}")
+
+    def combine_into(self, target: np.ndarray, operation: np.ufunc) -> None:
+        """Combine with ``target`` in place; duplicate indices count each, in the order given."""
+        values = self.values.astype(target.dtype, copy=False)
+        with np.errstate(all="ignore"):  # infinities and NaN are results like others here
+            if self.indices is None:
+                operation(target, values, out=target)
+            else:
+                operation.at(target, self.indices, values)
+
+
 @dataclass(slots=True, eq=False)
 class Buffer:
     """One server's part of a materialised array: never written again once it is in a store."""
@@ -141,6 +167,10 @@ class Buffer:
         """A buffer over ``block``, which has the size of ``part``."""
         return cls(part, block, block.array(part.type.dtype, part.shape))
 
+    def copy_into(self, target: Buffer) -> None:
+        """Copy the values."""
+        np.copyto(target.array, self.array)
+
 
 @dataclass(slots=True, eq=False)
 class SharedArray:
@@ -152,7 +182,7 @@ class SharedArray:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_over: bool = False
 
-    def add(self, given: Contribution) -> None:
+    def add(self, given: Rows) -> None:
         """Add to it, one after the other; ``BufferLost`` if it is over."""
         with self._lock:
             if self._is_over:

@@ -93,7 +93,8 @@ def test_rows_beyond_an_array_or_a_part_are_refused():
         for start, stop in ((-1, 3), (3, 2), (0, 5001)):
             with pytest.raises(IndexError, match="are not within 0:5000"):
                 client.read_rows(number, type, start, stop)
-        message = client._requests.message("read", array=encode_array(number, type), count=5000)
+        rows = {"array": encode_array(number, type), "count": 5000}
+        message = client._requests.message("read", rows=rows)
         with pytest.raises(ValueError, match="5000 rows from 0 on are not all in 0:2048"):
             client._send({0: message}, recorded=False)
 

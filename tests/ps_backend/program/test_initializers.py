@@ -62,6 +62,10 @@ def test_integers_are_exact():
     )
 
 
+def test_what_no_integer_is_becomes_what_numpy_makes_of_it():
+    initial_rows(Constant(np.nan), np.arange(2), (), "int64")  # and says nothing of it
+
+
 @pytest.mark.parametrize("column", [0, 3])
 def test_columns_do_not_depend_on_how_many_there_are(column):
     few, many = (initial_rows(Uniform(0, 1), np.arange(9), (k,), "float32") for k in (4, 7))

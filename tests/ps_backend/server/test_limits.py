@@ -287,7 +287,7 @@ def test_a_wait_is_a_number_of_seconds(sender, seconds):
     for body in (
         {"await_question": pb.AwaitQuestion(mailbox="t", after=9, seconds=seconds)},
         {"ask": pb.Ask(mailbox="t", question=1, count=9, seconds=seconds)},
-        {"pull": pb.Pull(loop="l", seconds=seconds, array=array)},
+        {"pull": pb.Pull(loop="l", seconds=seconds, rows=pb.Rows(array=array))},
     ):
         assert f"got {seconds}" in sender.error(**body).message
 
@@ -307,11 +307,11 @@ def test_a_rank_may_go_on_at_a_late_clock(sender):
     assert list(reply.clocks.clocks) == [at]
     sender.write(1, np.zeros(3))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=3), dtype="float64")
-    sender.send(share=pb.Share(arrays=[array], targets=[2]))
+    sender.send(copy=pb.Copy(share=True, arrays=[array], targets=[2]))
     array.buffer = 2
-    tick = pb.Tick(loop="l", attempt=1, clock=at, pushes=[pb.Push(array=array, dense=True)])
+    tick = pb.Tick(loop="l", attempt=1, clock=at, rows=[pb.Rows(array=array)])
     assert not sender.send(np.ones(3).tobytes(), tick=tick).HasField("error")
-    sender.send(snapshot=pb.Snapshot(arrays=[array], targets=[3]))
+    sender.send(copy=pb.Copy(arrays=[array], targets=[3]))
     np.testing.assert_array_equal(sender.read(3, 3), np.ones(3))
 
 
@@ -325,13 +325,15 @@ def test_a_clock_is_bounded(sender):
 @pytest.mark.parametrize("row", [[2] * 100_000, [1 << 31, 2]])
 def test_a_row_has_so_many_elements(sender, row):
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=9), dtype="float64", row=row)
-    assert "of a row must be 0 .. " in sender.error(write=pb.Write(target=array)).message
+    assert (
+        "of a row must be 0 .. " in sender.error(write=pb.Write(rows=pb.Rows(array=array))).message
+    )
 
 
 @pytest.mark.parametrize("length", [1 << 53, 2**64 - 1])
 def test_a_space_is_bounded_and_an_array_by_the_budget(sender, length):
-    array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=length), dtype="float64")
-    error = sender.error(write=pb.Write(target=array))
+    array = pb.Array(space=pb.Space(kind="dense", length=length), dtype="float64")
+    error = sender.error(write=pb.Write(rows=pb.Rows(array=array), target=1))
     assert error.kind in ("ValueError", "PayloadBroken")
 
 

@@ -96,7 +96,9 @@ def test_requests_that_make_no_sense_get_errors():
     service.handle(pb.Request(session=name, client="c", open=opening), None)
     assert error(session=name, client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
     wrong = pb.Array(space=pb.Space(kind="dense", length=3), dtype="object")
-    assert error(session=name, client="c", read=pb.Read(array=wrong)).kind == "TypeError"
+    assert (
+        error(session=name, client="c", read=pb.Read(rows=pb.Rows(array=wrong))).kind == "TypeError"
+    )
 
 
 def test_a_port_in_use_is_named():
@@ -175,7 +177,7 @@ def test_an_answer_too_large_for_a_call_is_not_put_together():
     with served() as (server,), Client.connect([server.address], token=TOKEN) as client:
         x = put(client, space, np.zeros(space.length))
         array = encode_array(x, array_type(space, float))
-        request = client._requests.request(read={"array": array})
+        request = client._requests.request(read={"rows": {"array": array}})
         with open_channel(server.address, (), None, TOKEN) as channel:
             call = channel.unary_unary(f"/{SERVICE}/Call", None, None)
             data = call(request.SerializeToString(), metadata=((TOKEN_KEY, TOKEN),))

@@ -54,7 +54,7 @@ def bodies(buffer: int) -> list[pb.Request]:
     """A request of each sort: reads, writes, frees, ends."""
     array = encode_array(buffer, array_type(SPACE, "float64"))
     return [
-        pb.Request(read=pb.Read(array=array)),
+        pb.Request(read=pb.Read(rows=pb.Rows(array=array))),
         pb.Request(nothing=pb.Nothing(), frees=[buffer], sequence=10**6),
         pb.Request(drop_round=pb.DropRound(round="r"), sequence=10**6, settled=10**6),
         pb.Request(open_loop=pb.OpenLoop(loop="l", ranks=1)),

@@ -219,7 +219,7 @@ def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, whe
 
         def handle_and_cut(request, payload):
             response = handle(request, payload)
-            if request.WhichOneof("body") == "scatter_add":
+            if request.WhichOneof("body") == "write":
                 runs.append(request.sequence)
                 if when == "before the answer" and len(runs) % 2:
                     cut()

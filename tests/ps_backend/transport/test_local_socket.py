@@ -159,7 +159,7 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
 
         def handle_and_cut(request, payload):
             response = handle(request, payload)
-            if request.WhichOneof("body") == "scatter_add":
+            if request.WhichOneof("body") == "write":
                 runs.append(request.sequence)
                 if when == "before the answer" and len(runs) % 2:
                     cut()

@@ -170,9 +170,11 @@ def test_an_interrupted_transfer_harms_no_later_one(monkeypatch, client, transpo
         raise KeyboardInterrupt
 
     shared = transport._shared
-    request = client._requests.write(5, SPACE, X)[0] if method == "fill" else None
     type = array_type(SPACE, X.dtype)
-    request = request or client._requests.read(x, type, np.empty_like(X))[0]
+    if method == "fill":
+        request = client._requests.write(0, type, None, X, target=5)[0]
+    else:
+        request = client._requests.read(x, type, None, np.empty_like(X))[0][0]
     with monkeypatch.context() as patch:
         patch.setattr(before, method, interrupted.__get__(before), raising=True)
         request.request.payload = sum(map(len, request.payload))
@@ -199,7 +201,7 @@ def test_a_push_whose_sender_left_is_not_recorded(way):
     """A repeat runs it; the failure of the connection is not the answer on record."""
     (transport,) = in_process(1)
     with Client([transport]) as client:
-        message = client._requests.write(5, SPACE, X)[0]
+        message = client._requests.write(0, array_type(SPACE, X.dtype), None, X, target=5)[0]
         request = message.request
         request.sequence, request.payload = 500, X.nbytes
 

@@ -141,5 +141,5 @@ def test_where_rows_touch_little_an_evaluation_is_three_round_trips(running):
     for value in (0.1, 0.2):
         _, driver, gradient = evaluate(np.full(SPACE.length, value))
         assert driver == [["ask"]] * SERVERS
-        assert kinds_of_a_task(task) == [["gather", "answer"]] * SERVERS
+        assert kinds_of_a_task(task) == [["read", "answer"]] * SERVERS
         assert set(np.flatnonzero(gradient())) == set(columns)
