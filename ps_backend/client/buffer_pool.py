@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
+from ps_backend.kernels.numpy_loops import address_of
 
 _LEAST, _MOST = 1 << 18, 1 << 26
 """Bytes of an array that memory is lent to, and that a thread keeps."""

@@ -36,22 +36,21 @@ from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
 
-from ps_backend.kernels.compiler import has_compiler
+from ps_backend.kernels.kernel import Flattened, has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
-from ps_backend.kernels.lowering.lower import for_numba
-from ps_backend.kernels.lowering.split import split
-from ps_backend.kernels.of_rows import OfRows
-from ps_backend.kernels.rising import Ascent, RisingKernel
+from ps_backend.kernels.lowering import for_numba, split
+from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.kernels.rows.engine import RowsKernel
-from ps_backend.kernels.rungs import (
-    compiled_rung,
-    heat_of,
+from ps_backend.kernels.tiering import (
+    TieredKernel,
+    TierPlan,
+    compiled_tier,
+    hot_counter_of,
     loaded,
-    mixed_rung,
     shared_loops,
+    shared_loops_tier,
     source_for,
 )
-from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Sweep
 
@@ -151,7 +150,7 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
     if engine == "rows" or not sweep.row:
         return remembered(sweep, engine)
-    return OfRows(remembered(sweep.flat, engine), width)
+    return Flattened(remembered(sweep.flat, engine), width)
 
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
@@ -179,14 +178,14 @@ def _rising(sweep: Sweep, way: str) -> Kernel:
         return kernel
     has_loops = shared_loops().is_set()
 
-    def plan() -> Ascent:  # takes as long as some passes: a first run does not wait for it
-        rungs = [] if has_loops or way == "rising far" else [mixed_rung(sweep, at_once)]
+    def plan() -> TierPlan:  # takes as long as some passes: a first run does not wait for it
+        rungs = [] if has_loops or way == "rising far" else [shared_loops_tier(sweep, at_once)]
         if engine_for(sweep, NUMBA_FROM_LENGTH) != "numba":
-            return Ascent(rungs)
+            return TierPlan(rungs)
         source = source_for(sweep)
-        return Ascent([*rungs, compiled_rung(sweep, source)], heat_of(source))
+        return TierPlan([*rungs, compiled_tier(sweep, source)], hot_counter_of(source))
 
-    return RisingKernel(_compile(sweep, "mixed" if has_loops else "numpy"), plan, at_once)
+    return TieredKernel(_compile(sweep, "mixed" if has_loops else "numpy"), plan, at_once)
 
 
 _REMEMBERED = (

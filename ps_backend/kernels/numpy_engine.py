@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.lowering.lower import for_numpy
-from ps_backend.kernels.pause import Pause, no_pause
+from ps_backend.kernels.lowering import for_numpy
+from ps_backend.kernels.threads import Pause, no_pause
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS, Reducer
 from ps_backend.program.sweep import Reduction, Scalar, Sweep, partial_dtypes

@@ -1,4 +1,4 @@
-"""NumPy's own inner loops as addresses, for compiled code to call.
+"""Addresses for compiled code to call and to read: NumPy's own inner loops, and arrays.
 
 NumPy has vector code for exponentials that LLVM has not: five times as fast, and its bits are
 NumPy's by construction. ``ufunc._get_strided_loop`` is NumPy's interface for compilers such as
@@ -8,6 +8,7 @@ numba (NEP 43); the layout of its answer is in that method's documentation.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.program import ops
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Where its first element lies."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def addresses_of(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """Where the arrays lie; one entry more, of no meaning."""
+    return np.array([*map(address_of, arrays), 0], np.int64)
 
 
 class _CallInfo(ctypes.Structure):

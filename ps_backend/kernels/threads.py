@@ -1,4 +1,4 @@
-"""The threads that kernels share their blocks out to."""
+"""The threads that kernels share their blocks out to, and the pauses in which others go first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, TypeVar
+
+Pause = Callable[[], None]
+"""What a kernel calls between two pieces of its work. It may raise; then nobody needs the rest."""
+
+
+def no_pause() -> None:
+    """For a kernel that may run to its end."""
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ps_backend import limits
 from ps_backend.arguments import check_lease
 from ps_backend.errors import PSError, SessionExpired, SessionFenced, SessionUnknown
-from ps_backend.kernels.probe import digests
+from ps_backend.kernels.reproducible import digests
 from ps_backend.limits import check
 from ps_backend.server.session import Host, Lease, ServerSession
 from ps_backend.server.state.store import LostBuffers

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiler import has_compiler
+from ps_backend.kernels.kernel import has_compiler
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiler import has_compiler
+from ps_backend.kernels.kernel import has_compiler
 from ps_backend.program import collectives
 from ps_backend.program.collectives import Scan
 

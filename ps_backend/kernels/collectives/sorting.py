@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiler import has_compiler
+from ps_backend.kernels.kernel import has_compiler
 
 Array = npt.NDArray[Any]
 

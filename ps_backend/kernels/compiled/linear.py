@@ -12,8 +12,8 @@ import numpy as np
 from distvec_scalar_math import _short_dot  # type: ignore[import-not-found]
 from numba import carray, njit  # type: ignore[attr-defined]
 
-from ps_backend.kernels.compiled.simd import LINE, TOGETHER, dotter, pointer_to, scaled_adder
-from ps_backend.kernels.compiled.tables import ADD, DIVIDE, SCALE, START
+from ps_backend.kernels.compiled.linear_tables import ADD, DIVIDE, SCALE, START
+from ps_backend.kernels.compiled.llvm_loops import LINE, TOGETHER, dotter, pointer_to, scaled_adder
 from ps_backend.program.summation_order import CHUNK
 
 _start = scaled_adder(1, fresh=True)

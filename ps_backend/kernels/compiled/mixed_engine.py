@@ -1,41 +1,293 @@
 """The mixed engine: loops that all sweeps share, so that none needs a compilation of its own.
 
-What there are inner loops for, NumPy's or of ``own_loops``, is run by them tile by tile in the
-cache, reductions included (``loop_program``); linear combinations and inner products by the
-compiled loops of ``linear``; what is left by NumPy's functions. The first kind and the others take
-turns (``chunk_plan``), on chunks of whole blocks. Threads share the chunks out, and no bit depends
-on who computes which.
+Steps that have inner loops, NumPy's or those of ``llvm_loops``, run on them tile by tile in the
+cache, reductions included (``tile_program``); linear combinations and inner products run by the
+compiled loops of ``linear``; the others by NumPy's functions. The first kind and the others take
+turns, on chunks of whole blocks. Threads share the chunks out, and no bit depends on the thread
+that computes one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.chunk_plan import plan_of
-from ps_backend.kernels.compiled.chunk_run import ChunkRun
-from ps_backend.kernels.compiled.loop_program import REGISTER
-from ps_backend.kernels.compiled.products import products_of, whole
-from ps_backend.kernels.lowering.lower import for_loops
-from ps_backend.kernels.lowering.work import work_of
-from ps_backend.kernels.numpy_engine import (
-    Partials,
-    chunk_of,
-    constants_of,
-    joined,
-    reduce_blocks,
+from ps_backend.kernels.compiled.linear_tables import LinkTable, products_of, whole
+from ps_backend.kernels.compiled.machine_code import linear_loops
+from ps_backend.kernels.compiled.tile_program import (
+    REGISTER,
+    TILE,
+    TileProgram,
+    reduces_by_loop,
+    runs_by_loop,
 )
-from ps_backend.kernels.pause import Pause, no_pause
-from ps_backend.kernels.threads import thread_count, threads_for, together
-from ps_backend.program.sweep import Scalar, Sweep, partial_dtypes
+from ps_backend.kernels.lowering import for_loops, stages_of, work_of
+from ps_backend.kernels.numpy_engine import Partials, chunk_of, constants_of, joined, reduce_blocks
+from ps_backend.kernels.numpy_loops import addresses_of
+from ps_backend.kernels.threads import Pause, no_pause, thread_count, threads_for, together
+from ps_backend.program import ops
+from ps_backend.program.sweep import Combination, Scalar, Step, Sweep, partial_dtypes
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyStep:
+    """Computes one value of a sweep: ``fill(out, index, *args)``.
+
+    ``index`` is the global index of the first element; constants among ``args`` are numbers.
+    """
+
+    value: int
+    args: tuple[int, ...]
+    fill: Callable[..., None]
+
+
+def numpy_step(value: int, step: Step | Combination) -> NumpyStep:
+    """How ``step`` is computed. What has to be compiled for it is compiled here."""
+    if isinstance(step, Combination):
+        return _combination(value, step)
+    row = ops.TABLE[step.op]
+    if step.op == "iota":
+        return NumpyStep(value, (), _iota)
+    if step.op == "where":
+        return NumpyStep(value, step.args, _where)
+    if row.converts:
+        return NumpyStep(value, step.args, _converted)
+    return NumpyStep(value, step.args, partial(_applied, row.numpy))
+
+
+def _iota(out: Array, index: int) -> None:
+    out[:] = np.arange(index, index + len(out), dtype=np.int64)
+
+
+def _where(out: Array, _: int, condition: Any, first: Any, second: Any) -> None:
+    np.copyto(out, second, casting="unsafe")
+    np.copyto(out, first, casting="unsafe", where=condition)
+
+
+def _converted(out: Array, _: int, value: Any) -> None:
+    np.copyto(out, value, casting="unsafe")
+
+
+def _applied(function: Callable[..., Any], out: Array, _: int, *args: Any) -> None:
+    out[:] = function(*args)
+
+
+def _combination(value: int, combination: Combination) -> NumpyStep:
+    """Its arguments: vectors, then scalars."""
+    links, dtype = combination.links, np.dtype(combination.type.dtype)
+    vectors = sorted({link.vector for link in links if link.vector is not None})
+    scalars = sorted({link.scalar for link in links if link.scalar is not None})
+    place = (
+        {None: -1} | {v: k for k, v in enumerate(vectors)} | {s: k for k, s in enumerate(scalars)}
+    )
+    table, count = LinkTable(links, place, dtype.name), len(vectors)
+    compiled = linear_loops().combine_over
+
+    def fill(out: Array, _: int, *args: Any) -> None:
+        arrays = [one if one.ndim else np.full(len(out), one) for one in args[:count]]
+        coefficients = np.array([*args[count:], 1.0], np.float64)
+        compiled(*table.arguments(addresses_of(arrays), coefficients), out)
+
+    ones = [np.ones(1, dtype)] * count + [dtype.type(1)] * len(scalars)
+    fill(np.empty(1, dtype), 0, *ones)  # this compiles
+    return NumpyStep(value, (*vectors, *scalars), fill)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Some steps by NumPy, then a program of loops."""
+
+    fillings: tuple[NumpyStep, ...]
+    program: TileProgram | None
+    made: tuple[int, ...]
+    """The values that it fills arrays with."""
+    ended: tuple[int, ...]
+    """The values whose arrays nobody reads after it."""
+
+    @property
+    def steps(self) -> int:
+        """How many it takes."""
+        return len(self.fillings) + (len(self.program.steps) if self.program else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """All stages of a sweep."""
+
+    stages: tuple[Stage, ...]
+    direct: dict[int, int]
+    """By value the output that it is written to at once."""
+    stores_directly: bool
+    """Whether every output is one of those."""
+    reduced: frozenset[int]
+    """The reductions that the last program takes along."""
+    most_alive: int
+    """Arrays of a chunk that are needed at once, besides inputs and outputs."""
+
+    @property
+    def is_one_program(self) -> bool:
+        """Whether all that is stored is written by one program."""
+        return len(self.stages) == 1 and not self.stages[0].fillings and self.stores_directly
+
+    @property
+    def registers(self) -> int:
+        """Of the program that has most."""
+        return max((one.program.registers for one in self.stages if one.program), default=0)
+
+
+def plan_of(sweep: Sweep) -> ChunkPlan:
+    """How to compute all that is not constant in ``sweep``."""
+    first = len(sweep.inputs) + len(sweep.scalars)
+    steps = [v for v in range(first, len(sweep.types)) if v not in sweep.constants]
+    by_loop = {value for value in steps if runs_by_loop(sweep, value)}
+    called = {v: sweep.steps[v - first].args for v in steps if v not in by_loop}
+    turns = stages_of(sweep, called)
+    numbers = range(turns.last + 1)
+    reduced = [k for k, r in enumerate(sweep.reductions) if reduces_by_loop(sweep, r)]
+    others = [r.args for k, r in enumerate(sweep.reductions) if k not in reduced]
+    reads = {sweep.reductions[k].args[0]: turns.last for k in reduced}
+    """By value the last stage that reads it; other results are read when all are done."""
+    reads |= dict.fromkeys({*sweep.outputs}.union(*others), turns.last + 1)
+    for value in steps:
+        for arg in sweep.steps[value - first].args:
+            reads[arg] = max(reads.get(arg, 0), turns.of[value])
+    crossing = {v for v in steps if v in called or reads.get(v, turns.of[v]) > turns.of[v]}
+    programs: list[TileProgram | None] = []
+    for number in numbers:
+        members = [v for v in steps if v in by_loop and turns.of[v] == number]
+        taken = reduced if number == turns.last else []
+        programs.append(TileProgram(sweep, members, crossing, taken) if members or taken else None)
+    direct = _direct(sweep, programs, reads)
+    stages, alive, most = [], 0, 0
+    for number, program in enumerate(programs):
+        fillings = [numpy_step(v, sweep.steps[v - first]) for v in called if turns.of[v] == number]
+        made = [*(one.value for one in fillings), *(program.writes if program else ())]
+        mine = [v for v in crossing - direct.keys() if reads.get(v, turns.of[v]) == number]
+        alive += sum(v not in direct for v in made)
+        most = max(most, alive)
+        alive -= len(mine)
+        stages.append(Stage(tuple(fillings), program, tuple(made), tuple(mine)))
+    stores_directly = len(direct) == len(sweep.outputs)
+    return ChunkPlan(tuple(stages), direct, stores_directly, frozenset(reduced), most)
+
+
+def _direct(
+    sweep: Sweep, programs: Sequence[TileProgram | None], reads: dict[int, int]
+) -> dict[int, int]:
+    """The values that programs may write to outputs while inputs may lie there.
+
+    Any input of the same dtype may; so nobody may read one afterwards.
+    """
+    found: dict[int, int] = {}
+    for number, program in enumerate(programs):
+        for value in program.writes if program else ():
+            if value not in sweep.outputs:
+                continue
+            kind = sweep.types[value].dtype
+            others = [k for k, one in enumerate(sweep.inputs) if one.dtype == kind]
+            at = program.steps.index(value) if program else 0
+            if all(
+                reads.get(k, -1) < number
+                or (reads[k] == number and program and program.last_reads.get(k, -1) <= at)
+                for k in others
+            ):
+                found[value] = sweep.outputs.index(value)
+    return found
+
+
+_PROGRAM_WORK = 1 << 27
+"""Elements times steps of a program between two pauses."""
+
+
+class ChunkRun:
+    """Stages run on one chunk after the other; arrays go back to the ``spare`` ones when read."""
+
+    def __init__(
+        self,
+        plan: ChunkPlan,
+        dtypes: Sequence[np.dtype[Any]],
+        chunk: int,
+        block_size: int,
+        pause: Pause,
+    ) -> None:
+        self._plan, self._dtypes, self._pause = plan, dtypes, pause
+        self._chunk, self._block_size = chunk, block_size
+        self._registers = np.empty(plan.registers * REGISTER, np.uint8)
+        self._spare: dict[np.dtype[Any], list[Array]] = defaultdict(list)
+        self._taken: dict[int, Array] = {}
+
+    def compute(
+        self, values: dict[int, Any], outputs: Sequence[Array], index: int, length: int
+    ) -> dict[int, Array]:
+        """Add what results are taken from to ``values``, of a chunk that begins at ``index``.
+
+        Returns the partial results of those reductions that programs take along.
+        """
+        partials: dict[int, Array] = {}
+        for stage in self._plan.stages:
+            for value in stage.made:
+                output = self._plan.direct.get(value)
+                values[value] = self._array(value, length) if output is None else outputs[output]
+            for filling in stage.fillings:
+                self._pause()
+                args = [values[arg] for arg in filling.args]
+                filling.fill(values[filling.value], index, *args)
+            if stage.program is not None:
+                partials |= self._run(stage.program, values, index, length)
+            for value in stage.ended:
+                self._give_back(value)
+        return partials
+
+    def forget(self, values: dict[int, Any]) -> None:
+        """The results have been taken; their arrays serve the next chunk."""
+        values.clear()
+        for value in [*self._taken]:
+            self._give_back(value)
+
+    def _run(
+        self, program: TileProgram, values: dict[int, Any], index: int, length: int
+    ) -> dict[int, Array]:
+        block, most = self._block_size, max(TILE, _PROGRAM_WORK // max(1, len(program.steps)))
+        partials = {k: np.empty(-(-length // block), kind) for k, kind in program.partials.items()}
+        bound = program.bind(values, self._registers, list(partials.values()), block, index)
+        for low, high in _pieces(length, most, block if partials else length):
+            self._pause()
+            bound.run(low, high)
+        for k in program.picks:
+            if partials[k].dtype.kind == "f":
+                partials[k] += 0.0  # of zeros of both signs, who is picked depends on the processor
+        return partials
+
+    def _array(self, value: int, length: int) -> Array:
+        spare = self._spare[self._dtypes[value]]
+        array = spare.pop() if spare else np.empty(min(self._chunk, length), self._dtypes[value])
+        self._taken[value] = array
+        return array[:length]
+
+    def _give_back(self, value: int) -> None:
+        self._spare[self._dtypes[value]].append(self._taken.pop(value))
+
+
+def _pieces(length: int, most: int, block: int) -> Iterator[tuple[int, int]]:
+    """Some blocks each, or some tiles of one block, if that has more than ``most`` elements."""
+    whole = max(1, most // block) * block if block else 1
+    within = most // TILE * TILE
+    for low in range(0, length, whole):
+        high = min(low + whole, length)
+        for first in range(low, high, within):
+            yield first, min(first + within, high)
+
 
 _PIECE_WORK = 1 << 27
 """Elements times ``work_of`` that a thread does without a pause: some 50 ms."""
-
-Array = npt.NDArray[np.generic]
 
 
 class MixedKernel:

@@ -12,18 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.compiled.linear_tables import DotTable, LinkTable
+from ps_backend.kernels.compiled.llvm_loops import LINE
 from ps_backend.kernels.compiled.machine_code import load
-from ps_backend.kernels.compiled.reductions import ordered
-from ps_backend.kernels.compiled.simd import LINE
-from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.compiled.tables import DotTable, LinkTable
+from ps_backend.kernels.compiled.source import ordered_reductions, source_of
 from ps_backend.kernels.kernel import Arrays
-from ps_backend.kernels.lowering.lower import for_numba
-from ps_backend.kernels.lowering.split import split
-from ps_backend.kernels.lowering.work import work_of
+from ps_backend.kernels.lowering import for_numba, split, work_of
 from ps_backend.kernels.numpy_loops import loop_of
-from ps_backend.kernels.pause import Pause, no_pause
-from ps_backend.kernels.threads import thread_count, threads_for, together
+from ps_backend.kernels.threads import Pause, no_pause, thread_count, threads_for, together
 from ps_backend.program.summation_order import CHUNK
 from ps_backend.program.sweep import COMBINE, Scalar, Sweep, partial_dtypes
 
@@ -56,7 +52,7 @@ class NumbaKernel:
             for reduction in parts.rest.reductions
             for dtype in partial_dtypes(reduction, parts.rest.types[reduction.args[0]])
         ]
-        columns = (self._dots.length, len(ordered(parts.rest)))
+        columns = (self._dots.length, len(ordered_reductions(parts.rest)))
         self._columns = [count for count in columns if count]
         """Of each tree over the chunks of a block."""
         self._order = self._order_of_partials(sweep)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from ps_backend.kernels.compiled.simd import (
+from ps_backend.kernels.compiled.llvm_loops import (
     LINE,
     call_loop,
     chunk_dot,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.table_format import (
     ADDRESS,
     FACTOR,
@@ -18,6 +17,7 @@ from ps_backend.kernels.keyed.table_format import (
     room_in,
     sizes_for,
 )
+from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.kernels.threads import in_parts
 from ps_backend.program.keys import BUCKETS, Partition
 

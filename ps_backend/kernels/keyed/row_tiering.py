@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ps_backend.kernels.rising import Heat, in_background
+from ps_backend.kernels.tiering import HotCounter, in_background
 from ps_backend.program.row_program import RowProgram
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class HotRows:
 
     def __init__(self, program: RowProgram) -> None:
         self._program = program
-        self._heat = Heat()
+        self._heat = HotCounter()
         self._is_asked = False
         self.tiles: RowTiles | None = None
         """None until it is hot and machine code is there, which all such programs share; and where
@@ -32,10 +32,10 @@ class HotRows:
 
     def rise(self) -> None:
         """Make ``tiles``, if there can be any; what has to be compiled for it is waited for."""
-        from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
+        from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
         from ps_backend.kernels.compiled.machine_code import row_source
         from ps_backend.kernels.keyed.row_tiles import RowTiles, has_tiles
 
         if has_tiles(self._program):
-            compile_elsewhere(row_source())
+            compile_in_subprocess(row_source())
             self.tiles = RowTiles(self._program)

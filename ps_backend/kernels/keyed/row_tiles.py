@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
-from ps_backend.kernels.compiled.loop_program import REGISTER, TILE, LoopProgram, runs_by_loop
 from ps_backend.kernels.compiled.machine_code import load, row_source
+from ps_backend.kernels.compiled.tile_program import REGISTER, TILE, TileProgram, runs_by_loop
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.kernels.lowering.lower import for_numpy
+from ps_backend.kernels.lowering import for_numpy
 from ps_backend.kernels.numpy_engine import constants_of
-from ps_backend.kernels.same_bits import has_same_bits
+from ps_backend.kernels.numpy_loops import address_of
+from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.program import row_ops
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar, Step, Sweep
@@ -127,8 +127,8 @@ class RowTiles:
         self._made = {*scattered, *self._spread} - returned - {*range(len(sweep.inputs))}
         wanted = {*self._made, *returned}
         again = {*self._made, *gathered}
-        self._narrow = LoopProgram(sweep, narrow, wanted, tiled=again)
-        self._wide = LoopProgram(sweep, wide, wanted, tiled={*again, *self._spread})
+        self._narrow = TileProgram(sweep, narrow, wanted, tiled=again)
+        self._wide = TileProgram(sweep, wide, wanted, tiled={*again, *self._spread})
         self._run = load(row_source())
 
     def run(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
 from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
+from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.program import initializers
 from ps_backend.program.initializers import Constant, Fill, Normal
 from ps_backend.program.keys import BUCKETS

@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
+from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.program.keys import BUCKET_BITS, BUCKETS
 
 REST = 64 - BUCKET_BITS

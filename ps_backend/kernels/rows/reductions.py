@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.rows.slot_lists import Listed
+from ps_backend.kernels.rows.instructions import Listed
 from ps_backend.program import householder
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer

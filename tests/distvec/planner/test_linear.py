@@ -13,7 +13,7 @@ from hypothesis import given
 
 import distvec as dv
 from optim import LBFGS, OWLQN, SGD
-from ps_backend.kernels.lowering.split import split
+from ps_backend.kernels.lowering import split
 
 N = 2000
 

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 
 from ps_backend.client.buffer_pool import pooled
-from ps_backend.kernels.addresses import address_of
+from ps_backend.kernels.numpy_loops import address_of
 
 SHAPE = (30_000, 4)
 

@@ -12,16 +12,11 @@ from hypothesis import given
 
 from ps_backend import kernels
 from ps_backend.kernels import numpy_engine
-from ps_backend.kernels.compiled import (
-    chunk_steps,
-    machine_code,
-    mixed_engine,
-    numba_engine,
-    products,
-)
-from ps_backend.kernels.compiled.cache_folder import cache_folder
-from ps_backend.kernels.lowering.lower import for_numba
-from ps_backend.kernels.lowering.split import split
+from ps_backend.kernels.compiled import linear_tables as products
+from ps_backend.kernels.compiled import machine_code, mixed_engine, numba_engine
+from ps_backend.kernels.compiled import mixed_engine as chunk_steps
+from ps_backend.kernels.compiled.machine_code import cache_folder
+from ps_backend.kernels.lowering import for_numba, split
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC, REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from ps_backend.kernels import numpy_loops
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
-from ps_backend.kernels.lowering.split import LEAST_DOTS, split
+from ps_backend.kernels.lowering import LEAST_DOTS, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program.sweep import Link, Step, Sweep
 from ps_backend.program.types import ValueType

@@ -14,7 +14,7 @@ from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.row_tiering import HotRows
 from ps_backend.kernels.keyed.row_tiles import RowTiles, has_tiles
 from ps_backend.kernels.keyed.rows import RowStore
-from ps_backend.kernels.rising import HOT_RUNS, HOT_SECONDS
+from ps_backend.kernels.tiering import HOT_RUNS, HOT_SECONDS
 from ps_backend.program import ops
 from ps_backend.program.initializers import Constant
 from ps_backend.program.row_program import RowProgram, Scatter

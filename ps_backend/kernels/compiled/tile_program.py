@@ -1,7 +1,7 @@
-"""Steps and reductions by inner loops, as instructions of the interpreter in ``tiles``.
+"""Steps and reductions by inner loops, as instructions of the interpreter in ``tile_interpreter``.
 
-What only these steps need lives in registers of one tile each: a step takes over the register of an
-argument that nobody needs after it, so a chain of any length needs few of them.
+Values that only these steps need live in registers of one tile each: a step takes over the register
+of an argument that no later step reads, so a chain of any length needs few of them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.addresses import address_of
+from ps_backend.kernels.compiled.llvm_loops import MOST, SUM_OF_FLOATS, own_loop, own_sum
 from ps_backend.kernels.compiled.machine_code import tile_loop
-from ps_backend.kernels.compiled.own_loops import MOST, SUM_OF_FLOATS, own_loop, own_sum
-from ps_backend.kernels.numpy_loops import has_loop, loop_of
+from ps_backend.kernels.numpy_loops import address_of, has_loop, loop_of
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep
@@ -36,7 +35,7 @@ Array = npt.NDArray[np.generic]
 
 
 def runs_by_loop(sweep: Sweep, value: int) -> bool:
-    """Whether the step that computes ``value`` can be one of a ``LoopProgram``."""
+    """Whether the step that computes ``value`` can be one of a ``TileProgram``."""
     step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
     if not isinstance(step, Step) or step.op in _WITH_PYTHON:
         return False
@@ -45,7 +44,7 @@ def runs_by_loop(sweep: Sweep, value: int) -> bool:
 
 
 def reduces_by_loop(sweep: Sweep, reduction: Reduction) -> bool:
-    """Whether a ``LoopProgram`` can reduce the value."""
+    """Whether a ``TileProgram`` can reduce the value."""
     value = reduction.args[0]
     if len(reduction.args) > 1 or value in sweep.constants:
         return False
@@ -65,7 +64,7 @@ def _dtypes(sweep: Sweep, value: int) -> tuple[str, ...]:
     return (*(sweep.types[arg].dtype for arg in step.args), step.type.dtype)
 
 
-class LoopProgram:
+class TileProgram:
     """Some steps of ``sweep``, in order; those that are ``wanted`` are written to arrays."""
 
     def __init__(
@@ -194,7 +193,7 @@ class LoopProgram:
 class _Operands:
     """The operands of a program's instructions: rows of a table, and where each one's memory is."""
 
-    def __init__(self, program: LoopProgram, tiled: AbstractSet[int]) -> None:
+    def __init__(self, program: TileProgram, tiled: AbstractSet[int]) -> None:
         self._tiled = tiled
         slots = (*program.constants, *program.reads, *program.writes)
         self._base = {value: k for k, value in enumerate(slots, 1)}  # 0 is that of registers

@@ -12,8 +12,7 @@ from ps_backend import kernels
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.lowering.lower import for_numba
-from ps_backend.kernels.lowering.split import LEAST_DOTS, Split, split
+from ps_backend.kernels.lowering import LEAST_DOTS, Split, for_numba, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep

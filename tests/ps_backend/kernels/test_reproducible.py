@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from ps_backend.kernels import probe
+from ps_backend.kernels import reproducible as probe
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numpy_engine import NumpyKernel
-from ps_backend.kernels.same_bits import has_same_bits
+from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType

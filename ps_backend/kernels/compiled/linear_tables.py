@@ -1,4 +1,4 @@
-"""The tables that compiled loops over any number of vectors are driven by (see ``linear``)."""
+"""The tables that drive the compiled loops of ``linear``, and inner products computed by them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.compiled.simd import TOGETHER
-from ps_backend.program.sweep import Link
+from ps_backend.kernels.compiled.llvm_loops import TOGETHER
+from ps_backend.kernels.compiled.machine_code import linear_loops
+from ps_backend.kernels.numpy_loops import addresses_of
+from ps_backend.program.sweep import Link, Sweep
+from ps_backend.program.types import FLOATS
 
 Table = npt.NDArray[np.int64]
 
@@ -83,3 +86,42 @@ class LinkTable:
         """
         coefficients = self._signs * scalars[self._scalars]
         return self._kinds, addresses[self._vectors], coefficients.astype(self._dtype, copy=False)
+
+
+Pair = tuple[int, ...]
+
+
+class Products:
+    """Inner products of pairs of values, by number of the reduction."""
+
+    def __init__(self, pairs: Mapping[int, Pair], dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self._values = sorted({value for pair in pairs.values() for value in pair})
+        place = {value: k for k, value in enumerate(self._values)}
+        self._table = DotTable([(place[a], place[b]) for a, b in pairs.values()])
+        self._reductions = list(pairs)
+        self.of({value: np.ones(1, dtype) for value in self._values}, 1, 1)  # this compiles
+
+    def of(
+        self, values: Mapping[int, Any], length: int, block_size: int
+    ) -> dict[int, npt.NDArray[np.float64]]:
+        """By reduction, one partial result a block of arrays of ``length``."""
+        arrays = [whole(values[value], length) for value in self._values]
+        products = np.empty((self._table.length, -(-length // block_size)))
+        tables = self._table.arguments(addresses_of(arrays))
+        linear_loops().multi_dot_over(self._dtype.type, *tables, products, block_size, length)
+        return dict(zip(self._reductions, products[self._table.rows], strict=True))
+
+
+def products_of(sweep: Sweep) -> list[Products]:
+    """Those of ``sweep``, by dtype."""
+    pairs: dict[str, dict[int, Pair]] = {dtype: {} for dtype in FLOATS}
+    for number, reduction in enumerate(sweep.reductions):
+        if reduction.op == "dot":
+            pairs[sweep.types[reduction.args[0]].dtype][number] = reduction.args
+    return [Products(some, np.dtype(name)) for name, some in pairs.items() if some]
+
+
+def whole(value: Any, length: int) -> npt.NDArray[Any]:
+    """The value as an array: what depends on scalars alone is one number."""
+    return value if value.ndim else np.full(length, value)

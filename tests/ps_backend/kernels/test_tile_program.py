@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from ps_backend.kernels.compiled.chunk_plan import plan_of
-from ps_backend.kernels.compiled.loop_program import TILE
-from ps_backend.kernels.compiled.mixed_engine import MixedKernel
-from ps_backend.kernels.lowering.lower import for_loops
+from ps_backend.kernels.compiled.mixed_engine import MixedKernel, plan_of
+from ps_backend.kernels.compiled.tile_program import TILE
+from ps_backend.kernels.lowering import for_loops
 from ps_backend.program.sweep import Step, Sweep
 from tests.ps_backend.sweeps import BLOCK, BOOL, FLOAT, Builder, kernel_of, numpy_values, vectors
 

@@ -1,5 +1,7 @@
 """Machine code is kept where nobody else can put any, or not at all."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from ps_backend.kernels.compiled import machine_code
-from ps_backend.kernels.compiled.cache_folder import cache_folder
+from ps_backend.kernels.compiled.machine_code import cache_folder
 
 SOURCE = """
 from numba import njit

@@ -1,8 +1,8 @@
 """An interpreter, compiled once for all sweeps: inner loops, one after the other, on tiles.
 
-A tile is so short that what is computed on the way stays in the innermost caches; one tile runs
+A tile is so short that the values between its steps stay in the innermost caches; one tile runs
 through all instructions, and is reduced, before the next begins. Most loops are NumPy's, called by
-address, without the interpreter lock; those of ``own_loops`` are here.
+address, without the interpreter lock; those of ``llvm_loops`` are here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ import numpy as np
 from distvec_scalar_math import _short_dot  # type: ignore[import-not-found]
 from numba import carray, njit  # type: ignore[attr-defined]
 
-from ps_backend.kernels.compiled.own_loops import MOST, SUM_OF_FLOATS, run_own, sum_of_integers
-from ps_backend.kernels.compiled.simd import call_loop, chunk_sum, pointer_to
+from ps_backend.kernels.compiled.llvm_loops import (
+    MOST,
+    SUM_OF_FLOATS,
+    call_loop,
+    chunk_sum,
+    pointer_to,
+    run_own,
+    sum_of_integers,
+)
 from ps_backend.program.summation_order import CHUNK
 
 _ONES = np.ones(CHUNK)

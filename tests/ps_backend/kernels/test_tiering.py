@@ -12,24 +12,26 @@ import numpy as np
 import pytest
 
 from ps_backend import kernels
-from ps_backend.kernels import rising
-from ps_backend.kernels.compiled import elsewhere, machine_code
-from ps_backend.kernels.compiled.cache_folder import cache_folder
-from ps_backend.kernels.compiled.elsewhere import compile_elsewhere
-from ps_backend.kernels.compiled.machine_code import marker_of
+from ps_backend.kernels import tiering as rising
+from ps_backend.kernels.compiled import compile_worker as elsewhere
+from ps_backend.kernels.compiled import machine_code
+from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
+from ps_backend.kernels.compiled.machine_code import cache_folder, marker_of
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numpy_engine import NumpyKernel
-from ps_backend.kernels.rising import Ascent, RisingKernel, Rung
-from ps_backend.kernels.rungs import (
-    compiled_rung,
-    heat_of,
+from ps_backend.kernels.reproducible import has_same_bits
+from ps_backend.kernels.tiering import (
+    Tier,
+    TieredKernel,
+    TierPlan,
+    compiled_tier,
+    hot_counter_of,
     loaded,
-    mixed_rung,
     shared_loops,
+    shared_loops_tier,
     source_for,
 )
-from ps_backend.kernels.same_bits import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.sweep import Step, Sweep
 from ps_backend.program.types import ValueType
@@ -60,8 +62,8 @@ def run(kernel: Any, sweep: Sweep) -> list[bytes]:
     return [one.tobytes() for one in (*outputs, *partials)]
 
 
-def rising_to(*rungs: Rung) -> RisingKernel:
-    return RisingKernel(NumpyKernel(many()), lambda: Ascent([*rungs]), True)
+def rising_to(*rungs: Tier) -> TieredKernel:
+    return TieredKernel(NumpyKernel(many()), lambda: TierPlan([*rungs]), True)
 
 
 def wait_for_thread() -> None:
@@ -75,7 +77,7 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     sweep = many()
     assert has_same_bits(sweep)
     assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
-    kernel = rising_to(mixed_rung(sweep, True), compiled_rung(sweep, source_for(sweep)))
+    kernel = rising_to(shared_loops_tier(sweep, True), compiled_tier(sweep, source_for(sweep)))
     seen, found = [], []
     for _ in range(2):
         seen.append(type(kernel.kernel))
@@ -101,7 +103,7 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     assert isinstance(other, NumbaKernel) and run(other, sweep) == found[0]
     monkeypatch.setattr(machine_code, "_loaded", {})
     other = kernels._compile(sweep, "rising")
-    assert isinstance(other, RisingKernel) and isinstance(other.kernel, MixedKernel)
+    assert isinstance(other, TieredKernel) and isinstance(other.kernel, MixedKernel)
     assert run(other, sweep) == found[0]
     assert kernel.working_bytes(LENGTH, BLOCK) == NumbaKernel(sweep).working_bytes(LENGTH, BLOCK)
 
@@ -147,11 +149,11 @@ def test_another_process_compiles(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
         "def kernel(x):\n    x += 2.0\n"
     )
     try:
-        compile_elsewhere(source)
+        compile_in_subprocess(source)
         marker = marker_of(source)
         assert marker is not None and marker.exists() and list(tmp_path.rglob("*.nbi"))
         with pytest.raises(RuntimeError, match=r"(?s)the compiler ended with 1.*not a kernel"):
-            compile_elsewhere("raise ValueError('not a kernel')")
+            compile_in_subprocess("raise ValueError('not a kernel')")
     finally:
         cache_folder.cache_clear()
 
@@ -170,7 +172,7 @@ def test_of_several_servers_one_has_it_compiled(
     both_asked = threading.Event()
     monkeypatch.setattr(elsewhere, "marker_of", lambda source: marker)
     monkeypatch.setattr(elsewhere, "_compile", compile_slowly)
-    servers = [threading.Thread(target=compile_elsewhere, args=("text",)) for _ in range(2)]
+    servers = [threading.Thread(target=compile_in_subprocess, args=("text",)) for _ in range(2)]
     for server in servers:
         server.start()
     both_asked.set()
@@ -186,7 +188,7 @@ def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -
     sweep = many()
     assert kernels.way_for(sweep, kernels.NUMBA_FROM_LENGTH) == "rising far"
     kernel = kernels._compile(sweep, "rising far")
-    assert isinstance(kernel, RisingKernel) and isinstance(kernel.kernel, NumpyKernel)
+    assert isinstance(kernel, TieredKernel) and isinstance(kernel.kernel, NumpyKernel)
     for _ in range(rising.HOT_RUNS):
         run(kernel, sweep)
         wait_for_thread()
@@ -232,23 +234,23 @@ def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
     """As a history grows: each number of vectors is another sweep, and none runs often."""
     monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
     monkeypatch.setattr(machine_code, "_loaded", {})
-    heat_of.cache_clear()
+    hot_counter_of.cache_clear()
     sweeps = [gram(count, [(0, k) for k in range(count)]) for count in range(5, 9)]
     assert len({source_for(sweep) for sweep in sweeps}) == 1
     first, second, *others = (kernels._compile(sweep, "rising far") for sweep in sweeps)
     asked: list[bool] = []
 
-    def only_asked(plan: Callable[[], Ascent]) -> Callable[[], Ascent]:
-        return lambda: Ascent([asked.append], plan().heat)
+    def only_asked(plan: Callable[[], TierPlan]) -> Callable[[], TierPlan]:
+        return lambda: TierPlan([asked.append], plan().heat)
 
     for sweep, kernel in zip(sweeps, (first, second), strict=False):
-        assert isinstance(kernel, RisingKernel)
+        assert isinstance(kernel, TieredKernel)
         kernel._plan = only_asked(kernel._plan)
         kernel([*vectors(len(sweep.inputs), LENGTH)], [], [], 0, LENGTH, BLOCK)
         wait_for_thread()
     assert asked == [False, True] and rising.HOT_RUNS == 2
     NumbaKernel(sweeps[0])
-    assert all(isinstance(kernel, RisingKernel) for kernel in others), "made before"
+    assert all(isinstance(kernel, TieredKernel) for kernel in others), "made before"
     assert isinstance(kernels._compile(sweeps[-1], "rising far"), NumbaKernel)
 
 
@@ -332,6 +334,6 @@ def test_kernels_that_run_take_the_way() -> None:
         taken.append(len(rising._way()._runs))
         return []
 
-    assert RisingKernel(kernel, Ascent, False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
+    assert TieredKernel(kernel, TierPlan, False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
     assert taken == [1]
     assert not rising._way()._runs

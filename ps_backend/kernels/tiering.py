@@ -1,9 +1,9 @@
-"""Kernels that start without a compiler and are replaced by faster ones as they prove hot.
+"""Tiered compilation: kernels that start without a compiler and are replaced as they prove hot.
 
-A run takes whichever engine there is; nothing waits for a compiler. What is compiled is compiled by
-a process of its own, one at a time and at a lower priority, so that no request of this process
-waits for the interpreter lock meanwhile; a thread loads the result, in between the runs. Only what
-has the same bits on all engines is run so (``same_bits``).
+A run takes whichever engine there is; none waits for a compiler. A process of its own compiles,
+one sweep at a time and at a lower priority, so that no request of this process waits for the
+interpreter lock meanwhile; a thread loads the result, in between the runs. Only sweeps that have
+the same bits on all engines are run so (``reproducible``).
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.kernel import Arrays, Kernel
-from ps_backend.kernels.pause import Pause, no_pause
-from ps_backend.program.sweep import Scalar
+from ps_backend.kernels.lowering import for_numba, split
+from ps_backend.kernels.threads import Pause, no_pause
+from ps_backend.program.sweep import Scalar, Sweep
 
 HOT_SECONDS = 0.3
 """A kernel that has run for so long, in this process, is worth a compilation of its own."""
@@ -42,12 +44,12 @@ _WAIT_SECONDS = 0.0005
 
 _LOG = logging.getLogger(__name__)
 
-Rung = Callable[[bool], Kernel | None]
+Tier = Callable[[bool], Kernel | None]
 """Makes a kernel. Told whether it may compile; None if it would have to, and may not."""
 
 
 @dataclass(slots=True)
-class Heat:
+class HotCounter:
     """How often and how long kernels have run that one compilation would serve."""
 
     runs: int = 0
@@ -60,25 +62,25 @@ class Heat:
 
 
 @dataclass(slots=True)
-class Ascent:
+class TierPlan:
     """The kernels that one may rise to, in order, and the heat that it shares with others."""
 
-    rungs: list[Rung]
-    heat: Heat = field(default_factory=Heat)
+    rungs: list[Tier]
+    heat: HotCounter = field(default_factory=HotCounter)
 
 
-class RisingKernel:
+class TieredKernel:
     """The first of several kernels, then the next one as soon as that is there."""
 
-    def __init__(self, first: Kernel, plan: Callable[[], Ascent], at_once: bool) -> None:
+    def __init__(self, first: Kernel, plan: Callable[[], TierPlan], at_once: bool) -> None:
         """``plan`` finds the others, and its rungs make them, all in a thread of their own.
 
         They are asked once it is hot, alone or with others that share its heat; and with
         ``at_once`` after the first run too, for what costs no compilation.
         """
         self._kernel, self._plan, self._at_once = first, plan, at_once
-        self._ascent: Ascent | None = None
-        self._heat = Heat()
+        self._ascent: TierPlan | None = None
+        self._heat = HotCounter()
         self._runs = 0
         self._is_waiting = False
         self._was_hot = False
@@ -103,7 +105,7 @@ class RisingKernel:
         if self._ascent is not None and not self._ascent.rungs:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
-        with _way().taken():
+        with _throttle().taken():
             partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         heat = self._heat
         heat.seconds += time.perf_counter() - start
@@ -136,7 +138,7 @@ class RisingKernel:
         self._is_waiting = False
 
 
-class Way:
+class CompileThrottle:
     """Lets one thread run Python only while no kernel runs or just ran, as long as patience lasts.
 
     A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
@@ -174,9 +176,9 @@ def in_background(work: Callable[[], None]) -> None:
 
 
 @cache
-def _way() -> Way:
+def _throttle() -> CompileThrottle:
     """Of this process."""
-    return Way()
+    return CompileThrottle()
 
 
 @cache
@@ -185,7 +187,7 @@ def _queue() -> SimpleQueue[Callable[[], None]]:
     queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def work() -> None:
-        sys.setprofile(_way().give)
+        sys.setprofile(_throttle().give)
         while True:
             rise = queue.get()
             before = sys.getswitchinterval()
@@ -199,3 +201,72 @@ def _queue() -> SimpleQueue[Callable[[], None]]:
 
     threading.Thread(target=work, name="distvec-compile", daemon=True).start()
     return queue
+
+
+_ENGINE = "ps_backend.kernels.compiled.numba_engine"
+
+
+@cache
+def shared_loops() -> threading.Event:
+    """Set once this process has the loops that the mixed engine shares among all sweeps."""
+    return threading.Event()
+
+
+def shared_loops_tier(sweep: Sweep, at_once: bool) -> Tier:
+    """By the loops that all sweeps share; only a hot one, or ``at_once``, has them loaded."""
+
+    def make(is_hot: bool) -> Kernel | None:
+        if not (at_once or is_hot or shared_loops().is_set()):
+            return None
+        from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
+        from ps_backend.kernels.compiled.machine_code import linear_loops, tile_loop
+        from ps_backend.kernels.compiled.mixed_engine import MixedKernel
+
+        compile_in_subprocess()
+        linear_loops()
+        tile_loop()
+        shared_loops().set()
+        return MixedKernel(sweep)
+
+    return make
+
+
+def source_for(sweep: Sweep) -> str:
+    """What is compiled for it, and for all others that differ in the number of vectors alone."""
+    return source_of(split(for_numba(sweep)))
+
+
+@lru_cache(maxsize=1024)
+def hot_counter_of(source: str) -> HotCounter:
+    """Of all kernels of one source, in this process."""
+    return HotCounter()
+
+
+def loaded(sweep: Sweep) -> Kernel | None:
+    """The compiled kernel, if this process has its machine code already.
+
+    Nothing is imported, as a thread may be about it: whoever imports the same waits for its end.
+    """
+    if not hasattr(sys.modules.get(_ENGINE), "NumbaKernel"):
+        return None
+    from ps_backend.kernels.compiled.machine_code import is_any_loaded, is_loaded
+    from ps_backend.kernels.compiled.numba_engine import NumbaKernel
+
+    return NumbaKernel(sweep) if is_any_loaded() and is_loaded(source_for(sweep)) else None
+
+
+def compiled_tier(sweep: Sweep, source: str) -> Tier:
+    """By machine code of its ``source``: once it is hot, or where that is on disk."""
+
+    def make(is_hot: bool) -> Kernel | None:
+        from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
+        from ps_backend.kernels.compiled.machine_code import marker_of
+        from ps_backend.kernels.compiled.numba_engine import NumbaKernel
+
+        marker = marker_of(source)
+        if not is_hot and (marker is None or not marker.exists()):
+            return None
+        compile_in_subprocess(source)
+        return NumbaKernel(sweep)
+
+    return make
